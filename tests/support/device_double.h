@@ -1,6 +1,6 @@
-// A device that is none: memory that only its own thread can touch, and queues that run when they
-// like. Host code that touches the memory crashes the test, and what reads pinned memory before the
-// device has written it reads rubbish.
+// Simulates a device: its memory is accessible only to its own thread, and its queues run at random
+// times. Host code that touches device memory crashes the test. Code that reads pinned memory
+// before the device has written it reads garbage.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@
 
 namespace mccl::testing {
 
-/// Memory with two addresses: at one of them nobody may touch it.
+/// Memory mapped at two addresses; the outer one is inaccessible.
 class ForbiddenMemory {
  public:
   explicit ForbiddenMemory(std::size_t bytes) : bytes_(bytes == 0 ? 1 : bytes) {
@@ -85,7 +85,7 @@ class DeviceDouble final : public device::Accelerator {
   }
   void finish() override { ++times_finished; }
   std::atomic<int> times_finished{0};
-  /// Little, so that calls of tests go in pieces.
+  /// Small, so that calls in tests are split into pieces.
   std::size_t least_piece() const override { return 64; }
   std::byte* allocate_pinned(std::size_t bytes) override {
     return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096)));
@@ -102,12 +102,13 @@ class DeviceDouble final : public device::Accelerator {
   std::string plugged_into = "double";
 
   static constexpr int kAnyNumber = 1 << 30;
-  /// How many more copies to the host it makes.
+  /// Number of further copies to the host that the device will make.
   std::atomic<int> copies_to_host{kAnyNumber};
-  /// How many it has made the other way.
+  /// Number of copies to the device made so far.
   std::atomic<int> copies_to_device{0};
 
-  /// Memory of the device; at() gives the address by which its queues' actions touch it.
+  /// Allocates device memory. at() returns the address through which actions of its queues access
+  /// it.
   std::shared_ptr<ForbiddenMemory> allocate(std::size_t bytes) {
     auto memory = std::make_shared<ForbiddenMemory>(bytes);
     const std::lock_guard lock(mutex_);
@@ -152,7 +153,8 @@ class DeviceDouble final : public device::Accelerator {
     changed_.notify_all();
   }
 
-  /// Takes one step of a queue by chance, of those that have one to take.
+  /// Runs steps until the device stops: each time one step of a random queue whose first step is
+  /// ready.
   void run() {
     std::unique_lock lock(mutex_);
     while (!stops_) {
@@ -196,7 +198,7 @@ class DeviceDouble final : public device::Accelerator {
   std::thread thread_;
 };
 
-/// A queue of the library, or a stream of the caller's, whose handle is its address.
+/// A queue of the library, or a stream of the caller; its address is its handle.
 class DeviceDouble::Queue final : public device::Queue {
  public:
   explicit Queue(DeviceDouble& device) : device_(device), state_(std::make_shared<State>()) {
@@ -230,13 +232,13 @@ class DeviceDouble::Queue final : public device::Queue {
 
   void* handle() override { return this; }
 
-  /// Anything else that a caller's stream does.
+  /// Enqueues any other action of a caller's stream.
   void enqueue(std::function<void()> act) { device_.push(state_, {{}, std::move(act)}); }
-  /// Nothing more of it runs until `open` is set.
+  /// Blocks the queue until `open` is set.
   void hold(std::shared_ptr<std::atomic<bool>> open) {
     device_.push(state_, {[open] { return open->load(); }, [] {}});
   }
-  /// On the host, until all is done.
+  /// Blocks the host until the queue has drained.
   void finish() {
     const auto here = place();
     while (!here->load()) std::this_thread::yield();

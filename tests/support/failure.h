@@ -7,7 +7,7 @@
 
 namespace mccl::testing {
 
-/// What the call fails with; any other kind of failure goes on to the caller.
+/// Returns the message of the Failure that `call` throws; any other exception propagates.
 template <typename Failure = Error>
 std::string failure_of(const std::function<void()>& call) {
   try {

@@ -9,7 +9,7 @@
 
 namespace mccl::testing {
 
-/// Fresh and empty; removed with all that is in it.
+/// A new, empty folder, removed with its contents by the destructor.
 class Folder {
  public:
   Folder() : path_(::testing::TempDir() + "mccl-test-XXXXXX") {

@@ -1,4 +1,4 @@
-// Where ranks of a test listen: loopback addresses, one for each, with ports that are free.
+// Listening addresses for the ranks of a test: one loopback address with a free port per rank.
 #pragma once
 
 #include <unistd.h>
@@ -11,9 +11,10 @@
 
 namespace mccl::support {
 
-/// The ports lie below those that systems give to whoever asks for none, such as a dial: one of
-/// those could be taken again before its rank listens there. Each process begins in a range of its
-/// own, clear of that of the tests in Python (tests/python/free_port.py).
+/// Returns `size` addresses whose ports lie below the ephemeral range. An ephemeral port could be
+/// taken again, for example by an outgoing connection, before its rank listens there. Each process
+/// starts in a port range of its own, which the Python tests do not use
+/// (tests/python/free_port.py).
 inline rendezvous::AddressTable free_places(int size) {
   static int next = 10'000 + ::getpid() % 45 * 200;
   rendezvous::AddressTable table;

@@ -1,4 +1,4 @@
-// Bytes as people compare them.
+// Formats bytes for comparison in tests.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace mccl::testing {
 
-/// "4d43 00 ..." without the blanks.
+/// Returns the bytes in hexadecimal without blanks, such as "4d4300".
 inline std::string hex(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte each : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(each));

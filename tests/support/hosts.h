@@ -1,5 +1,5 @@
-// Hosts for tests: network namespaces joined by a cable, where loopback leads nowhere and both
-// hosts have a bridge of the same address, as container hosts do.
+// Simulates two hosts: network namespaces joined by a cable. Loopback does not connect them, and
+// both have a bridge with the same address, as hosts of containers do.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ inline bool shell(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// Two namespaces, "a" and "b", that end with the object.
+/// Two namespaces, "a" and "b", which the destructor removes.
 class Hosts {
  public:
   Hosts() : prefix_("mccl" + std::to_string(::getpid())) {
@@ -36,24 +36,24 @@ class Hosts {
 
   bool ready() const { return ready_; }
 
-  /// Packets vanish from here on, and neither host is told.
+  /// Drops all packets between the hosts from now on, without notifying either host.
   bool cut() const {
     const auto lose = [this](
-                          int host) {  // what is sent to the other goes to a card that nobody has
+                          int host) {  // packets for the other host now go to an unused MAC address
       return shell("ip -n " + name(host) + " neigh replace 10.77.0." + std::to_string(2 - host) +
                    " lladdr 02:00:00:00:00:99 dev cable nud permanent");
     };
     return lose(0) && lose(1);
   }
 
-  /// Packets of more than 1280 bytes to the second host vanish from here on, and the first is not
-  /// told, as where a switch between them takes smaller ones than they do.
+  /// Drops packets above 1280 bytes to the second host from now on, without notifying the first.
+  /// This is what happens behind a switch with a smaller MTU than the hosts.
   bool lose_large_packets() const {
     return shell("ip -n " + name(0) + " link set cable gso_max_segs 1") &&
            shell("ip -n " + name(1) + " link set cable mtu 1280");
   }
 
-  /// Makes this process one of the host; for a child.
+  /// Moves the calling process into the namespace of `host`; call it in a child process.
   void enter(int host) const {
     const int space = ::open(("/var/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
     if (space < 0 || ::setns(space, CLONE_NEWNET) != 0) throw Error("cannot enter " + name(host));

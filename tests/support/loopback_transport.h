@@ -1,6 +1,6 @@
-// The smallest transport: links between ranks that live in one process, for tests of what makes
-// links, and for whoever writes a real one. What a transport must have is all here: a link
-// (memory_link.h), a way to make it that both ends agree on, and an answer to an end that cannot.
+// The smallest transport: it links ranks of one process. It serves tests of the code that makes
+// links, and as a model for a new transport. It has all that a transport needs: a link
+// (memory_link.h), a way for both ends to agree on making it, and a reply from an end that cannot.
 #pragma once
 
 #include <cstring>
@@ -14,8 +14,8 @@
 
 namespace mccl::testing {
 
-/// What the ranks of a process share: the far ends of links that one rank has made, and the other
-/// has not taken yet. Thread-safe, since each rank may have a thread of its own.
+/// Shared by all ranks of a process: the far ends of links that one rank has made and the other has
+/// not yet taken. Thread-safe, since each rank may run on its own thread.
 class LoopbackEnds {
  public:
   std::uint64_t put(std::unique_ptr<MemoryLink> end) {
@@ -23,7 +23,7 @@ class LoopbackEnds {
     ends_[++last_] = std::move(end);
     return last_;
   }
-  /// Null when there is none of that number.
+  /// Returns null if no end has that number.
   std::unique_ptr<MemoryLink> take(std::uint64_t number) {
     std::lock_guard lock(mutex_);
     auto found = ends_.extract(number);
@@ -49,7 +49,7 @@ class LoopbackTransport final : public transport::Transport {
   bool reaches(WorldRank) const override { return true; }
   std::string describe(WorldRank) const override { return "the memory of this process"; }
 
-  /// Offers: the link is there, and stands when the other end has taken its own.
+  /// Makes both ends and offers the far one. The link is established when the peer has taken it.
   transport::Making dial(WorldRank peer, const transport::LinkKey& key,
                          Clock::time_point) override {
     if (broken) throw Error("it is broken here");
@@ -60,7 +60,7 @@ class LoopbackTransport final : public transport::Transport {
     return offer;
   }
 
-  /// An offer has a number, the answer to one is empty.
+  /// Handles an offer, which holds a number, or the answer to an offer, which is empty.
   transport::Making hear(WorldRank peer, const transport::LinkKey& key,
                          std::span<const std::byte> told) override {
     transport::Making made;
@@ -86,7 +86,7 @@ class LoopbackTransport final : public transport::Transport {
     offered_.erase({peer, key});
   }
 
-  bool broken = false;  ///< This end can make no links.
+  bool broken = false;  ///< True if this end cannot make links.
 
  private:
   static transport::Blob told_of(std::uint64_t number) {

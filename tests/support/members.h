@@ -1,4 +1,4 @@
-// Groups of the ranks from 0 on, for tests of what a group consists of.
+// Makes the membership of a group of ranks 0 to size - 1, for tests of groups.
 #pragma once
 
 #include <vector>

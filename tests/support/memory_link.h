@@ -1,8 +1,8 @@
-// A Link without an operating system: two ends in one process that pass bytes through a queue of a
-// chosen size. Tests of what runs over links use it to decide how much is on its way, and in which
-// order the ends move; whoever plays a hostile peer writes what it likes at its own end.
+// A Link in memory: two ends in one process that pass bytes through a queue of a chosen capacity.
+// Tests use it to control how many bytes are in flight and in which order the ends move. A test of
+// a hostile peer writes arbitrary bytes at its own end.
 //
-// Each end may be used by a thread of its own.
+// Each end may be used by its own thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,13 +23,13 @@
 
 namespace mccl::testing {
 
-/// What both ends of a MemoryLink share.
+/// State shared by both ends of a MemoryLink.
 struct MemoryPath {
-  /// By the end that reads.
+  /// The state of one reading end.
   struct Side {
-    std::deque<std::byte> bytes;  ///< On their way to it.
+    std::deque<std::byte> bytes;  ///< Bytes in flight to this end.
     bool left = false;
-    std::uint64_t events = 0;  ///< Times that the other end has done something.
+    std::uint64_t events = 0;  ///< Number of actions of the other end.
   };
 
   explicit MemoryPath(std::size_t bytes_each_way) : capacity(bytes_each_way) {}
@@ -46,7 +46,7 @@ class MemoryLink final : public transport::Link {
 
   static constexpr std::size_t kUsualCapacity = std::size_t{64} << 10;
 
-  /// Two ends; each way takes `capacity` bytes before it pushes back.
+  /// Makes two ends; each direction holds up to `capacity` bytes before writes are refused.
   static Pair make(std::size_t capacity = kUsualCapacity, std::string first_peer = "rank 1",
                    std::string second_peer = "rank 0") {
     const auto path = std::make_shared<MemoryPath>(capacity);
@@ -108,16 +108,16 @@ class MemoryLink final : public transport::Link {
     std::lock_guard lock(path_->mutex);
     return theirs().bytes.size();
   }
-  bool depart() noexcept override { return true; }  // bytes on their way stay for the peer to read
+  bool depart() noexcept override { return true; }  // bytes in flight stay for the peer to read
   void lose_peer(transport::Loss) override { peer_gone_ = true; }
   std::string description() const override { return fmt::format("memory link with {}", peer_); }
 
-  /// How often the other end has done something that this one may wait for.
+  /// Returns how often the other end has done something that this end may wait for.
   std::uint64_t events() const {
     std::lock_guard lock(path_->mutex);
     return mine().events;
   }
-  /// Sleeps until that is more than `seen`. False when nothing came in time.
+  /// Blocks until events() exceeds `seen`. Returns false on timeout.
   bool wait(std::uint64_t seen, std::chrono::milliseconds timeout) const {
     std::unique_lock lock(path_->mutex);
     return path_->changed.wait_for(lock, timeout, [&] { return mine().events > seen; });
@@ -142,7 +142,7 @@ class MemoryLink final : public transport::Link {
     return n;
   }
 
-  /// Takes off the path what fits here; false when that is nothing.
+  /// Takes as many bytes off the path as fit here. Returns false if there are none.
   bool receive() {
     std::lock_guard lock(path_->mutex);
     std::deque<std::byte>& queue = mine().bytes;
@@ -169,7 +169,7 @@ class MemoryLink final : public transport::Link {
   const std::shared_ptr<MemoryPath> path_;
   const std::size_t end_;
   const std::string peer_;
-  std::vector<std::byte> arrived_;  ///< Taken off the path, and not yet consumed.
+  std::vector<std::byte> arrived_;  ///< Bytes taken off the path and not yet consumed.
   bool peer_gone_ = false;
 };
 

@@ -1,5 +1,5 @@
-// One rank's messages over links in memory, driven pass by pass by whoever tests them. The other
-// end is another MessagesEnd, or a HostilePeer that writes what it likes.
+// The messages of one rank over in-memory links, which a test drives pass by pass. The other end is
+// another MessagesEnd, or a HostilePeer that writes arbitrary bytes.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class MessagesEnd {
                      std::move(link));
   }
 
-  /// `elements` of u8 stay alive until the call is done.
+  /// Posts a send of u8 elements, which must stay alive until the call is done.
   Call send(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::send, peer, tag, elements.size());
     task.input = {elements.data(), elements.size(), DType::u8};
@@ -50,9 +50,9 @@ class MessagesEnd {
     return call;
   }
 
-  /// One pass; false when nothing could be done.
+  /// Makes one pass. Returns false if there was no progress.
   bool advance() { return messages_.advance(); }
-  /// Whether the call has finished, also in a pass that threw.
+  /// True if the call has finished, even in a pass that threw.
   bool done(const Call& call) {
     for (engine::OperationList all = messages_.take_finished(); !all.empty();) {
       finished_.push_back(all.pop_front());
@@ -79,7 +79,7 @@ class MessagesEnd {
   std::vector<Call> finished_;
 };
 
-/// Ranks 0 and 1, who have nobody else.
+/// Ranks 0 and 1 of a group of two.
 struct MessagesPair {
   explicit MessagesPair(std::size_t link_capacity = MemoryLink::kUsualCapacity, int rails = 1,
                         std::size_t payload_limit = std::size_t{4} << 20)
@@ -92,7 +92,7 @@ struct MessagesPair {
     }
   }
 
-  /// Until neither can do anything.
+  /// Advances both ends until neither makes progress.
   void settle() {
     bool moved = true;
     while (moved) {
@@ -105,7 +105,7 @@ struct MessagesPair {
   MessagesEnd second;
 };
 
-/// Rank 1 as rank 0 sees it: it has proved itself, and then sends any frame, or any bytes.
+/// Rank 1 as rank 0 sees it. It has been authenticated and then sends arbitrary frames or bytes.
 class HostilePeer {
  public:
   explicit HostilePeer(MessagesEnd& victim, int rails = 1,
@@ -118,7 +118,7 @@ class HostilePeer {
     }
   }
 
-  /// `payload` may be longer or shorter than the frame says.
+  /// Writes a frame. The payload may be longer or shorter than the frame says.
   void send(const engine::Frame& frame, std::span<const std::byte> payload = {}, int rail = 0) {
     link(rail).write(engine::encode(frame), payload);
   }

@@ -1,9 +1,11 @@
-// A Mac's GPU that is none: buffers, a queue of the caller's (as torch's stream), and the queue on
-// which the library copies. What the caller encodes runs once it is committed, on a thread of the
-// GPU's, when that likes. Whoever touches a buffer before a fence behind its last use has been
-// asked and has passed crashes, where it is the host, or is put on record, where it is the
-// library's queue. Buffers that the library itself has made go in pieces: what has not come there
-// yet is rubbish, and what changes before it has been copied away is put on record.
+// Simulates the GPU of a Mac: buffers, a queue of the caller (as torch's stream), and the queue on
+// which the library copies. Each queue has a thread. Work that the caller encodes runs at some time
+// after it is committed.
+//
+// A buffer may be touched only after a fence behind its last use was queried and has passed. An
+// earlier access by the host crashes; one by the library's queue is recorded as a violation. Copies
+// to and from buffers that the library made are checked further. The target holds garbage until the
+// copy is done, and a source that changes before it has been copied is recorded.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +40,7 @@ class MetalDouble final : public device::metal::Driver,
   enum Queue { of_caller, of_library, kQueues };
   using Numbers = std::array<std::uint64_t, kQueues>;
 
-  /// A buffer; its address is the id<MTLBuffer>.
+  /// A buffer; its address stands for the id<MTLBuffer>.
   class Memory {
    public:
     enum Kind { of_gpu, of_both, of_library };
@@ -46,7 +48,7 @@ class MetalDouble final : public device::metal::Driver,
 
     bool shared() const { return kind_ != of_gpu; }
     std::size_t bytes() const { return memory_.bytes(); }
-    /// For what runs on a queue.
+    /// The address that actions of the queues use.
     std::byte* inside() const { return memory_.inside(); }
 
    private:
@@ -55,7 +57,7 @@ class MetalDouble final : public device::metal::Driver,
 
     ForbiddenMemory memory_;
     const Kind kind_;
-    Access access_ = unknown;  // guarded by the double's mutex, as the rest
+    Access access_ = unknown;  // guarded by the double's mutex, like the members below
     Numbers read_{};           ///< The last step of each queue that reads it.
     Numbers written_{};
   };
@@ -69,8 +71,8 @@ class MetalDouble final : public device::metal::Driver,
   }
   ~MetalDouble() override { end(); }
 
-  /// Ends its threads: a call that has failed keeps it for longer than the test lasts, and later
-  /// tests fork. Nothing runs on it any more.
+  /// Joins the threads; nothing runs on the double afterwards. A failed call may keep the double
+  /// alive after its test, and later tests fork.
   void end() {
     {
       const std::lock_guard lock(mutex_);
@@ -90,7 +92,7 @@ class MetalDouble final : public device::metal::Driver,
     memories_[memory.get()] = memory;
     return memory;
   }
-  /// The buffer lives on as long as steps need it.
+  /// Removes the buffer from the known ones. Its memory lives as long as steps need it.
   void forget(void* buffer) {
     MemoryPtr last;
     const std::lock_guard lock(mutex_);
@@ -106,11 +108,11 @@ class MetalDouble final : public device::metal::Driver,
     return found == memories_.end() ? nullptr : found->second;
   }
 
-  /// What the caller has its queue do, when that is committed.
+  /// Encodes an action of the caller's queue, which runs after the next commit.
   void encode(const Memories& reads, const Memories& writes, std::function<void()> act) {
     const std::lock_guard lock(mutex_);
     note(of_caller, reads, writes);
-    encoded_.push_back([reads, writes, act = std::move(act)] { act(); });  // they live as long
+    encoded_.push_back([reads, writes, act = std::move(act)] { act(); });  // keeps buffers alive
   }
   void commit() {
     {
@@ -119,7 +121,7 @@ class MetalDouble final : public device::metal::Driver,
     }
     changed_.notify_all();
   }
-  /// The number of what has been encoded until now, which commits it.
+  /// Commits everything encoded so far and returns the number of its last step.
   std::uint64_t mark() {
     std::uint64_t number = 0;
     {
@@ -130,15 +132,15 @@ class MetalDouble final : public device::metal::Driver,
     changed_.notify_all();
     return number;
   }
-  /// Whether the caller's queue has come past a mark; from then on the host may touch what it has
-  /// used before.
+  /// True if the caller's queue has passed that mark. From then on the host may touch memory that
+  /// steps before the mark used.
   bool passed(std::uint64_t number) { return passed(of_caller, number); }
   void finish() {
     const std::uint64_t here = mark();
     while (!passed(here)) std::this_thread::yield();
   }
   std::shared_ptr<Fence> fence() { return make_fence(of_caller, mark()); }
-  /// Nothing that is committed runs until this is called with false.
+  /// Stops committed steps from running, until it is called with false.
   void hold(bool held) {
     {
       const std::lock_guard lock(mutex_);
@@ -156,12 +158,12 @@ class MetalDouble final : public device::metal::Driver,
     violations_.push_back(std::move(what));
   }
   std::uint64_t copies() const { return copies_; }
-  /// So many more copies are done; the fence of the next tells that it has failed.
+  /// Lets `copies` more copies succeed. The fence of the next one reports a failure.
   void fail_copy_after(int copies) { copies_left_ = copies; }
-  /// The copies that are given from now on fail.
+  /// Makes all later calls of copy() throw.
   void break_copies(bool broken) { broken_ = broken; }
 
-  // As the library sees it.
+  // The functions below implement the interface that the library uses.
   const std::string& name() const override { return name_; }
   std::byte* contents(void* buffer) override {
     const MemoryPtr memory = known(buffer);
@@ -172,15 +174,15 @@ class MetalDouble final : public device::metal::Driver,
   }
   std::size_t length(void* buffer) override { return known(buffer)->bytes(); }
   void* allocate(std::size_t bytes) override { return make(bytes, Memory::of_library).get(); }
-  /// Little, so that calls of tests go in pieces.
+  /// Small, so that calls in tests are split into pieces.
   std::size_t least_piece() const override { return 64; }
   void free(void* buffer) noexcept override { forget(buffer); }
-  /// What kernels do, by their names; a test that has them puts it there.
+  /// Runs a kernel by its name; a test that uses kernels sets it.
   using RunKernel =
       std::function<void(const std::string& name, const std::uint16_t* a, const std::uint16_t* b,
                          std::uint16_t* out, std::uint32_t count)>;
   RunKernel run_kernel;
-  device::metal::KernelOptions loaded;  ///< As last asked for.
+  device::metal::KernelOptions loaded;  ///< The options of the last load_kernels().
   std::atomic<int> kernels_run{0};
 
   std::shared_ptr<device::metal::Kernels> load_kernels(
@@ -199,7 +201,8 @@ class MetalDouble final : public device::metal::Driver,
         if (written(*from, of_caller)) violate("the library copies from a buffer", "is written");
         if (written(*to, of_caller) || read(*to, of_caller))
           violate("the library copies to a buffer", "is used");
-        // What the library's queue itself has yet to bring there may change it until then.
+        // If an earlier step of the library's queue still has to write the source, its bytes may
+        // change without an error.
         const bool settled = from->written_[of_library] <= done_[of_library];
         note(of_library, {from}, {to});
         push_copy(*from, *to, one, settled, {from, to});
@@ -296,7 +299,7 @@ class MetalDouble final : public device::metal::Driver,
     });
   }
 
-  /// Numbers a step, after which the host may not touch what it uses.
+  /// Gives the step a number. The host may not touch the memory that it uses until it has passed.
   void note(Queue queue, const Memories& reads, const Memories& writes) {
     const std::uint64_t number = ++given_[queue];
     const int other = queue == of_caller ? of_library : of_caller;
@@ -318,7 +321,7 @@ class MetalDouble final : public device::metal::Driver,
     }
   }
 
-  /// As the rights of the host's now are.
+  /// Sets the host's access rights to the memory from the steps that may still use it.
   void allow(Memory& memory) {
     Memory::Access access = memory.shared() ? Memory::all : Memory::none;
     const int queues = memory.kind_ == Memory::of_library ? 0 : kQueues;
@@ -353,7 +356,7 @@ class MetalDouble final : public device::metal::Driver,
     return true;
   }
 
-  /// A GPU takes its time.
+  /// Runs the steps of one queue, some of them after a random delay.
   void run(int queue) {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -368,7 +371,7 @@ class MetalDouble final : public device::metal::Driver,
       lock.lock();
       ++done_[queue];
       lock.unlock();
-      act = nullptr;  // which may let go of buffers
+      act = nullptr;  // may release buffers
       lock.lock();
     }
   }
@@ -382,9 +385,9 @@ class MetalDouble final : public device::metal::Driver,
   std::array<Memories, kQueues> pending_;                         // guarded by mutex_
   Numbers given_{};                                               // guarded by mutex_
   Numbers done_{};                                                // guarded by mutex_
-  Numbers seen_{};                       ///< As far as somebody has asked; guarded by mutex_.
-  bool held_ = false;                    // guarded by mutex_
-  bool stops_ = false;                   // guarded by mutex_
+  Numbers seen_{};      ///< The last step of each queue seen to have passed; guarded by mutex_.
+  bool held_ = false;   // guarded by mutex_
+  bool stops_ = false;  // guarded by mutex_
   std::minstd_rand chance_;              // guarded by mutex_
   std::vector<std::string> violations_;  // guarded by mutex_
   std::atomic<std::uint64_t> copies_{0};

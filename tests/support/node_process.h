@@ -1,4 +1,4 @@
-// One process of a node, as its neighbours see it: its arena, and the sockets that wake it.
+// One process of a node as its neighbours see it: its arena, and the sockets that wake it.
 #pragma once
 
 #include <fcntl.h>
@@ -29,25 +29,26 @@ class NodeProcess {
   static Descriptor copy(int descriptor) { return Descriptor(::dup(descriptor)); }
 
   Arena& arena() { return *arena_; }
-  /// What its neighbours map, at another address than its own.
+  /// The arena as neighbours map it, at an address other than arena()'s.
   const PeerArena& passed() const { return passed_; }
   int bell_socket() const { return wakes_[1].get(); }
   Bell bell() const { return {passed_.header(), bell_socket()}; }
 
-  /// Looks once more after this, then sleeps.
+  /// Drains the wake-up socket and announces sleep. The caller must check its condition once more
+  /// before it sleeps.
   void fall_asleep() {
     drain();
     sleeper_.fall_asleep();
   }
   void wake_up() { sleeper_.wake_up(); }
-  /// False when nobody rang in time.
+  /// Blocks until another process rings. Returns false on timeout.
   bool sleep(int timeout_ms) {
     pollfd entry = {wakes_[0].get(), POLLIN, 0};
     const bool rang = ::poll(&entry, 1, timeout_ms) > 0;
     sleeper_.wake_up();
     return rang;
   }
-  /// As if it had died: nobody polls any more.
+  /// Closes the socket that is polled, as the death of the process would.
   void stop_listening() { wakes_[0].close(); }
 
  private:

@@ -1,5 +1,5 @@
-// A group whose every call is made on memory of a device: what a test gives it in host memory is
-// carried there by a stream, and results are carried back when the call is done.
+// A group that makes every call on memory of a device. A stream copies the host memory that the
+// test passes to the device. Results are copied back when the call is done.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,19 @@
 
 namespace mccl::testing {
 
-/// The memory of one call, on the device as it lies on the host: what overlaps there does here.
+/// Device copies of the memory of one call. Buffers that overlap on the host overlap here too.
 class Carried {
  public:
   virtual ~Carried() = default;
-  /// Results, when the call is done.
+  /// Copies results back to the host; called when the call is done.
   virtual void carry_back() const = 0;
 
   ConstBuffer in;
   Buffer out;
 };
 
-/// Has a device bring a call's memory to it, and tells the call how to wait for that. Kept by a
-/// group; one for each thread that calls is not needed.
+/// Copies the memory of a call to a device, and sets in the call's options how to wait for the
+/// copy. Owned by a group, whose calling threads share it.
 class Carrier {
  public:
   virtual ~Carrier() = default;
@@ -40,7 +40,7 @@ class Carrier {
 };
 using MakeCarrier = std::function<std::unique_ptr<Carrier>()>;
 
-/// The stretches of memory that a call's input and output are: one where they overlap.
+/// One contiguous range of the memory of a call. Input and output form one range if they overlap.
 struct Stretch {
   const std::byte* begin;
   std::size_t bytes;
@@ -55,7 +55,7 @@ inline std::vector<Stretch> stretches_of(const ConstBuffer& in, const Buffer& ou
   return {{first, static_cast<std::size_t>(last - first)}};
 }
 
-/// To the memory of a device that has streams.
+/// Copies to the memory of a device with streams.
 class CarrierToDevice final : public Carrier {
  public:
   explicit CarrierToDevice(std::shared_ptr<DeviceDouble> device)
@@ -91,7 +91,8 @@ class CarrierToDevice final : public Carrier {
     const std::byte* result = nullptr;
   };
 
-  /// The stream fills it when it comes to it, which a call that does not wait for it is before.
+  /// Allocates device memory and enqueues the copy to it on the stream. A call that does not wait
+  /// for the stream reads the memory before it is written.
   std::byte* bring(Memory& made, const Stretch& from) {
     if (from.bytes == 0) return nullptr;
     made.memories.push_back(device_->allocate(from.bytes));
@@ -237,7 +238,8 @@ class OnDeviceGroup final : public Group {
   std::string failure() const override { return inner_->failure(); }
 
  private:
-  /// What is said to lie on a device already, or is not there, goes through as it is.
+  /// Carries the buffers and submits the call. Buffers on a device, and null buffers with elements,
+  /// are passed on unchanged.
   template <typename Submit>
   Work on(ConstBuffer in, Buffer out, CallOptions options, const Submit& submit) {
     const auto odd = [](const ConstBuffer& b) {
@@ -261,7 +263,7 @@ class OnDeviceGroup final : public Group {
   std::map<std::thread::id, std::vector<Work>> batches_;  // guarded by mutex_
 };
 
-/// A context all of whose groups are such.
+/// A context whose groups are all OnDeviceGroups.
 class OnDeviceContext final : public Context {
  public:
   OnDeviceContext(MakeCarrier make, Context& inner)

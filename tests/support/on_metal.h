@@ -1,4 +1,4 @@
-// Carries the memory of calls to the double of a Mac's GPU, for on_device.h.
+// Copies the memory of calls to the simulated GPU of a Mac, for on_device.h.
 #pragma once
 
 #include <memory>
@@ -44,7 +44,7 @@ class CarrierToMetal final : public Carrier {
     ~Memory() override {
       for (const auto& memory : memories) gpu->forget(memory.get());
     }
-    /// By the GPU itself, as a caller that uses the result there.
+    /// Copies on the GPU, like a caller that uses the result there.
     void carry_back() const override {
       if (!result) return;
       gpu->encode({result}, {},

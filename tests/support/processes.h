@@ -1,4 +1,4 @@
-// Ranks as processes of their own: what can be killed, stopped, and put on another host.
+// Runs ranks as separate processes, which a test can kill, stop, or move to another host.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 
 namespace mccl::testing {
 
-/// A port of this host that was free a moment ago.
+/// Returns a port of this host that was free at the time of the call.
 inline int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
@@ -34,21 +34,23 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// The ranks of a job, each a process that tells this one what it has to say line by line. Whatever
-/// is left of them ends with the object. Make it while this process has no other threads.
+/// The ranks of a job as child processes, each of which sends lines of text to this process. The
+/// destructor kills the processes that are left. Construct it while this process has a single
+/// thread.
 class Processes {
  public:
-  /// One rank: says things with `say`, and at the end what went wrong, or nothing.
+  /// The body of one rank. It sends lines with `say`; after it ends, the rank sends "done" or the
+  /// error.
   using Say = std::function<void(const std::string& line)>;
   using Body = std::function<void(Context& context, const Say& say)>;
 
   struct Options {
-    std::string store_address;             ///< Empty: on this host.
+    std::string store_address;             ///< Empty: a free port of this host.
     std::function<Config(int)> config_of;  ///< Null: test_config().
-    std::function<void(int)> enter;        ///< Done first in each process.
-    /// Done when it has come to the store, before it meets the others.
+    std::function<void(int)> enter;        ///< Called first in each process.
+    /// Called when the rank has connected to the store, before it meets the others.
     std::function<void(int rank, Store& store)> at_the_store;
-    /// The store that it meets the others through, in place of the given one. Null: that one.
+    /// Returns the store through which the rank meets the others. Null: the given store.
     std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> store)> store_for;
   };
 
@@ -70,7 +72,7 @@ class Processes {
 
   void signal(int rank, int number) const { ::kill(ranks_[rank].process, number); }
 
-  /// The next line of a rank; "" at its end, "(silence)" when none came in time.
+  /// Returns the next line of a rank, "" at its end, or "(silence)" on timeout.
   std::string line(int rank, std::chrono::seconds patience = std::chrono::seconds(60)) {
     Rank& from = ranks_[rank];
     const auto limit = std::chrono::steady_clock::now() + patience;
@@ -94,7 +96,7 @@ class Processes {
     }
   }
 
-  /// What every rank says from here on is nothing but its end.
+  /// Expects that the next line of every rank is "done", so that no rank failed.
   void expect_good_end() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       EXPECT_EQ(line(static_cast<int>(rank)), "done") << "rank " << rank;
@@ -127,7 +129,7 @@ class Processes {
     run(rank, size, body, options, say);
   }
 
-  /// Never returns: the test program goes on in the parent only.
+  /// Runs the child process and never returns; only the parent continues the test program.
   [[noreturn]] static void run(int rank, int size, const Body& body, const Options& options,
                                const Say& say) {
     std::shared_ptr<Store> store;
@@ -151,13 +153,14 @@ class Processes {
     ::_exit(0);
   }
 
-  /// Rank 0, which serves the store, leaves last; when a rank was killed, with this object.
+  /// Keeps rank 0, which serves the store, alive until all ranks have ended. If a rank was killed,
+  /// rank 0 waits until the destructor kills it.
   static void leave(int rank, int size, Store& store) {
     try {
       store.add("ranks that have ended", 1);
       while (rank == 0 && store.add("ranks that have ended", 0) < size) ::usleep(1000);
     } catch (const std::exception&) {
-      return;  // rank 0 has been killed
+      return;  // rank 0 was killed
     }
   }
 

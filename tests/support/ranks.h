@@ -1,4 +1,4 @@
-// Ranks as threads of one process: every test of a group runs on real contexts, real sockets.
+// Runs ranks as threads of one process. Every test of a group uses real contexts and real sockets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 
 namespace mccl::testing {
 
-/// Settings for tests: any free port, short timeouts so that a fault ends a test instead of hanging
-/// it.
+/// Settings for tests: any free port, and timeouts short enough that a fault ends a test instead of
+/// hanging it.
 inline Config test_config() {
   Config config;
   config.port_base = 0;
@@ -26,7 +26,8 @@ inline Config test_config() {
   return config;
 }
 
-/// Runs `body` on `size` ranks at once; what each threw, null for nothing.
+/// Runs `body` on `size` ranks at once. Returns the exception of each rank, or null if it threw
+/// none.
 inline std::vector<std::exception_ptr> outcomes_of_ranks(
     int size, const std::function<void(Context&)>& body,
     const std::function<Config(int)>& config_of = {}) {
@@ -48,19 +49,19 @@ inline std::vector<std::exception_ptr> outcomes_of_ranks(
   return errors;
 }
 
-/// The same where all is expected to go well: rethrows the first rank's exception.
+/// Runs `body` on `size` ranks, and rethrows the exception of the lowest rank that threw one.
 inline void run_ranks(int size, const std::function<void(Context&)>& body,
                       const std::function<Config(int)>& config_of = {}) {
   const auto and_wait = [&body](Context& context) {
     body(context);
-    context.world()->barrier().wait();  // nobody leaves while others still check
+    context.world()->barrier().wait();  // no rank leaves while others check
   };
   for (const std::exception_ptr& error : outcomes_of_ranks(size, and_wait, config_of)) {
     if (error) std::rethrow_exception(error);
   }
 }
 
-/// The same where every rank is expected to fail in its own way: what each said, "" for nothing.
+/// Runs `body` on `size` ranks. Returns the error text of each rank, or "" if it threw nothing.
 inline std::vector<std::string> run_failing_ranks(
     int size, const std::function<void(Context&)>& body,
     const std::function<Config(int)>& config_of = {}) {

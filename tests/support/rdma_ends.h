@@ -1,5 +1,5 @@
-// Two ends of a link by RDMA in one process, each with a station of its own, for tests of what runs
-// between them: on a double, or on a device that is there.
+// Makes two ends of an RDMA link in one process, each with its own station, for tests of the code
+// between them. The device is simulated or real.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct RdmaEnds {
   std::shared_ptr<transport::rdma::Station> stations[2];
   transport::rdma::PairAtStation pairs[2];
 
-  /// Pairs that are connected, and have not greeted each other yet. `devices` may be one device.
+  /// Connects two pairs, which have not yet greeted each other. Both names may be of one device.
   static RdmaEnds connect(const std::shared_ptr<transport::rdma::Verbs>& verbs,
                           const std::string& first, const std::string& second,
                           transport::rdma::Service service) {
@@ -35,13 +35,13 @@ struct RdmaEnds {
     if (!gids) throw Error("no addresses that fit");
     ends.pairs[0] = ends.stations[0]->make_pair(service, {WorldRank(1), {}});
     ends.pairs[1] = ends.stations[1]->make_pair(service, {WorldRank(0), {}});
-    // The end that dialled comes last: it speaks first.
+    // The dialing end is connected last because it sends first.
     ends.join(1, there[gids->second].index, here[gids->first].bytes);
     ends.join(0, here[gids->first].index, there[gids->second].bytes);
     return ends;
   }
 
-  /// Until both are open, or one has ended.
+  /// Polls until both pairs are open, or one has ended. Throws Error after 5 s.
   void greet() {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(5);
     const auto done = [](const transport::rdma::Pair& pair) {
@@ -73,7 +73,7 @@ struct RdmaEnds {
   }
 };
 
-/// Asleep on a station's channel.
+/// Waits on the channel of a station.
 class WaitingAtStation final : public transport::Waiter {
  public:
   explicit WaitingAtStation(std::shared_ptr<transport::rdma::Station> station)
@@ -95,7 +95,7 @@ class WaitingAtStation final : public transport::Waiter {
   const std::shared_ptr<transport::rdma::Station> station_;
 };
 
-/// `connect` makes the ends of one test.
+/// Makes a factory of links from `connect`, which makes the ends for one test.
 inline transport::LinkFactory rdma_links(std::string name, std::function<RdmaEnds()> connect) {
   const auto current = std::make_shared<RdmaEnds>();
   return {

@@ -1,8 +1,8 @@
-// RDMA devices without hardware: what one queue pair sends arrives at the other in the same
-// process, as soon as it is posted. A test decides what becomes of each message, which call is
-// refused, and what a device reports; what is open is counted, so that a leak is found.
+// Simulates RDMA devices: a message of one queue pair arrives at the other in the same process as
+// soon as it is posted. A test decides the fate of each message, which calls are refused, and what
+// a device reports. Open objects are counted, so that a test finds leaks.
 //
-// Thread-safe, as the ranks of a test may have threads of their own.
+// Thread-safe, since the ranks of a test may have their own threads.
 #pragma once
 
 #include <algorithm>
@@ -27,16 +27,16 @@ namespace mccl::testing {
 
 namespace rdma = transport::rdma;
 
-/// What becomes of a message.
+/// The fate of a message.
 struct Fate {
   enum class Kind {
     arrives,
-    lost,            ///< The sender is told that it was sent; on rc that the peer does not answer.
-    sender_fails,    ///< With `status`, which ends its queue pair.
-    receiver_fails,  ///< The same at the other end.
-    forgotten,       ///< No completion at either end, ever.
-    held,            ///< Until release().
-    twice,           ///< It is handed out again, as by a device that errs when it sends again.
+    lost,            ///< On uc it completes as sent; on rc it fails as if the peer did not answer.
+    sender_fails,    ///< Completes with `status`, which ends the sender's queue pair.
+    receiver_fails,  ///< Fails the receive with `status`, which ends the receiver's queue pair.
+    forgotten,       ///< Never completes at either end.
+    held,            ///< Held until release().
+    twice,           ///< Delivered twice, as by a device that retransmits in error.
   } kind = Kind::arrives;
   int status = 0;
 };
@@ -44,37 +44,39 @@ struct Fate {
 class VerbsDouble;
 class DoubleQueuePair;
 
-/// What all devices of a double share, and a test looks at.
+/// State that all devices of a double share, and that tests inspect.
 struct Fabric {
   struct Message {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
     std::vector<std::byte> bytes;
   };
-  /// Asked for every message; may change it.
+  /// Called for every message, which it may change.
   using Judge = std::function<Fate(Message&)>;
-  /// Asked before each call that makes something, by name such as "ibv_reg_mr"; an errno refuses.
+  /// Called with a name such as "ibv_reg_mr" before each call that makes something. Returns 0, or
+  /// the errno with which the call is refused.
   using Gate = std::function<int(const std::string& call)>;
 
   std::recursive_mutex mutex;
   Judge judge;
   Gate gate;
-  std::function<void(const std::string& call)> on_close;  ///< By the call that had made it.
+  std::function<void(const std::string& call)>
+      on_close;  ///< Called with the name of the call that had made the object.
   std::map<std::uint32_t, DoubleQueuePair*> pairs;
   std::uint32_t next_number = 17;
   std::uint32_t next_key = 1;
-  /// What is registered, by key.
+  /// Registered memory by key.
   std::map<std::uint32_t, std::span<const std::byte>> regions;
-  std::size_t strayed = 0;  ///< Messages read from memory that is not registered, or no more.
+  std::size_t strayed = 0;  ///< Messages read from memory that is not registered.
   std::map<std::string, std::deque<rdma::DeviceEvent>> events;
   std::vector<std::function<void()>> held;
 
-  /// Open things, by the call that made them.
+  /// Number of open objects, by the call that made them.
   std::map<std::string, int> open;
   std::size_t most_regions = 0;
-  std::size_t starved = 0;      ///< Messages that found no receive.
+  std::size_t starved = 0;      ///< Messages that found no posted receive.
   std::size_t overflowed = 0;   ///< Completions that found no room.
-  std::size_t after_death = 0;  ///< Calls to a device that has reported that it is gone.
+  std::size_t after_death = 0;  ///< Calls to a device after it reported that it is gone.
   std::map<std::string, bool> dead;
 
   void refuse_if_told(const std::string& call, const std::string& device) {
@@ -84,7 +86,7 @@ struct Fabric {
     if (++open[call]; call == "ibv_reg_mr")
       most_regions = std::max<std::size_t>(most_regions, static_cast<std::size_t>(open[call]));
   }
-  /// As a device checks it when it reads.
+  /// True if the piece lies in registered memory; a device checks this when it reads.
   bool covers(const rdma::Piece& piece) const {
     const auto found = regions.find(piece.key);
     if (found == regions.end()) return false;
@@ -101,7 +103,7 @@ struct Fabric {
     return std::all_of(open.begin(), open.end(),
                        [](const auto& entry) { return entry.second == 0; });
   }
-  /// What was held arrives.
+  /// Delivers all held messages.
   void release() {
     const std::lock_guard lock(mutex);
     for (auto& deliver : std::exchange(held, {})) deliver();
@@ -238,8 +240,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return 0;
   }
 
-  /// What a message that is posted here would be; for whoever plays a stranger. On rc, one that
-  /// finds no receive is sent again until it does.
+  /// Delivers `bytes` as a message from the peer; tests call it to act as a stranger. On rc, a
+  /// message that finds no receive is retried until one is posted.
   void take(const std::vector<std::byte>& bytes) {
     const std::lock_guard lock(fabric_->mutex);
     if (failed_) return;
@@ -248,7 +250,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (options_.service == rdma::Service::rc) not_ready_.push_back(bytes);
   }
 
-  /// As the device does when a request fails: that one with `status`, the others dropped.
+  /// Fails the queue pair as a device does: the first receive completes with `status`, the others
+  /// are flushed.
   void fail(int status) {
     const std::lock_guard lock(fabric_->mutex);
     failed_ = true;
@@ -271,7 +274,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
 
   int refused(const char* call) { return fabric_->gate ? fabric_->gate(call) : 0; }
 
-  /// The pair at the other end, while it is there and knows this one.
+  /// Returns the pair at the other end, or null if it does not exist or is not connected to this
+  /// one.
   DoubleQueuePair* far() {
     const auto found = fabric_->pairs.find(route_.queue_pair);
     const bool knows = found != fabric_->pairs.end() && found->second->connected_ &&
@@ -279,7 +283,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return knows ? found->second : nullptr;
   }
 
-  /// What a device reads, which must be registered but for what came with the request itself.
+  /// Reads the pieces of a request. Returns false if one is neither inline nor registered.
   bool gather(std::span<const rdma::Piece> pieces, bool is_inline, std::vector<std::byte>& bytes) {
     bytes.clear();
     for (const rdma::Piece& piece : pieces) {
@@ -292,7 +296,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return true;
   }
 
-  /// Read when it is released, as a device may be late to.
+  /// Holds a message until release(), and reads its memory only then, as a slow device may.
   void hold(std::uint64_t id, std::vector<rdma::Piece> pieces, bool is_inline,
             std::vector<std::byte> bytes) {
     fabric_->held.push_back(
@@ -347,7 +351,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   bool connected_ = false;
   bool failed_ = false;
   std::deque<std::pair<std::uint64_t, rdma::Piece>> receives_;
-  std::deque<std::vector<std::byte>> not_ready_;  ///< Messages, for want of a receive.
+  std::deque<std::vector<std::byte>> not_ready_;  ///< Messages that wait for a receive.
 };
 
 class DoubleRegion final : public rdma::Region {
@@ -398,7 +402,7 @@ class DoubleDomain final : public rdma::Domain {
   const std::string device_;
 };
 
-/// What a device of a double looks like; may be changed while nobody uses it.
+/// Properties of a simulated device, which may be changed while the device is not in use.
 struct DoubleDevice {
   rdma::Port port{.number = 1,
                   .active = true,
@@ -471,7 +475,7 @@ class VerbsDouble final : public rdma::Verbs {
     return std::make_unique<DoubleContext>(fabric, name, found->second);
   }
 
-  /// A device with one port and a RoCE v2 address of IPv4.
+  /// Adds a device with one port and an IPv4 address for RoCE v2.
   DoubleDevice& add(const std::string& name, std::uint8_t last_of_address) {
     DoubleDevice& device = known[name];
     rdma::Gid gid{.index = 1, .type = rdma::GidType::roce_v2, .bytes = {}};

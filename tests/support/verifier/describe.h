@@ -1,4 +1,4 @@
-// Steps in words.
+// Formats steps as text.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace mccl::schedule {
 
-/// "output[0..16)": elements, the end not among them.
+/// Returns text such as "output[0..16)"; units are elements, and the end is exclusive.
 std::string describe(const Region& region);
-/// On one line, such as "send input[0..16) to rank 1".
+/// Returns one line, such as "send input[0..16) to rank 1".
 std::string describe(const Step& step);
 
 }  // namespace mccl::schedule

@@ -87,7 +87,8 @@ void Exchange::compare_nodes() const {
           fmt::format("rank {} arrives {} times, says {}, and rank {} of its node {} times", r,
                       arrivals, schedules_[r].arrivals, first, arrivals_[first].size())};
     }
-    // By so much a rank's next call lies further on in the window, its own and the others'.
+    // A call advances a rank's place in the window by this count, which must be the same on all
+    // ranks of a node.
     const std::size_t used = schedules_[r].window_count;
     if (used != schedules_[first].window_count) {
       throw Defect{fmt::format("rank {} uses {} elements of the window, and rank {} of its node {}",

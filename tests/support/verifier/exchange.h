@@ -1,5 +1,4 @@
-// What passes between ranks: each send paired with its receive, each wait with the arrivals that it
-// is for.
+// Matches events between ranks: each send with its receive, and each await with its arrivals.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +10,13 @@
 
 namespace mccl::schedule {
 
-/// Steps of all ranks have one numbering: those of rank 0, then those of rank 1, and so on.
+/// Numbers the steps of all ranks in sequence: those of rank 0, then those of rank 1, and so on.
 class Exchange {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
-  /// Throws a Defect when a send and its receive do not fit each other, when somebody waits for an
-  /// arrival that never comes, or when the ranks of a node arrive unequally often or use unequally
-  /// much of the window.
+  /// Throws a Defect if a send does not match its receive, or if an await has no arrival. Also
+  /// throws if ranks of a node differ in their number of arrivals or their use of the window.
   Exchange(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
   std::uint32_t steps() const { return begin_.back(); }
@@ -31,7 +29,7 @@ class Exchange {
     return schedules_[rank_[number]].steps[index_of(number)];
   }
 
-  /// The receive of a send and the send of a receive.
+  /// Returns the receive of a send, or the send of a receive.
   std::uint32_t partner(std::uint32_t number) const { return partner_[number]; }
 
   template <typename Visit>
@@ -47,12 +45,12 @@ class Exchange {
     for (auto e = awaits_begin_[place]; e < awaits_begin_[place + 1]; ++e) visit(awaits_[e]);
   }
 
-  /// The number of a rank's arrival; `mark` counts from 1.
+  /// Returns the number of a rank's arrival step; `mark` counts from 1.
   std::uint32_t arrival(int rank, std::uint32_t mark) const { return arrivals_[rank][mark - 1]; }
 
-  /// An order of all events that waits, the order of messages and rendezvous allow. An event is a
-  /// step or, under the number of the send, a send and its receive. Throws a Defect if there is
-  /// none.
+  /// Returns an order of all events that respects waits, the order of messages and rendezvous. An
+  /// event is a step, or a send together with its receive under the send's number. Throws a Defect
+  /// if there is no such order.
   std::vector<std::uint32_t> order() const;
 
  private:
@@ -73,16 +71,16 @@ class Exchange {
 
   std::span<const Problem> problems_;
   std::span<const Schedule> schedules_;
-  std::vector<std::uint32_t> begin_;  // the number of each rank's first step, and one past all
+  std::vector<std::uint32_t> begin_;  // number of each rank's first step, then the total
   std::vector<int> rank_;
   std::vector<std::uint32_t> partner_;
-  std::vector<std::uint32_t> next_send_;              // from the same rank to the same peer
-  std::vector<bool> follows_send_;                    // another from the same rank to the same peer
-  std::vector<std::vector<std::uint32_t>> arrivals_;  // by rank, in order
-  std::vector<std::uint32_t> arrival_place_;          // of an arrival in awaits_begin_
+  std::vector<std::uint32_t> next_send_;  // the next send of the same rank to the same peer
+  std::vector<bool> follows_send_;  // true after another send of the same rank to the same peer
+  std::vector<std::vector<std::uint32_t>> arrivals_;  // one list per rank, in order
+  std::vector<std::uint32_t> arrival_place_;          // index of an arrival into awaits_begin_
   std::vector<std::uint32_t> awaits_begin_;
-  std::vector<std::uint32_t> awaits_;   // numbers, by arrival
-  std::vector<std::uint32_t> awaited_;  // by number: arrivals that an await waits for
+  std::vector<std::uint32_t> awaits_;   // numbers of awaits, grouped by arrival
+  std::vector<std::uint32_t> awaited_;  // how many arrivals an await waits for, indexed by number
 };
 
 }  // namespace mccl::schedule

@@ -11,7 +11,7 @@ namespace mccl::schedule {
 class Expressions {
  public:
   using Id = std::uint32_t;
-  static constexpr Id kNothing = 0;  ///< Memory that nobody has written.
+  static constexpr Id kNothing = 0;  ///< Memory that no step has written.
 
   explicit Expressions(int ranks);
 
@@ -19,18 +19,19 @@ class Expressions {
   Id leaf(int rank) const { return static_cast<Id>(rank) + 1; }
   bool is_leaf(Id id) const { return id >= 1 && id <= static_cast<Id>(ranks_); }
 
-  /// Whether no rank contributes to both.
+  /// True if no rank contributes to both.
   bool disjoint(Id a, Id b) const;
-  /// a + b, rounded. Not the same as b + a.
+  /// The rounded sum a + b, which differs from b + a.
   Id sum(Id a, Id b) { return node(Kind::sum, a, b); }
-  /// A sum of several operands, rounded once: begin with one and add the others.
+  /// Starts a sum of several operands that is rounded once; add_to_fold() adds the others.
   Id begin_fold(Id first) { return node(Kind::begin_fold, first, kNothing); }
   Id add_to_fold(Id fold, Id operand) { return node(Kind::add_to_fold, fold, operand); }
 
-  /// Rounded to blocks by the step of that number: another one's rounding may differ.
+  /// The value `what` after step number `step` rounded it to blocks. Another step may round
+  /// differently.
   Id coded(Id what, std::uint32_t step) { return node(Kind::coded, what, step); }
 
-  /// How many ranks contribute.
+  /// Returns how many ranks contribute.
   int contributions(Id id) const;
 
  private:
@@ -39,7 +40,7 @@ class Expressions {
   Id node(Kind kind, Id a, Id b);
 
   const int ranks_;
-  const std::size_t words_;             // of one set of ranks
+  const std::size_t words_;             // words per set of ranks
   std::vector<std::uint64_t> members_;  // a set of ranks for each expression
   std::unordered_map<std::uint64_t, Id> nodes_;
 };

@@ -1,4 +1,4 @@
-// Memory as runs, stretches that each hold one value.
+// Memory as a sequence of runs: stretches that hold one value each.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class RunMap {
     }
   }
 
-  /// Calls change(value) for each run of [begin, begin + count), cut to fit.
+  /// Calls change(value) for each run of [begin, begin + count), splitting runs at both ends.
   template <typename Change>
   void update(std::size_t begin, std::size_t count, Change change) {
     if (count == 0) return;
@@ -68,7 +68,7 @@ class RunMap {
     return static_cast<std::size_t>(after - runs_.begin()) - 1;
   }
 
-  /// The index of the run that begins at `address`, after making it so.
+  /// Returns the index of the run that begins at `address`, splitting a run there if needed.
   std::size_t split(std::size_t address) {
     if (address >= size_) return runs_.size();
     const std::size_t i = index_of(address);
@@ -88,7 +88,7 @@ class RunMap {
     }
   }
 
-  std::vector<PlacedRun> runs_;  // ordered; the first begins at 0
+  std::vector<PlacedRun> runs_;  // sorted; the first begins at 0
   std::size_t size_;
 };
 

@@ -69,7 +69,7 @@ void Simulation::run_event(std::uint32_t event) {
       return read_fold(event);
     case StepKind::recv:
     case StepKind::recv_reduce:
-      break;  // happens with its send
+      break;  // done together with its send
   }
 }
 
@@ -136,8 +136,8 @@ void Simulation::fold_coded(std::uint32_t number) {
   end_fold(number);
 }
 
-/// Where the ranks of a node meet in its window, what they give is summed there before it is
-/// rounded.
+/// If the ranks of a node meet in its window, their contributions must be summed there before the
+/// sum is rounded.
 void Simulation::require_whole_node(std::uint32_t number, const Value& value) const {
   const int rank = exchange_.rank_of(number);
   if (schedules_[rank].arrivals == 0) return;
@@ -147,7 +147,8 @@ void Simulation::require_whole_node(std::uint32_t number, const Value& value) co
   fail_at(number, fmt::format("rounds what {} of the {} ranks of the node give", found, members));
 }
 
-/// What the step leaves out is kept where these elements lie.
+/// The rounding error of a step is stored by element index, so the step must read exactly the
+/// elements that it names.
 void Simulation::require_elements(std::uint32_t number, const Runs& runs) const {
   std::size_t expected = exchange_.step(number).element;
   for (const Memory::Run& run : runs) {
@@ -159,7 +160,7 @@ void Simulation::require_elements(std::uint32_t number, const Runs& runs) const 
   }
 }
 
-/// Begins with what is in incoming_.
+/// Starts a fold with incoming_ as its first operand.
 void Simulation::begin_fold() {
   result_ = incoming_;
   for (Memory::Run& run : result_) {

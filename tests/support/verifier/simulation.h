@@ -1,4 +1,4 @@
-// Runs the steps of all ranks on symbols instead of numbers.
+// Runs the steps of all ranks on symbolic values.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace mccl::schedule {
 
-/// Calls visit(count, value of a, value of b) for the stretches on which both are one run.
+/// Calls visit(count, value of a, value of b) for each stretch in which both are a single run.
 template <typename Visit>
 void zip(const Runs& a, const Runs& b, Visit visit) {
   std::size_t i = 0, j = 0, in_a = 0, in_b = 0;
@@ -37,10 +37,10 @@ class Simulation {
   Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
              const Exchange& exchange);
 
-  /// Throws a Defect at a step that cannot be right.
+  /// Runs the events in this order. Throws a Defect at a step that is wrong.
   void run(std::span<const std::uint32_t> order);
 
-  /// Replaces `runs` by what a rank's output holds from `offset` on.
+  /// Replaces `runs` with `count` elements of a rank's output, starting at `offset`.
   void read_output(int rank, std::size_t offset, std::size_t count, Runs& runs) const;
   const Expressions& expressions() const { return expressions_; }
 
@@ -73,7 +73,7 @@ class Simulation {
   std::vector<Layout> layouts_;
   std::vector<Memory> memories_;
   WindowProof windows_;
-  Runs incoming_;  // room for one event's runs
+  Runs incoming_;  // buffers that each event reuses
   Runs local_;
   Runs result_;
 };

@@ -1,4 +1,4 @@
-// What memory holds in a symbolic run.
+// The values in memory during a symbolic run.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace mccl::schedule {
 
-/// What a stretch of memory holds: its n-th element is made of the contributing ranks' elements
-/// `element` + n.
+/// The value of a stretch of memory. Its n-th element combines element `element` + n of each
+/// contributing rank.
 struct Value {
   Expressions::Id expression = Expressions::kNothing;
   bool completed = false;

@@ -12,7 +12,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Compares what the outputs hold with what was asked for.
+/// Compares the outputs with the expected results.
 class Results {
  public:
   Results(std::span<const Problem> problems, const Simulation& simulation)
@@ -24,7 +24,8 @@ class Results {
   }
 
  private:
-  /// `source` gives the elements from `element` on; without it they are reductions of all.
+  /// Checks `count` elements of the output, which must hold elements from `element` on. They come
+  /// from rank `source`; without it, they are reductions over all ranks.
   void expect(const Problem& p, std::size_t offset, std::size_t count, std::optional<int> source,
               std::size_t element) {
     simulation_.read_output(p.rank, offset, count, runs_);
@@ -119,7 +120,7 @@ class Results {
   Runs runs_;
 };
 
-/// A barrier: every rank, at its end, has heard through messages that all have come.
+/// Checks a barrier: when a rank leaves, messages must have shown that all ranks have arrived.
 void check_arrivals(std::span<const Problem> problems, std::span<const Schedule> schedules,
                     const Exchange& exchange, std::span<const std::uint32_t> order) {
   const std::size_t size = problems.size();
@@ -148,7 +149,7 @@ void check_arrivals(std::span<const Problem> problems, std::span<const Schedule>
   }
 }
 
-/// All ranks must speak of the same call.
+/// Checks that all ranks describe the same call.
 void check_problems(std::span<const Problem> problems, std::span<const Schedule> schedules) {
   if (problems.empty() || problems.size() != schedules.size()) {
     throw Defect{fmt::format("{} problems for {} schedules", problems.size(), schedules.size())};

@@ -1,4 +1,4 @@
-// Whether schedules keep to the cables.
+// Checks that schedules use only cables.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace mccl::schedule {
 
-/// Empty when every message of the schedules (one per rank, in rank order) goes to a rank that a
-/// cable joins to the sender; otherwise the first that another rank must pass on, in words.
+/// Returns "" if a cable joins the sender and receiver of every message of the schedules (one per
+/// rank, in rank order). Otherwise describes the first message that needs a relay.
 std::string beyond_cables(std::span<const Schedule> schedules, const CableMap& cables);
 
 }  // namespace mccl::schedule

@@ -1,4 +1,4 @@
-// What the verifier can say of one rank by itself.
+// Checks that need the schedule of one rank only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 namespace mccl::schedule {
 namespace {
 
-/// Who has touched a run of memory.
+/// The steps that have accessed a run of memory.
 struct Accesses {
-  std::vector<std::uint32_t> writer;   // none or one
-  std::vector<std::uint32_t> readers;  // since it was written
+  std::vector<std::uint32_t> writer;   // at most one
+  std::vector<std::uint32_t> readers;  // since the last write
   Accesses advanced(std::size_t) const { return *this; }
 };
 
@@ -51,7 +51,7 @@ class StepChecker {
     throw Defect{fmt::format("rank {}: {}", p_.rank, what)};
   }
 
-  /// Waits and successors agree, and point forward.
+  /// Checks that waits and successors agree, and that successors are later steps.
   void check_links() {
     const std::size_t steps = s_.steps.size();
     if (s_.waits.size() != steps || s_.successor_begin.size() != steps + 1) {
@@ -86,7 +86,7 @@ class StepChecker {
     }
   }
 
-  /// Steps one after another cover every hazard.
+  /// Checks that each step waits for the one before it, which covers every hazard.
   void check_chain() const {
     for (std::size_t i = 1; i < s_.steps.size(); ++i) {
       require(predecessor_begin_[i + 1] - predecessor_begin_[i] == 1 &&
@@ -170,8 +170,8 @@ class StepChecker {
     return 0;
   }
 
-  /// Blocks are made, sent, received and read back, and nothing else; plain elements are never
-  /// taken for them.
+  /// Checks that blocks are only encoded, sent, received, folded and decoded, and that other steps
+  /// do not use them as plain elements.
   void check_blocks(std::size_t i, const Step& step) const {
     const bool from = reads_memory(step.kind) && holds_blocks(step.src.space);
     const bool to = writes_memory(step.kind) && holds_blocks(step.dst.space);
@@ -195,7 +195,7 @@ class StepChecker {
   }
 
   bool rounds() const { return p_.coding && p_.size > 1; }
-  /// What the ranks of a node do among themselves, of elements as they are.
+  /// True for steps within a node, which use plain elements.
   static bool is_inside(StepKind kind) { return is_window(kind) || kind == StepKind::copy; }
 
   void check_writable(std::size_t i, const Region& region) const {
@@ -236,7 +236,7 @@ class StepChecker {
       }
       if (writes_memory(step.kind)) {
         memory.update(layout_.address(step.dst), step.dst.count, [&](Accesses& accesses) {
-          // Readers have waited for the writer themselves.
+          // If there are readers, they have waited for the writer already.
           if (accesses.readers.empty()) {
             require_waits(i, accesses.writer, "overwrites what it writes");
           }

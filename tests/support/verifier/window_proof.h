@@ -1,5 +1,4 @@
-// The windows of a symbolic run, and the proof that nobody reads there what is not yet, or no
-// longer, what was meant.
+// The windows of a symbolic run. Proves that a read finds neither unpublished nor replaced data.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +13,32 @@
 
 namespace mccl::schedule {
 
-/// Every rank has a clock: how many window steps of every rank are known to be over. Arrivals carry
-/// it, waits take it over. A read must know of the publication; a publication must know of every
-/// read of what it replaces.
+/// Each rank has a vector clock: for every rank, how many of its window steps are known to be over.
+/// Arrivals carry the clock, and waits merge it. A read must know of the publication. A publication
+/// must know of every read of the data that it replaces.
 class WindowProof {
  public:
   WindowProof(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
-  // In an order that the exchange allows. They throw a Defect.
+  // Call these in an order that the exchange allows. They throw a Defect at a wrong step.
   void begin_step(int rank, std::size_t step);
   void publish(int rank, std::size_t offset, const Runs& runs);
   void arrive(int rank) { arrivals_[rank].push_back(clocks_[rank]); }
   void await(int rank, const Step& step);
-  /// Replaces `runs`.
+  /// Replaces `runs` with the elements read.
   void read(int rank, int owner, std::size_t offset, std::size_t count, Runs& runs);
 
  private:
-  using Clock = std::vector<std::uint32_t>;  // by rank
+  using Clock = std::vector<std::uint32_t>;  // one count per rank
 
   struct Reading {
     int reader;
-    std::uint32_t time;  // of the reader
+    std::uint32_t time;  // in steps of the reader
   };
-  /// What a run of a window holds.
+  /// The content of a run of a window.
   struct Published {
     Value value;
-    std::uint32_t time = 0;  // of the owner
+    std::uint32_t time = 0;  // in steps of the owner
     std::vector<Reading> readings;
     Published advanced(std::size_t n) const { return {value.advanced(n), time, readings}; }
   };
@@ -48,10 +47,10 @@ class WindowProof {
 
   std::span<const Problem> problems_;
   std::span<const Schedule> schedules_;
-  std::vector<Clock> clocks_;                 // by rank
-  std::vector<std::vector<Clock>> arrivals_;  // by rank, in order
+  std::vector<Clock> clocks_;                 // one per rank
+  std::vector<std::vector<Clock>> arrivals_;  // one list per rank, in order
   std::vector<RunMap<Published>> windows_;
-  std::vector<std::size_t> at_;  // by rank: the step that runs
+  std::vector<std::size_t> at_;  // the current step of each rank
 };
 
 }  // namespace mccl::schedule
