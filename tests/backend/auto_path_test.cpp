@@ -1,4 +1,5 @@
-// Which way a group's calls on devices go where nothing is set: agreed by all ranks, by figures.
+// Tests how a group with default settings chooses the path of its device calls: all ranks agree on
+// the path that measured fastest.
 #include "backend/direct/auto_path.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ using testing::run_ranks;
 constexpr Device kDevice{DeviceKind::cuda, 0};
 constexpr std::size_t kCount = 100;
 
-/// Writes its own number instead of a result, and takes as long as it is told.
+/// A path that writes its own number instead of a result, and takes a given time.
 class WayDouble final : public direct::Path {
  public:
   WayDouble(std::shared_ptr<DeviceDouble> device, float number, Collective only)
@@ -32,7 +33,8 @@ class WayDouble final : public direct::Path {
   }
   void enqueue(const Request& request, void* stream) override {
     auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
-    // Of what is measured nothing is written: it is as long as a GPU's.
+    // bf16 calls are measurements. They only take time and write nothing, since their lengths are
+    // chosen for GPUs.
     if (request.dtype == DType::bf16)
       return queue.enqueue([pause = pause] {
         const auto until = Clock::now() + pause;
@@ -81,7 +83,7 @@ class AutoPaths : public ::testing::Test {
                                                  Log(context.rank(), LogLevel::error)));
     return group;
   }
-  /// What an all_reduce of ones makes of them.
+  /// Returns the result of an all_reduce of ones.
   float all_reduce(Group& group, bool on_device, bool may_meet = true) {
     if (!on_device) {
       float host = 1;

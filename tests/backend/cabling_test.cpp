@@ -1,5 +1,5 @@
-// Jobs along cables, all ranks of which are threads of one process: each rank takes only its
-// neighbours for reachable.
+// Tests jobs along cables. All ranks are threads of one process, and each rank may reach only its
+// neighbours.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -52,7 +52,8 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
   return Context::create(options);
 }
 
-/// Runs `body` as every rank; the first error of any is thrown. The contexts, which have left.
+/// Runs `body` on every rank and rethrows the error of the lowest rank that failed. Returns the
+/// contexts after their shutdown.
 std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Joined& joined,
                                              const std::function<void(Context&)>& body) {
   const auto size = static_cast<int>(table.size());
@@ -68,7 +69,7 @@ std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Jo
         context->shutdown();
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
-        contexts[static_cast<std::size_t>(rank)].reset();  // others wait for what it passes on
+        contexts[static_cast<std::size_t>(rank)].reset();  // others wait for relayed data
       }
     });
   }
@@ -132,7 +133,7 @@ void sum_and_talk(Context& context) {
     world.all_reduce(buffer, buffer, ReduceKind::sum, {}).wait();
     EXPECT_EQ(data.back(), static_cast<float>(size * (size - 1) / 2));
   }
-  // To every other rank at once, over cables that others use too.
+  // Each rank exchanges messages with all others at once, over shared cables.
   std::vector<std::vector<int>> in(static_cast<std::size_t>(size), std::vector<int>(100'000));
   const std::vector<int> out(100'000, world.rank());
   std::vector<Work> works;
@@ -183,7 +184,7 @@ TEST(Cables, APlaceIsFreeAgainOnceItsRankHasLeft) {
   run_at(table, in_a_line, sum_and_talk);
 }
 
-/// Rank 2 agrees on the cables, and dies before it comes to the store.
+/// Rank 2 agrees on the cables and then dies before it connects to the store.
 TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
   constexpr int kDying = 2;
   const AddressTable table = free_places(4);

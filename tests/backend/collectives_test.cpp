@@ -1,4 +1,5 @@
-// The conformance suite of groups on the native backend: over sizes, and algorithm by algorithm.
+// Runs the conformance suite of groups on the native backend, for several sizes and for each
+// algorithm.
 #include "backend/conformance/checks.h"
 #include "support/ranks.h"
 
@@ -26,7 +27,7 @@ TEST_P(Conformance, Holds) {
       [&job](int) {
         Config config = test_config();
         config.algorithm = job.algorithm;
-        config.chunk_bytes = 64 << 10;  // several pieces at the larger counts
+        config.chunk_bytes = 64 << 10;  // splits the larger counts into several chunks
         return config;
       });
 }

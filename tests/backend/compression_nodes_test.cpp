@@ -1,4 +1,4 @@
-// Sums that are rounded between hosts, and exact inside each.
+// Tests sums that are compressed between hosts and exact within each host.
 #ifdef __linux__
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<float> given(int rank) {
   return values;
 }
 
-/// What each host gives: its ranks' values, added up in f32 and in the order of the ranks.
+/// Returns the contribution of each host: the f32 sum of its ranks' values in rank order.
 std::vector<std::vector<float>> given_by_hosts(const std::vector<int>& host_of) {
   std::vector<std::vector<float>> sums;
   for (std::size_t rank = 0; rank < host_of.size(); ++rank) {
@@ -51,7 +51,8 @@ void expect_same_bits(const std::vector<float>& found, const std::vector<float>&
     throw Error(std::string("not what is defined, in ") + name);
 }
 
-/// A job of two hosts, whose ranks each call check(context, compression, coding) for every codec.
+/// Runs a job on two hosts, whose ranks each call check(context, compression, coding) for every
+/// codec.
 template <typename Check>
 void check_codecs(const std::vector<int>& host_of, const Check& check) {
   const Hosts hosts;
@@ -99,7 +100,7 @@ TEST_P(CompressionAcrossHosts, RoundsTheSumsOfHosts) {
 TEST_P(CompressionAcrossHosts, ScattersTheRoundedSumsOfHosts) {
   const auto size = static_cast<std::ptrdiff_t>(GetParam().size());
   std::vector<std::size_t> counts(GetParam().size(), kCount / GetParam().size());
-  counts.front() = 0;  // and the last has twice as much
+  counts.front() = 0;  // the last one has twice as much
   counts.back() += kCount - static_cast<std::size_t>(size - 1) * counts.back();
   const auto sums = given_by_hosts(GetParam());
   check_codecs(
@@ -138,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Hosts, CompressionAcrossHosts,
                                            std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1},
                                            std::vector<int>{0, 0, 0, 0, 0, 1, 1, 1}));
 
-/// All that rounding leaves out is kept by somebody, once; of an average over ranks, not machines.
+/// The result and the residuals of all ranks add up to the exact average over ranks, not over
+/// hosts.
 TEST(CompressionAcrossHosts, KeepsWhatItLeavesOut) {
   check_codecs({0, 0, 1, 1}, [&](Context& context, const Compression& compression, const Coding&) {
     std::vector<float> mean = given(context.rank()), exact = mean, left(kCount, 7);

@@ -1,4 +1,4 @@
-// Sums that are rounded to blocks on their way.
+// Tests sums that are compressed on the wire.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 constexpr std::string_view kCodecs[] = {"fp16",     "bf16", "int8", "fp8_e4m3",
                                         "fp8_e5m2", "int4", "topk"};
 
-/// As codecs are defined, on every rank, in place or not.
+/// The result equals the codec's definition on every rank, in place and out of place.
 TEST(Compression, AnAllReduceIsTheSumThatTheCodecDefines) {
   constexpr std::size_t kCount = 50'003;
   for (const int size : {2, 3, 4, 8}) {
@@ -77,7 +77,7 @@ TEST(Compression, AnAllReduceIsTheSumThatTheCodecDefines) {
   }
 }
 
-/// What each rank gives of one part.
+/// Returns each rank's contribution to one part.
 std::vector<std::vector<float>> parts_of(const std::vector<std::vector<float>>& all,
                                          std::size_t begin, std::size_t count) {
   std::vector<std::vector<float>> parts;
@@ -92,7 +92,7 @@ TEST(Compression, AReduceScatterIsNotRoundedAgain) {
   for (const int size : {2, 3, 4, 8}) {
     std::vector<std::size_t> counts, begins;
     std::size_t total = 0;
-    for (int rank = 0; rank < size; ++rank) {  // the second gets nothing
+    for (int rank = 0; rank < size; ++rank) {  // rank 1 gets nothing
       begins.push_back(total);
       counts.push_back(rank == 1 ? 0 : 20'001 + 3000 * static_cast<std::size_t>(rank));
       total += counts.back();
@@ -122,7 +122,8 @@ TEST(Compression, AReduceScatterIsNotRoundedAgain) {
   }
 }
 
-/// Everything else is exact: other operations and types, small sums, and all that only moves.
+/// Everything else stays exact: other operations and types, small sums, and calls that only move
+/// data.
 TEST(Compression, OnlySumsOfManyFloatsAreRounded) {
   testing::run_ranks(
       2,
@@ -187,7 +188,7 @@ TEST(Compression, IsChosenByGroupAndByCall) {
       [](int) { return over_tcp("none"); });
 }
 
-/// By what the settings say of the wire; auto rounds to bf16.
+/// The link rate comes from the settings. "auto" compresses to bf16.
 TEST(Compression, AutoRoundsWhereTheWireIsSlow) {
   for (const double gbit : {1.0, 1000.0}) {
     testing::run_ranks(
@@ -205,7 +206,7 @@ TEST(Compression, AutoRoundsWhereTheWireIsSlow) {
         },
         [gbit](int) {
           Config config = over_tcp("auto");
-          config.calibrate = true;  // which is what looks at the settings
+          config.calibrate = true;  // makes the engine use the link settings
           config.link_gbit = gbit;
           config.link_latency_us = 20;
           return config;
@@ -236,8 +237,8 @@ TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
       [](int) { return over_tcp("none"); });
 }
 
-/// Nothing is lost: the result and what the ranks have kept are the exact sum, of averages times
-/// the ranks.
+/// Nothing is lost: the result and the residuals of all ranks add up to the exact sum, or to the
+/// exact average times the number of ranks.
 TEST(Compression, WhatIsLeftOutIsKeptOnce) {
   constexpr std::size_t kCount = 50'003;
   for (const int size : {2, 3}) {

@@ -1,4 +1,4 @@
-// Ranks that divide the same number of elements differently: an error on each, whatever the path.
+// If ranks divide the same number of elements differently, every rank gets an error on every path.
 #include "support/ranks.h"
 
 namespace mccl {
@@ -12,7 +12,7 @@ using Counts = std::vector<std::size_t>;
 
 constexpr DType kType = DType::f64;
 
-/// A collective of two ranks, of which each has counts of its own that add up to 8.
+/// A collective of two ranks; each passes its own counts, which add up to 8.
 struct Uneven {
   const char* name;
   void (*call)(Group& group, const Counts& counts);
@@ -54,7 +54,7 @@ class UnevenCounts : public ::testing::TestWithParam<const char*> {
     return config;
   }
 
-  /// What both ranks said, of which the first calls one thing and the second another.
+  /// Runs `first` on rank 0 and `second` on rank 1, and expects `words` in the errors of both.
   static void expect_mismatch(const std::function<void(Group&)>& first,
                               const std::function<void(Group&)>& second,
                               const std::vector<std::string>& words) {
@@ -64,7 +64,7 @@ class UnevenCounts : public ::testing::TestWithParam<const char*> {
           Group& group = *context.world();
           (group.rank() == 0 ? first : second)(group);
           group.barrier().wait();
-          group.barrier().wait();  // whoever is not in need of the other is told here
+          group.barrier().wait();  // reports the error to a rank that did not need the other
         },
         config);
     for (const std::string& error : errors) {
@@ -127,7 +127,7 @@ TEST_P(UnevenCounts, ThatAddUpToMoreThanThereCanBeAreRefused) {
       3,
       [](Context& context) {
         if (context.rank() != 0) return;
-        const std::size_t half = std::size_t{1} << 63;  // twice this is 0 again
+        const std::size_t half = std::size_t{1} << 63;  // overflows to 0 when doubled
         EXPECT_THROW(context.world()->all_gatherv({nullptr, 0, kType}, {nullptr, 0, kType},
                                                   Counts{0, half, half}),
                      InvalidArgument);

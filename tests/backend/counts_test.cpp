@@ -1,5 +1,5 @@
-// Counts whose sum, or whose bytes, no memory can have are refused before anything is computed of
-// them: what wraps around would pass for a small buffer.
+// Counts whose sum or byte size overflows must be refused before they are used. After wraparound
+// they would look like a small buffer.
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -29,7 +29,7 @@ void expect_refusal(const std::function<void()>& call, const char* name, const c
 TEST(Counts, WhoseSumWrapsAroundAreRefused) {
   run_ranks(2, [](Context& context) {
     Group& group = *context.world();
-    // {SIZE_MAX, 2} adds up to 1; rank 1 gives and gets its 2 elements.
+    // {SIZE_MAX, 2} adds up to 1; rank 1 sends and receives its 2 elements.
     const std::vector<std::size_t> counts =
         group.rank() == 0 ? std::vector<std::size_t>{2, kHuge} : std::vector<std::size_t>{kHuge, 2};
     float one[1] = {};
@@ -53,7 +53,7 @@ TEST(Counts, WhoseBytesWrapAroundAreRefused) {
   run_ranks(2, [](Context& context) {
     Group& group = *context.world();
     float two[2] = {};
-    // Only the root has the whole, so nobody else's buffer tells.
+    // Only the root holds the whole buffer, so the other ranks must check the counts alone.
     const std::vector<std::size_t> counts = group.rank() == 0
                                                 ? std::vector<std::size_t>{2, kHuge / 4}
                                                 : std::vector<std::size_t>{kHuge / 4, 2};
@@ -68,7 +68,7 @@ TEST(Counts, OfEqualPartsThatWrapAroundAreRefused) {
   run_ranks(4, [](Context& context) {
     Group& group = *context.world();
     float one[1] = {};
-    // All four together: 2^64 bytes, which pass for none.
+    // All four parts together have 2^64 bytes, which wraps around to 0.
     const std::size_t quarter = std::size_t{1} << 60;
     const Buffer part{one, quarter, DType::f32};
     const Buffer nothing{nullptr, 0, DType::f32};

@@ -1,4 +1,4 @@
-// Which kernel does a call.
+// Tests the choice of the kernel and grid for a call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
   EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::all_reduce);
 }
 
-/// Of 128 bytes in a line that is packed, 120 are data: all are to go in one pass.
+/// A packed line of 128 bytes holds 120 bytes of data. All lines must be handled in one pass.
 TEST(CudaLaunch, ThereAreThreadsForTheFlagsOfPackedLines) {
   for (const std::size_t kib : {1, 8, 64, 128, 256, 512}) {
     const std::size_t bytes = kib << 10;
@@ -73,7 +73,7 @@ TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
   }
 }
 
-/// A multiprocessor holds one block of kThreads threads, or two of half as many.
+/// A multiprocessor holds one block of kThreads threads, or two of half that size.
 TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
   for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
     for (const unsigned processors : {1U, 33U, 108U, 1000U}) {

@@ -1,5 +1,5 @@
-// A rank that is killed while the others wait for another rank, which is late: a rank that saves a
-// checkpoint comes to the next call long after the others.
+// A rank is killed while the others wait for a third one, which is late. For example, a rank that
+// saves a checkpoint makes its next call long after the others.
 #include <thread>
 
 #include "support/processes.h"
@@ -84,7 +84,7 @@ class BehindALateOne : public ::testing::TestWithParam<const char*> {
   }
 };
 
-/// Messages that go on between other members do not hide the loss.
+/// Messages in progress between other members do not hide the loss.
 TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
   Processes job(
       4,
@@ -115,7 +115,7 @@ TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
   }
 }
 
-/// Nor does it take the late rank to find out that another never comes.
+/// Ranks notice that a member has left without waiting for the late rank.
 TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
   Processes job(
       4,
@@ -139,7 +139,7 @@ TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
 /// Set in each rank's process before the ranks meet.
 Store* the_store = nullptr;
 
-/// A call that a rank has completed before it left is completed by the others.
+/// If a rank completed a call before it left, the others complete it too.
 TEST(ARankThatHasLeft, EndsNoCollectiveThatItHasCalled) {
   Processes job(4,
                 [](Context& context, const Processes::Say&) {

@@ -1,4 +1,4 @@
-// What a rank says of its calls at MCCL_LOG_LEVEL=DEBUG.
+// Tests what a rank logs about its calls at MCCL_LOG_LEVEL=DEBUG.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -18,7 +18,7 @@ TEST(DebugLines, NumberCallsInTheirOrder) {
   run_ranks(
       2,
       [](Context& context) {
-        // Blocking calls of several sizes: small ones are run by their caller, who waits.
+        // Makes blocking calls of several sizes. Small ones run on the caller's thread.
         for (const std::size_t count : {1, 2, 3, 100'000, 4}) {
           std::vector<float> values(count);
           const Buffer data{values.data(), count, DType::f32};

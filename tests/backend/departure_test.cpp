@@ -1,5 +1,5 @@
-// A rank that has sent messages drops its group or ends, while their receiver is late: every send
-// that completed is received.
+// A rank sends messages and then drops its group or ends, while their receiver is late. Every
+// message whose send completed must be received.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -45,8 +45,8 @@ void wait_for(const std::string& event) {
   while (!has_happened(event)) ::usleep(1000);
 }
 
-/// Completes every send. The receiver takes a message only where a send needs that to complete, so
-/// that as many as possible are in flight at the end.
+/// Completes every send. The receiver takes a message only if a send needs that to complete, so
+/// that as many messages as possible are in flight at the end.
 void send_all(Group& group) {
   for (int i = 0; i < kMessages; ++i) {
     Bytes bytes = content(i);
@@ -61,7 +61,7 @@ void expect_message(Group& group, int message) {
   if (got != content(message)) throw Error(fmt::format("message {} is damaged", message));
 }
 
-/// Takes what the sender needs taken until `event`; returns how many that were.
+/// Receives the messages that the sender needs received, until `event`. Returns their number.
 int take_until(const std::string& event, Group& group) {
   int taken = 0;
   while (!has_happened(event)) {
@@ -74,8 +74,7 @@ int take_until(const std::string& event, Group& group) {
   return taken;
 }
 
-/// Every message is received, and the receive after the last one fails with an error that names the
-/// sender.
+/// Expects every remaining message, and then an error that names the sender.
 void expect_the_rest(Group& group, int taken) {
   if (taken == kMessages) throw Error("no message was in flight");
   while (taken < kMessages) expect_message(group, taken++);
@@ -110,7 +109,7 @@ TEST_P(LateReceiver, GetsAllMessagesOfASenderThatHasDroppedItsGroup) {
           wait_for("received");
         } else {
           const int taken = take_until("dropped", *group);
-          ::sleep(3);  // This is how late the receiver is.
+          ::sleep(3);  // delays the receiver
           expect_the_rest(*group, taken);
           the_store->add("received", 1);
         }
@@ -131,7 +130,7 @@ TEST_P(LateReceiver, GetsAllMessagesOfASenderThatHasLeft) {
   job.expect_good_end();
 }
 
-/// A message to a rank that has left fails alone: those that it sent before are still received.
+/// Only the message to the departed rank fails. Messages that it sent before are still received.
 TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnToASenderThatHasLeftHasFailed) {
   Processes job(
       2,
@@ -154,8 +153,7 @@ TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnToASenderThatHasLeftHasFailed) {
 INSTANTIATE_TEST_SUITE_P(Over, LateReceiver, ::testing::Values("tcp", "shm"),
                          [](const auto& info) { return info.param; });
 
-/// A receiver that takes nothing does not hold up the sender's end for longer than the connect
-/// timeout.
+/// A receiver that reads nothing delays the sender's shutdown by at most the connect timeout.
 TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
   int start[2];
   int log[2];
@@ -166,7 +164,7 @@ TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
                   if (context.rank() == kReceiver) {
                     expect_message(world, 0);
                     say("ready");
-                    ::sleep(60);  // the test ends it
+                    ::sleep(60);  // killed by the test before that
                     return;
                   }
                   Bytes bytes = content(0);
@@ -194,7 +192,7 @@ TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
   ASSERT_EQ(job.line(kReceiver), "ready");
   job.signal(kReceiver, SIGSTOP);
   ASSERT_EQ(::write(start[1], "x", 1), 1);
-  ASSERT_EQ(job.line(kSender), "done");  // and then it leaves
+  ASSERT_EQ(job.line(kSender), "done");  // the sender leaves after this
   std::string said;
   while (said.find("may be lost") == std::string::npos) {
     pollfd entry = {log[0], POLLIN, 0};

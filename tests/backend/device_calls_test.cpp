@@ -1,4 +1,4 @@
-// Calls on memory of a device: their order among others, streams, and what is wrong with them.
+// Tests calls on device memory: their order among other calls, streams, and errors.
 #include <gmock/gmock.h>
 
 #include "device/registry.h"
@@ -29,7 +29,7 @@ class DeviceCalls : public ::testing::Test {
   const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
 };
 
-/// Floats on the device, which a stream fills and reads.
+/// Floats on the device, filled and read by a stream.
 class Numbers {
  public:
   explicit Numbers(DeviceDouble& device, std::size_t count = kCount)
@@ -41,7 +41,7 @@ class Numbers {
       std::fill_n(reinterpret_cast<float*>(memory->inside()), count, value);
     });
   }
-  /// What the stream finds when it comes to it.
+  /// Enqueues a read and returns the vector that the stream will fill.
   std::shared_ptr<std::vector<float>> read(DeviceDouble::Queue& stream) const {
     auto found = std::make_shared<std::vector<float>>(count_);
     stream.enqueue([memory = memory_, found] {
@@ -60,7 +60,7 @@ TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
     DeviceDouble::Queue stream(*device_);
     const Numbers data(*device_);
     const auto open = std::make_shared<std::atomic<bool>>(false);
-    stream.hold(open);  // so that the call cannot be done before the host has gone on
+    stream.hold(open);  // keeps the call from ending before the host goes on
     data.fill(stream, 1);
     const Work work = context.world()->all_reduce(data.buffer(), data.buffer(), ReduceKind::sum,
                                                   {.stream = &stream});
@@ -74,7 +74,8 @@ TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
   });
 }
 
-/// What comes out at the far end while most of the input is held back was not waited for.
+/// Most of the input is held back, so data that arrives at the other rank was sent before the copy
+/// was complete.
 TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
   constexpr std::size_t kLong = std::size_t{1} << 20;
   run_ranks(
@@ -85,7 +86,7 @@ TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
         data.fill(stream, context.rank() == 0 ? 5 : 0);
         stream.finish();
         const bool is_root = context.rank() == 0;
-        if (is_root) device_->copies_to_host = 4;  // of 32
+        if (is_root) device_->copies_to_host = 4;  // the call makes 32
         const Work work = context.world()->broadcast(data.buffer(), 0, {.stream = &stream});
         if (is_root) {
           while (device_->copies_to_device == 0) std::this_thread::yield();
@@ -118,11 +119,11 @@ TEST_F(DeviceCalls, AnotherStreamMayWaitForItToo) {
     other.finish();
     EXPECT_EQ(*found, std::vector<float>(kCount, 3));
     work.wait();
-    work.wait_on_stream(&other);  // of a call that is over
+    work.wait_on_stream(&other);  // the call is over already
   });
 }
 
-/// Rank 0 has its data on a device whose stream is late; what comes behind must not overtake.
+/// Rank 0 has its data on a device whose stream is late. A later call must not overtake it.
 TEST_F(DeviceCalls, ACallOfHostMemoryStaysBehindOneThatWaitsForItsDevice) {
   run_ranks(2, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);
@@ -254,7 +255,7 @@ TEST(NoDevice, SaysSoInOneSentence) {
     const std::string said = failure_of<InvalidArgument>([&] {
       context.world()->broadcast({&value, 1, DType::f32, {DeviceKind::cuda, 99}}, 0);
     });
-    // With a GPU, its number is wrong; without one, there is none.
+    // With a GPU the index is invalid; without one there is no driver or no GPU.
     EXPECT_THAT(said, ::testing::AnyOf(HasSubstr("no CUDA driver"), HasSubstr("finds no GPU"),
                                        HasSubstr("cuda:99: this process sees")));
     EXPECT_EQ(said.find('\n'), std::string::npos);

@@ -1,4 +1,4 @@
-// The conformance suite of groups on memory of a device, on all ranks or on every other one.
+// Runs the conformance suite of groups on device memory, on all ranks or on every other one.
 #include <string_view>
 
 #include "backend/conformance/checks.h"
@@ -44,7 +44,7 @@ TEST_P(DeviceConformance, Holds) {
       [&check = check](int) {
         Config config = test_config();
         config.chunk_bytes = 64 << 10;
-        // By "auto" the ranks also ask each other, which is counted among the calls.
+        // With "auto" the ranks also make a call to agree on the path, which would be counted.
         if (std::string_view(check.name) == "MetricsCountCalls") config.backend = "native";
         return config;
       });

@@ -1,4 +1,5 @@
-// Calls that a device carries out by itself: which they are, how they end, and how they fail.
+// Tests calls that a device carries out itself: which calls they are, how they end, and how they
+// fail.
 #include <gmock/gmock.h>
 
 #include "backend/checked_group.h"
@@ -19,7 +20,7 @@ constexpr std::size_t kCount = 100;
 constexpr Device kDevice{DeviceKind::cuda, 0};
 constexpr float kDirect = 42;
 
-/// Takes all_reduces, and writes a number that no sum is.
+/// A path that takes only all_reduce calls and writes a number that no sum yields.
 class PathDouble final : public direct::Path {
  public:
   explicit PathDouble(std::shared_ptr<DeviceDouble> device)
@@ -41,7 +42,7 @@ class PathDouble final : public direct::Path {
     aborted = true;
     if (const auto lock = lock_in_use()) lock->store(true);
   }
-  /// Calls from now on do not end before an abort.
+  /// Makes later calls run until an abort.
   void hold_calls() {
     const std::lock_guard guard(mutex_);
     lock_ = std::make_shared<std::atomic<bool>>(false);
@@ -222,7 +223,7 @@ TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
   });
 }
 
-/// Of a call whose caller waits no Work is left that could be asked.
+/// The caller waits, so the call has no Work through which it could be ended.
 TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
   testing::run_failing_ranks(2, [this](Context& context) {
     Group& world = *context.world();
@@ -243,7 +244,7 @@ TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
 }
 
 #ifdef __linux__
-/// Sums of these two hosts would be rounded if they went through the host.
+/// Between these two hosts, sums that pass through the host would be compressed.
 TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
   const testing::Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";
@@ -287,7 +288,7 @@ TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
 }
 #endif
 
-/// Nothing of the host's is under way that would fail with it.
+/// No call on the host is in progress that would fail with the rank.
 TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
   testing::Processes ranks(2, [](Context& context, const testing::Processes::Say& say) {
     context.world()->barrier().wait();

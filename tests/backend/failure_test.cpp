@@ -1,4 +1,4 @@
-// What goes wrong on one rank is a clear error on every rank, in bounded time.
+// A failure on one rank is a clear error on every rank, in bounded time.
 #include "rendezvous/endpoint.h"
 #include "rendezvous/exchange.h"
 #include "rendezvous/incarnation.h"
@@ -83,7 +83,7 @@ TEST(Mismatch, OfSplitsInAllToAll) {
   const auto errors = run_failing_ranks(2, [](Context& context) {
     std::vector<float> in(4);
     std::vector<float> out(4);
-    // Rank 0 gives rank 1 two elements, where rank 1 expects one.
+    // Rank 0 sends two elements to rank 1, which expects one.
     const std::vector<std::size_t> counts =
         context.rank() == 0 ? std::vector<std::size_t>{2, 2} : std::vector<std::size_t>{1, 3};
     context.world()
@@ -98,7 +98,7 @@ TEST(Timeout, NamesTheRankThatIsMissing) {
   const auto errors = run_failing_ranks(3, [](Context& context) {
     all_reduce(*context.world(), 4);
     if (context.rank() == 2) {
-      // Stays away from the call until the others have told it that they gave up.
+      // Makes its second call only after the others have timed out and reported it.
       while (context.world()->failure().empty()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
@@ -110,14 +110,14 @@ TEST(Timeout, NamesTheRankThatIsMissing) {
   expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
 }
 
-/// Fault 20 of the earlier system: the exception left a thread that nobody joined, which ended the
-/// process.
+/// Regression test for fault 20 of the earlier system: the exception left a thread that was never
+/// joined, which ended the process.
 TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   const std::shared_ptr<Store> store = make_memory_store();
   Config config = test_config();
   config.connect_timeout = 3;
   config.job_key = "a key that both were given";
-  std::thread absent([&] {  // publishes what a rank publishes, and never connects
+  std::thread absent([&] {  // publishes what a rank publishes, but never connects
     using namespace rendezvous;
     Incarnation start(store, {1, 2, rendezvous::agreement_of_arrival(config)},
                       std::chrono::seconds(60));
@@ -142,7 +142,7 @@ TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
   run_ranks(2, [](Context& context) { all_reduce(*context.world(), 1000); });
 }
 
-/// Fault 12 of the earlier system: the abort comes while another thread is stuck in a call.
+/// Regression test for fault 12 of the earlier system: another thread aborts a stuck call.
 TEST(Abort, FreesACallThatIsStuck) {
   const auto errors = run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();

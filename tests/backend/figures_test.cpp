@@ -1,4 +1,4 @@
-// Which way is the fastest, by figures.
+// Tests which path is fastest according to measured times.
 #include "backend/direct/figures.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ TEST(Figures, WhatIsNotMeasuredComesLastAndLikeWaysInTheirOrder) {
 
 TEST(Figures, ACallWithoutFiguresGoesAsTheOneMostLikeIt) {
   std::vector<Figures> ways{figures_of(1, 1, 1), figures_of(2, 2, 2)};
-  ways[0].seconds[1] = {9, 9, 9};  // reduce_scatter
+  ways[0].seconds[1] = {9, 9, 9};  // in reduce_scatter
   EXPECT_THAT(fastest_first(ways, request_of(Collective::reduce, 10)), ElementsAre(1, 0));
   EXPECT_THAT(fastest_first(ways, request_of(Collective::gather, 10)), ElementsAre(0, 1));
 }

@@ -1,5 +1,4 @@
-// Connections by the thousand from somebody who does not have the key: groups are made all the
-// same.
+// Groups can be made during a flood of thousands of connections from a process without the key.
 #include <arpa/inet.h>
 #include <sys/resource.h>
 
@@ -22,24 +21,26 @@ using transport::tcp::Address;
 using transport::tcp::Socket;
 
 constexpr int kGroups = 20;
-/// Connections that the flood may open until all groups are made. It opens as many in two seconds,
-/// and the groups take some hundredths of one.
+/// Most connections that the flood may open before all groups are made. It opens that many in two
+/// seconds, while the groups take some hundredths of a second.
 constexpr int kMostMeanwhile = 20'000;
-/// Under a sanitizer connections take the engine ten times as long, and only the groups count.
+/// Sanitizers slow the engine's handling of connections tenfold, so their builds check only the
+/// groups.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kCountsMeanwhile = false;
 #else
 constexpr bool kCountsMeanwhile = true;
 #endif
-/// At least as many of the flood's connections are open at a time, so that they wait in every
-/// queue.
+/// At least this many of the flood's connections are open at a time, so that every queue holds
+/// some.
 constexpr std::size_t kOpen = 4096;
-/// Below the rate at which connections are let in, above which the system drops what peers send.
+/// Connections opened per millisecond. At a higher rate than the listener accepts, the system would
+/// drop packets of peers.
 constexpr int kPerMillisecond = 10;
-/// Then the flood ends, whatever has come of it.
+/// The flood ends after this many connections, even if the test has not finished.
 constexpr int kMostOpened = 500'000;
 
-/// The addresses that a flood comes from: 127.0.a.b, from a first one on.
+/// The source addresses of a flood: `count` of them, starting with `first`.
 struct Sources {
   const char* name;
   const char* first;
@@ -48,8 +49,8 @@ struct Sources {
 
 void PrintTo(const Sources& sources, std::ostream* stream) { *stream << sources.name; }
 
-/// Opens connections to a port from each of its addresses in turn, says nothing on them, and closes
-/// the oldest when it has many.
+/// Opens connections to a port from each of its addresses in turn, and sends nothing. Closes the
+/// oldest when it has more than kOpen.
 class Flood {
  public:
   Flood(const Sources& from, int port)
@@ -80,7 +81,7 @@ class Flood {
     while (!stop_ && opened_ < kMostOpened) {
       try {
         open.push_back(Socket::stream(AF_INET));
-        const linger reset = {1, 0};  // no port of this end stays taken
+        const linger reset = {1, 0};  // frees the local port at once
         ::setsockopt(open.back().descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         const std::size_t source = static_cast<std::size_t>(opened_++) % from_.size();
         transport::tcp::start_connect(open.back(), to_, &from_[source]);
@@ -152,8 +153,8 @@ TEST_P(AFlood, KeepsNoNewGroupFromBeingMade) {
   for (const int end : begin) ::close(end);
 }
 
-/// Peers are at 127.0.0.1. With one connection from each of 200 addresses, none has more than
-/// another.
+/// Peers are at 127.0.0.1. With 200 addresses and one connection from each in turn, none has more
+/// than its share.
 INSTANTIATE_TEST_SUITE_P(From, AFlood,
                          ::testing::Values(Sources{"another_address", "127.0.0.2", 1},
                                            Sources{"the_address_of_a_peer", "127.0.0.1", 1},

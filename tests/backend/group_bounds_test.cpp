@@ -1,4 +1,5 @@
-// Many groups: made late, closed early, more than memory has room for at their best.
+// Many groups: made late on one rank, closed early, or more than the memory has room for at full
+// size.
 #include "base/open_files.h"
 #include "support/ranks.h"
 
@@ -30,11 +31,11 @@ class Groups : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, Groups, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// The other rank uses all of them before this one makes the first.
+/// The other rank uses all groups before this one makes the first.
 TEST_P(Groups, MoreThanAThousandThatAPeerHasNotMadeYetLoseNothing) {
   constexpr int kGroups = 1100;
   const bool tcp = std::string(GetParam()) == "tcp";
-  // Over tcp every group is a pair of sockets in this one process.
+  // With tcp every group is a pair of sockets in this one process.
   const int count = tcp ? 100 : kGroups;
   run_ranks(
       2,
@@ -86,7 +87,7 @@ TEST_P(Groups, ACallOnAGroupThatAPeerHasDestroyedNamesIt) {
       [](int) { return over(GetParam()); });
 }
 
-/// What one rank has ended stays open at neither.
+/// Groups that one rank has destroyed leave no open links on either rank.
 TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
   constexpr int kGroups = 100;
   run_ranks(
@@ -103,7 +104,8 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
         for (const auto& group : groups) {
           context.rank() == 0 ? group->send(told, 1, 0).wait() : group->recv(told, 0, 0).wait();
         }
-        // Of one half the rank that dials has none, of the other half the one that is dialled.
+        // Each rank destroys half of the groups, so the rank that dials destroys some and the other
+        // rank some.
         for (int i = context.rank(); i < kGroups; i += 2)
           groups[static_cast<std::size_t>(i)].reset();
         world.barrier().wait();
@@ -114,7 +116,7 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
         }
         for (const Work& work : works) EXPECT_THROW(work.wait(), PeerError);
         groups.clear();
-        // What is on its way when a group ends may take a moment.
+        // Links with data in flight may close a moment after their group.
         const auto limit = std::chrono::steady_clock::now() + kLimit;
         while (open_files() > before + 20 && std::chrono::steady_clock::now() < limit) {
           std::this_thread::yield();
@@ -125,7 +127,7 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
       [](int) { return over(GetParam()); });
 }
 
-/// With what a group takes at its best there is room for some thirty.
+/// Memory has room for about thirty groups of full size.
 TEST(GroupMemory, HasRoomForHundredsOfGroupsAndNoneFallsBackToTcp) {
   run_ranks(
       2,
@@ -143,7 +145,7 @@ TEST(GroupMemory, HasRoomForHundredsOfGroupsAndNoneFallsBackToTcp) {
           if (context.rank() == 0) groups.back()->send(told, 1, 0).wait();
           if (context.rank() == 1) groups.back()->recv(told, 0, 0).wait();
         }
-        // A link over tcp would have a buffer of its own, beside the arena.
+        // A tcp link would have its own buffer besides the arena.
         EXPECT_LE(context.metrics()->summary().staging_bytes, std::uint64_t{200} << 20);
       },
       [](int) { return over("shm"); });
@@ -172,7 +174,7 @@ TEST(GroupMemory, GoesBackWithTheGroupAndServesTheNext) {
       [](int) { return over("shm"); });
 }
 
-/// Of a group that fails before its window is whole, a neighbour's part was offered and never
+/// The group fails before its window is complete, so a neighbour's part was offered but never
 /// mapped.
 TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
   run_ranks(
@@ -187,7 +189,8 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
             const Work work = group->all_reduce(buffer, buffer, ReduceKind::sum);
             context.world()->barrier().wait();
             group->abort("enough");
-            EXPECT_THROW(work.wait(), Error);  // or the other rank has destroyed the group before
+            EXPECT_THROW(work.wait(),
+                         Error);  // fails here, or because the other rank destroyed the group first
           } else {
             context.world()->barrier().wait();
           }
@@ -196,7 +199,8 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
           const std::uint64_t staging = context.metrics()->summary().staging_bytes;
           if (i == 10) after_first = staging;
           if (i > 10) {
-            // Two windows more may be under way than when it was measured; a leak has fifty.
+            // At most two more windows may exist than at the first measurement; a leak would have
+            // fifty.
             ASSERT_LE(staging, after_first + (std::uint64_t{16} << 20)) << i;
           }
         }
@@ -204,8 +208,8 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
       [](int) { return over("shm"); });
 }
 
-/// What a Work of a closed group holds is given back under the engine's lock, not by whoever drops
-/// the Work: the thread sanitizer sees it here.
+/// Resources held by a Work of a closed group are released under the engine's lock, not by the
+/// thread that drops the Work. ThreadSanitizer checks this here.
 TEST(GroupMemory, OfAClosedGroupIsNotGivenBackByTheLastWork) {
   run_ranks(
       2,

@@ -1,4 +1,4 @@
-// What of groups is the native engine's: settings that change how bytes travel, figures, shutdown.
+// Tests groups of the native engine: settings that change how bytes travel, metrics, shutdown.
 #include "support/ranks.h"
 
 namespace mccl {

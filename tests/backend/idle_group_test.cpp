@@ -1,5 +1,5 @@
-// A group that nobody has called for a while gives its plans back. That this happens at the very
-// moment of its next call is a matter of time, so time here goes by as the test says.
+// A group that has not been called for a while releases its plans. The test controls the clock, so
+// that this happens exactly at the group's next call.
 #include <malloc.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +14,8 @@ namespace {
 std::atomic<std::time_t> seconds_ahead{0};
 }
 
-/// In place of the C library's, for every clock of this program: what std::chrono asks.
+/// Replaces the C library's function for every clock of this program, including those of
+/// std::chrono.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, now));
   now->tv_sec += seconds_ahead.load(std::memory_order_relaxed);
@@ -27,9 +28,9 @@ namespace {
 using testing::Processes;
 using testing::test_config;
 
-constexpr std::chrono::seconds kABeat{3};  // with the liveness interval below
-constexpr std::chrono::seconds kIdle{11};  // longer than a group keeps what nobody uses
-constexpr int kCallsBetweenLooks = 16;     // calls done at once, of which one looks at the time
+constexpr std::chrono::seconds kABeat{3};  // longer than a heartbeat period (see config_of)
+constexpr std::chrono::seconds kIdle{11};  // longer than an idle group keeps its plans
+constexpr int kCallsBetweenLooks = 16;     // one of these calls reads the clock
 
 void go_ahead(std::chrono::seconds time) { seconds_ahead += time.count(); }
 
@@ -40,7 +41,7 @@ Config config_of(int) {
   return config;
 }
 
-/// On the caller's own thread where that can be.
+/// Checks a small all_reduce, which runs on the caller's own thread if possible.
 void expect_sum(Group& group, float addend) {
   CallOptions options;
   options.caller_waits = true;
@@ -55,14 +56,13 @@ void expect_sum(Group& group, float addend) {
 TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
   Processes job(2,
                 [](Context& context, const Processes::Say&) {
-                  // What is freed is overwritten, so that a plan which is used after that leads
-                  // astray.
+                  // Overwrites freed memory, so that use of a freed plan fails.
                   ::mallopt(M_PERTURB, 0x5a);
                   const std::shared_ptr<Group> busy = context.world()->split(0, context.rank());
-                  // Each round is one call longer than it takes to look at the time again, so that
-                  // in one of them it is the world's call that looks.
+                  // A round has 17 calls and every 16th call reads the clock, so in some round that
+                  // is the world's call.
                   for (int round = 1; round <= 3 * kCallsBetweenLooks; ++round) {
-                    go_ahead(kABeat);  // at which it is seen when the world was called last
+                    go_ahead(kABeat);  // a heartbeat records the world's last call
                     for (int i = 0; i < kCallsBetweenLooks; ++i) expect_sum(*busy, 1);
                     go_ahead(kIdle);
                     expect_sum(*context.world(), static_cast<float>(round));
@@ -72,7 +72,7 @@ TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
   job.expect_good_end();
 }
 
-/// What one large call took for passing data on is not kept for ever.
+/// The scratch memory of a large call is released when its group is idle.
 TEST(AnIdleGroup, GivesItsScratchBack) {
   constexpr int kRanks = 3;
   Processes job(kRanks,

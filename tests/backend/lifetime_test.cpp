@@ -1,4 +1,4 @@
-// Ends in the middle of something: a context that a callback drops, a fork.
+// Objects that end in the middle of work: a context dropped by a callback, a fork.
 #include <fcntl.h>
 #include <sys/wait.h>
 
@@ -22,7 +22,7 @@ Config shared_memory() {
   return config;
 }
 
-/// The callback runs on the progress thread, which then cannot wait for its own end.
+/// The callback runs on the progress thread, which cannot join itself.
 TEST(Context, MayBeDroppedByACallback) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::thread> ranks;
@@ -44,7 +44,8 @@ TEST(Context, MayBeDroppedByACallback) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-/// What a callback holds is gone when it has run: nobody holds a lock that the end of it needs.
+/// A callback that holds the last reference releases it once it has run. No thread holds a lock
+/// then that the destructor needs.
 TEST(Context, MayBeHeldByACallbackLast) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::thread> ranks;
@@ -91,7 +92,7 @@ TEST(Context, ThatEndsTellsItsPendingCallsSo) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  // Whichever ends first tells the other.
+  // Each rank gets one of two errors, depending on which rank ends first.
   for (const std::string& each : said) {
     EXPECT_TRUE(each.find("has shut down") != std::string::npos ||
                 each.find("has left the job") != std::string::npos)
@@ -121,7 +122,7 @@ TEST(Context, SurvivesACallbackThatThrows) {
       });
 }
 
-/// In the child the numbers of the engine's descriptors may soon be those of the child's own files.
+/// In the child, the engine's descriptor numbers may be reused by the child's own files.
 TEST(AChildOfAFork, WritesNothingIntoItsOwnFilesWhenItDropsAGroup) {
   run_ranks(2, [](Context& context) {
     auto group = context.group("other", {0, 1}, std::chrono::seconds(30));
@@ -148,7 +149,7 @@ TEST(AChildOfAFork, WritesNothingIntoItsOwnFilesWhenItDropsAGroup) {
   });
 }
 
-/// Names of groups are made under a lock, too.
+/// Making a group takes a lock, which fork() must not leave held in the child.
 TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
   const auto context = Context::create({0, 1, nullptr, test_config(), nullptr});
   std::atomic<bool> stop{false};
@@ -160,7 +161,7 @@ TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
     const pid_t child = ::fork();
     if (child == 0) {
       context->abandon_after_fork();
-      ::alarm(20);  // a lock that is held would never be free
+      ::alarm(20);  // ends the child if a lock is held
       try {
         context->group("child", {0}, std::chrono::seconds(1));
       } catch (const InvalidArgument&) {
@@ -177,7 +178,7 @@ TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
   maker.join();
 }
 
-/// Calls of other threads are under way when this one forks: no lock is held in the child.
+/// Other threads have calls in progress during the fork. No lock may stay held in the child.
 TEST(AChildOfAFork, FindsNoLockHeld) {
   run_ranks(2, [](Context& context) {
     auto other = context.group("other", {0, 1}, std::chrono::seconds(30));
@@ -198,7 +199,7 @@ TEST(AChildOfAFork, FindsNoLockHeld) {
       const pid_t child = ::fork();
       if (child == 0) {
         context.abandon_after_fork();
-        ::alarm(20);  // a lock that is held would never be free
+        ::alarm(20);  // ends the child if a lock is held
         try {
           other->barrier();
         } catch (const InvalidArgument&) {
@@ -217,7 +218,7 @@ TEST(AChildOfAFork, FindsNoLockHeld) {
   });
 }
 
-/// Each holds the engine still for a moment, one after the other.
+/// Several threads may prepare a fork at the same time. Each stops the engine for a moment in turn.
 TEST(AFork, MayBeOneOfSeveralAtATime) {
   run_ranks(2, [](Context& context) {
     std::vector<std::thread> threads;

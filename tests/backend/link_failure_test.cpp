@@ -1,4 +1,4 @@
-// Links that cannot be had: what fails on one rank is not the other's death.
+// Tests links that cannot be made. A failure on one rank is not reported as the death of the other.
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -26,7 +26,7 @@ Config quiet(const std::string& transport) {
   return config;
 }
 
-/// Address space for the buffer of a socket, and not for a link through memory.
+/// Leaves address space for the buffer of a socket, but not for a shared-memory link.
 void leave_little_room() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -78,7 +78,7 @@ TEST(AWindowThatCannotBeMapped, IsTheErrorOfTheRankThatCannot) {
   }
 }
 
-/// The next descriptor is one too many.
+/// Limits descriptors so that the next one cannot be opened.
 void leave_no_descriptor() {
   const int next = ::open("/dev/null", O_RDONLY);
   ::close(next);
@@ -88,7 +88,8 @@ void leave_no_descriptor() {
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw Error("no limit");
 }
 
-/// The higher rank of a pair dials the lower one. Whichever has no descriptor left, both name it.
+/// The higher rank of a pair dials the lower one. Both name the rank without descriptors, whichever
+/// it is.
 TEST(ARankWithoutDescriptors, IsNamedByItselfAndByItsPeer) {
   for (const int limited : {0, 1}) {
     Processes job(2,
@@ -111,7 +112,7 @@ TEST(ARankWithoutDescriptors, IsNamedByItselfAndByItsPeer) {
   }
 }
 
-/// A shortage that ends in time is borne.
+/// A shortage that ends before the timeout causes no failure.
 TEST(ARankWithoutDescriptors, MeetsItsPeerWhenItHasSomeAgain) {
   for (const int limited : {0, 1}) {
     Processes job(2,

@@ -1,4 +1,4 @@
-// Ranks that cannot meet: each says why, and soon.
+// Ranks that cannot meet: each reports the reason soon.
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -26,7 +26,7 @@ using testing::test_config;
 using transport::tcp::Address;
 using transport::tcp::Listener;
 
-/// Far below MCCL_CONNECT_TIMEOUT, far above what a busy machine needs.
+/// Far below MCCL_CONNECT_TIMEOUT, and far above the time that a busy machine needs.
 constexpr std::chrono::seconds kSoon{20};
 
 Config quick(Config config = test_config()) {
@@ -95,7 +95,7 @@ TEST(Meeting, WorldSizesThatDifferAreNamedByAll) {
   });
 }
 
-/// Rank 1 has come to the store, and dies before it has met anybody.
+/// The dying rank has reached the store and dies before it meets any other rank.
 TEST(Meeting, ADeathAfterTheStoreIsNamedByAll) {
   for (const int dying : {1, 2}) {
     Processes job(3, [](Context&, const Processes::Say&) {},
@@ -115,7 +115,8 @@ TEST(Meeting, ADeathAfterTheStoreIsNamedByAll) {
   }
 }
 
-/// The store knows nothing of deaths; rank 1 was to dial rank 0, and listens no more.
+/// The store reports no deaths. The dead rank has published an address where nothing listens,
+/// whether it is the one that dials or the one dialled.
 TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
   for (const int dead : {0, 1}) {
     const auto store = make_memory_store();
@@ -141,7 +142,7 @@ TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
   }
 }
 
-/// What a rank publishes, and nothing more.
+/// Publishes what a rank publishes, and does nothing else.
 void only_publish(Incarnation& start, int rank, const std::string& host, int port) {
   const Exchange exchange(start, rank, 2, Clock::now() + kSoon);
   exchange.all_gather("places", host + "\n- 0 -");
@@ -151,8 +152,8 @@ void only_publish(Incarnation& start, int rank, const std::string& host, int por
                       "-\n" + transport::rdma::serialise({}) + "\n" + serialise(endpoint));
 }
 
-/// Rank 1 of an earlier run still dials the address of its rank 0, where a new run has begun, of
-/// the same key.
+/// Rank 1 of an earlier run still dials the address of its rank 0, where a new run with the same
+/// key has started.
 TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
   Config config = quick();
   config.job_key = "the same for both runs";
@@ -198,7 +199,7 @@ TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
 }
 
 #ifdef __linux__
-/// Both ranks may run on the first core only, of however many there are.
+/// When pinned, both ranks may run only on the first core.
 TEST(Meeting, PinnedRanksThatShareACoreKnowIt) {
   const std::string second_store = "127.0.0.1:" + std::to_string(testing::free_port());
   for (const bool pinned : {true, false}) {
@@ -247,7 +248,7 @@ TEST(Meeting, AnExtraStartDoesNotSpoilTheNext) {
   }
 }
 
-/// The store of a rank that comes slowly to what is told last.
+/// A store for a rank that is slow to read the last value: it calls `at_the_end` before that read.
 class SlowAtTheEnd final : public Store {
  public:
   SlowAtTheEnd(std::shared_ptr<Store> store, std::string end, std::function<void()> at_the_end)
@@ -261,11 +262,11 @@ class SlowAtTheEnd final : public Store {
 
  private:
   const std::shared_ptr<Store> store_;
-  const std::string end_;  ///< Of a key.
+  const std::string end_;  ///< The end of the key of the last value.
   std::function<void()> at_the_end_;
 };
 
-/// A program that only joins: the store ends with rank 0, so that ends last.
+/// The program only joins a job. The store is in rank 0, so rank 0 must end last.
 TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
   for (const bool calibrate : {false, true}) {
     Config config = quick();
@@ -277,7 +278,7 @@ TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
     std::thread late([&] {
       const auto slow = std::make_shared<SlowAtTheEnd>(
           store, calibrate ? "/speed/all/0" : "/neighbours/all/0", [&] {
-            // Far more than rank 0 takes for its end where nothing keeps it.
+            // Much longer than rank 0 needs to end if it does not wait.
             ended_first = end.wait_for(std::chrono::milliseconds(300)) == std::future_status::ready;
           });
       Context::create({1, 2, slow, config, nullptr});
@@ -289,8 +290,8 @@ TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
   }
 }
 
-/// Beside what stays open per pair - a control connection, and two descriptors of shared memory -
-/// ranks hold few files while they meet.
+/// Per pair, a control connection and two descriptors of shared memory stay open. Ranks hold few
+/// other files while they meet.
 TEST(Meeting, NeedsFewFilesBesideThoseThatStay) {
   constexpr int kSize = 24;
   Processes job(
@@ -322,8 +323,8 @@ TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
   }
 }
 
-/// A store that stops this process, which is rank 0 and serves it, when the ranks say where they
-/// are.
+/// A store that stops this process, which is rank 0 and serves the store, when ranks publish their
+/// places.
 class StoreThatStops final : public Store {
  public:
   explicit StoreThatStops(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -358,7 +359,8 @@ TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {
   expect_says(job.line(1, kSoon), {"rank 1 lost the store of rank 0", "has been stopped"});
 }
 
-/// A store that lets this process open no more files once ranks have said where they listen.
+/// A store that stops this process from opening files once the ranks have published their
+/// addresses.
 class StoreThatEndsFiles final : public Store {
  public:
   explicit StoreThatEndsFiles(std::shared_ptr<Store> store) : store_(std::move(store)) {}

@@ -1,4 +1,4 @@
-// Calls on the memory of a Mac's GPU: when they begin, what they copy, and how they fail.
+// Tests calls on the memory of a Mac's GPU: when they begin, what they copy, and how they fail.
 #include <gmock/gmock.h>
 
 #include "support/metal_double.h"
@@ -20,7 +20,7 @@ class MetalCalls : public ::testing::TestWithParam<bool> {
     gpu_->end();
   }
 
-  /// Floats that the GPU sets to `value` when it likes.
+  /// Returns floats that the GPU sets to `value` at some later time.
   MetalDouble::MemoryPtr floats(std::size_t count, float value, bool shared = GetParam()) {
     auto memory = gpu_->make(count * sizeof(float), shared);
     gpu_->encode({}, {memory},
@@ -35,7 +35,7 @@ class MetalCalls : public ::testing::TestWithParam<bool> {
     options.fence = gpu_->fence();
     return options;
   }
-  /// As the GPU sees them.
+  /// Returns the values as the GPU sees them.
   std::vector<float> seen(const MetalDouble::MemoryPtr& memory) {
     std::vector<float> values(memory->bytes() / sizeof(float));
     gpu_->encode({memory}, {},
@@ -99,7 +99,7 @@ TEST_P(MetalCalls, AreStagedWhereThatIsForced) {
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
 }
 
-/// One that fails half way, when the ranks are at work on the pieces before.
+/// The copy fails halfway, while the ranks work on earlier pieces.
 TEST_P(MetalCalls, ACopyThatFailsWhileTheCallRunsIsAnErrorOnEveryRank) {
   if (GetParam()) GTEST_SKIP() << "nothing is copied of shared memory";
   const auto said = run_failing_ranks(2, [this](Context& context) {
@@ -121,7 +121,7 @@ TEST_P(MetalCalls, LaterCallsOfTheGroupComeAfterOneThatWaits) {
     EXPECT_FALSE(first.done());
     gpu_->hold(false);
     second.wait();
-    // Private memory is copied back once the ranks are done, while the next call begins.
+    // Private memory is copied back after the ranks are done, while the next call begins.
     if (!GetParam()) first.wait();
     EXPECT_TRUE(first.done());
     gpu_->forget(memory.get());
@@ -132,7 +132,7 @@ TEST_P(MetalCalls, ABarrierCanHaveAFence) {
   run_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
     context.world()->barrier(behind_all()).wait();
-    // Whoever has passed it may touch the memory.
+    // After the barrier a rank may touch the memory.
     if (GetParam()) {
       EXPECT_EQ(static_cast<const float*>(whole(memory).data)[9], 1.0F);
     }
@@ -152,14 +152,14 @@ TEST_P(MetalCalls, AStreamThatIsToWaitHasTheHostWait) {
   });
 }
 
-/// And no other time: the first call outlasts the whole time of the second.
+/// Each call keeps its own time limit: the first call outlasts the time limit of the second.
 TEST_P(MetalCalls, Fault21AStepOfTheGpuHasTheTimeOfItsCall) {
   const auto said = run_failing_ranks(1, [this](Context& context) {
     const auto patient = floats(10, 1.0F);
     const auto memory = floats(10, 1.0F);
     gpu_->hold(true);
     CallOptions options = behind_all();
-    options.timeout = std::chrono::milliseconds(0);  // for ever
+    options.timeout = std::chrono::milliseconds(0);  // no time limit
     const auto part = context.world()->split(0, 0);
     const Work goes_on = part->all_reduce(whole(patient), whole(patient), ReduceKind::sum, options);
     options = behind_all();
@@ -238,8 +238,7 @@ TEST(MetalElsewhere, SaysThatThereIsNone) {
   }
 }
 
-// --- That the double sees what it is there to see
-// -------------------------------------------------
+// --- Tests of MetalDouble itself -----------------------------------------------------------------
 
 TEST(MetalDoubleDeathTest, TheHostMayNotTouchWhatTheGpuHasYetToWrite) {
   const auto gpu = std::make_shared<MetalDouble>();

@@ -1,4 +1,4 @@
-// Which MPI library a process takes, and which it refuses: decisions over an environment.
+// Tests which MPI library a process loads and which it refuses, given an environment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A group that spans two hosts, with shared memory inside each.
+// Tests a group that spans two hosts, with shared memory within each.
 #ifdef __linux__
 
 #include <numeric>
@@ -28,7 +28,7 @@ std::int32_t value_of(int rank, std::size_t i, int call) {
   return static_cast<std::int32_t>((rank + 1) * (i % 1009 + 3) + static_cast<std::size_t>(call));
 }
 
-/// Every count in and out of place, and every root.
+/// Checks every count, in place and out of place, and every root.
 void check_collectives(Group& group) {
   int call = 0;
   for (const std::size_t count : {0, 1, 5, 1000, 100'003, 700'001}) {
@@ -59,7 +59,7 @@ void check_collectives(Group& group) {
   }
 }
 
-/// Float sums end with the same bits everywhere.
+/// Checks that float sums have the same bits on every rank.
 void check_agreement(Group& group) {
   const auto ranks = static_cast<std::size_t>(group.size());
   for (const std::size_t count : {3, 70'001}) {
@@ -78,7 +78,7 @@ void check_agreement(Group& group) {
 
 struct Case {
   const char* algorithm;
-  std::vector<int> host_of;  // by rank
+  std::vector<int> host_of;  // one host per rank
 };
 
 void PrintTo(const Case& c, std::ostream* stream) { *stream << c.algorithm; }
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, Nodes,
                                            Case{"auto", {0, 1, 1, 0}},
                                            Case{"one_shot", {0, 0, 1, 1}}));
 
-/// Rank 2 is on the same host as the rank that is killed, rank 0 on the other.
+/// Rank 2 is on the host of the killed rank, and rank 0 on the other.
 TEST(Nodes, AKilledRankIsNamedOnEveryHost) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";

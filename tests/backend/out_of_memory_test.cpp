@@ -1,4 +1,5 @@
-// Memory that runs out at one place, in one process. A sanitizer has allocations of its own.
+// Makes allocations of one process fail at chosen points. Excluded from sanitizer builds, which
+// replace the allocator.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <fmt/format.h>
 
@@ -17,11 +18,11 @@
 
 namespace {
 
-/// Allocations of this size fail, as if memory had run out; 0: none.
+/// Allocations of this size fail; 0: none.
 std::atomic<std::size_t> failing_size{0};
-/// The allocation of this thread that fails, counted from here; 0: none.
+/// The n-th allocation of this thread from now on fails; 0: none.
 thread_local int failing_in = 0;
-/// The same of all threads together.
+/// The n-th allocation of all threads from now on fails; 0: none.
 std::atomic<int> failing_anywhere_in{0};
 
 }  // namespace
@@ -45,7 +46,7 @@ namespace {
 using testing::Processes;
 using testing::test_config;
 
-/// A peer's word of a failed group is too long for the memory that is left here.
+/// A peer's notice that a group failed is too long for the memory of this rank.
 TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
   constexpr std::size_t kReason = 1777;
   Processes job(2,
@@ -83,13 +84,13 @@ TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
   }
 }
 
-/// What no call may do, however little memory there is.
+/// Thrown when a call breaks a rule that holds even without memory.
 class Broken : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// What a sweep does at each point: one public call, or a few that belong together. `memory` is all
-/// that the calls may read and write.
+/// One public call, or a few related ones, to run with a failure at each allocation. The calls may
+/// read and write only `memory`.
 struct Swept {
   const char* name;
   std::function<void(Group& group, std::span<float> memory)> run;
@@ -213,7 +214,7 @@ const Swept kSwept[] = {
        try {
          work.wait(std::chrono::milliseconds(1));
        } catch (const TimeoutError&) {
-         // The call goes on, as its caller knows.
+         // The call goes on, as after any wait with a timeout.
        } catch (const std::bad_alloc&) {
          if (!work.done()) throw Broken("a wait threw std::bad_alloc, and its call runs");
        }
@@ -234,9 +235,9 @@ enum class Where { caller, anywhere };
 /// Set in each rank's process before the ranks meet.
 Store* the_store = nullptr;
 
-/// One allocation fails, each in turn, of a call on `victim`: on the caller's thread, or on
-/// whichever thread of the process comes to it first. Then every Work of the call ends, on both
-/// ranks, long before its timeout; its memory is touched no more; and the next group works.
+/// Fails each allocation of a call on `victim` in turn: those of the caller's thread, or those of
+/// all threads of the process. After each failure, every Work of the call must end on both ranks
+/// long before its timeout. Its memory must not be touched again, and the next group must work.
 class OutOfMemoryAtEachPoint
     : public ::testing::TestWithParam<std::tuple<std::size_t, Where, const char*>> {};
 
@@ -252,7 +253,8 @@ INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryAtEachPoint,
                                   std::get<2>(info.param);
                          });
 
-/// What one rank does at one point: false when no allocation failed there.
+/// Runs the calls once with the given allocation failing. Returns false if there were fewer
+/// allocations.
 bool reached(Context& context, const Swept& swept, Where where, int victim, int point) {
   constexpr std::size_t kElements = 400'000;
   static std::vector<float> memory(kElements, 1);
@@ -268,7 +270,7 @@ bool reached(Context& context, const Swept& swept, Where where, int victim, int 
       swept.run(*group, memory);
     } catch (const Broken&) {
       throw;
-    } catch (const std::exception&) {  // which is what a call may do
+    } catch (const std::exception&) {  // calls may throw
     }
     const int left =
         where == Where::caller ? std::exchange(failing_in, 0) : failing_anywhere_in.exchange(0);
@@ -277,7 +279,7 @@ bool reached(Context& context, const Swept& swept, Where where, int victim, int 
       throw Error(fmt::format("{}: a call stood still: {}", name, group->failure()));
     }
     if (group->failure().empty() && fails_here && !spared) {
-      // A Work that nobody holds any more may still run where its call threw: only then.
+      // If the call threw, a Work without an owner may still run in this group.
       group->abort("the sweep goes on");
     }
   }
@@ -285,7 +287,8 @@ bool reached(Context& context, const Swept& swept, Where where, int victim, int 
   const auto agreement = context.group(name + " after", {0, 1}, std::chrono::seconds(20));
   std::uint8_t over = spared ? 1 : 0;
   agreement->broadcast({&over, 1, DType::u8}, victim).wait();
-  // Memory that runs out beside the calls ends every group of that rank: it waits for this one.
+  // An allocation that fails outside a call ends every group of the rank, so the rank waits here
+  // for the peer to finish.
   if (fails_here) agreement->recv({&over, 1, DType::u8}, 1 - victim, 0).wait();
   if (!fails_here) agreement->send({&over, 1, DType::u8}, victim, 0).wait();
   if (std::any_of(memory.begin(), memory.end(), [](float value) { return value != 1.0f; })) {
@@ -303,7 +306,7 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                     int point = 1;
                     while (reached(context, kSwept[index], where, victim, point)) ++point;
                     say(point > 1 ? "well" : "no allocation failed");
-                    // What fails on the next victim must not end the last group of this one.
+                    // A failure on the next victim must not end the last group of this rank.
                     the_store->add("swept", 1);
                     while (the_store->add("swept", 0) < 2 * (victim + 1)) std::this_thread::yield();
                   }
@@ -381,7 +384,7 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
             for (; token < kMessages; ++token) group->send(message, 0, 0).wait();
             failing_anywhere_in = point;
             group.reset();
-            // The engine ends it soon; there may be fewer allocations in that.
+            // The engine ends the group soon, perhaps with fewer allocations than `point`.
             const auto limit = std::chrono::steady_clock::now() + kMostOfAnEnd;
             while (failing_anywhere_in > 0 && std::chrono::steady_clock::now() < limit) {
               std::this_thread::yield();
@@ -404,7 +407,7 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
   job.expect_good_end();
 }
 
-/// A caller that sweeps without spinning hands its call over to the driver in the midst of it.
+/// A caller that does not spin hands its unfinished call over to the driver.
 class OutOfMemoryWithSpin : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryWithSpin, ::testing::Values(0, Config().spin_us));
 

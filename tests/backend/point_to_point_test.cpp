@@ -1,4 +1,4 @@
-// What of messages is the native engine's: its credit, its frames, and what both ranks are told.
+// Tests messages of the native engine: credit, frames, and the errors on both ranks.
 #include "support/ranks.h"
 
 namespace mccl {
@@ -29,7 +29,7 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
       for (const Work& work : works) work.wait();
     } else {
       std::vector<std::int32_t> last(3);
-      group.recv(buffer(last), 0, 2).wait();  // overtakes all the others
+      group.recv(buffer(last), 0, 2).wait();  // overtakes all other messages
       ASSERT_EQ(last, numbers(3, 5));
       for (std::size_t i = 0; i < kMessages; ++i) {
         std::vector<std::int32_t> got(8192, -1);
@@ -40,7 +40,8 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
   });
 }
 
-/// The second of two receives that were started together fails the group; the first has its bytes.
+/// Two receives are posted together. The second fails the group, but the first has its data and
+/// completes.
 TEST(PointToPoint, AReceiveThatHasItsBytesIsDoneThoughTheNextFails) {
   run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();

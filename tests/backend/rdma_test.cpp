@@ -1,5 +1,5 @@
-// Groups whose links go through RDMA devices: each rank is a thread with a double of its own, as if
-// it were on a machine of its own.
+// Tests groups whose links use RDMA devices. Each rank is a thread with its own simulated devices,
+// as if on its own machine.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -37,13 +37,13 @@ bool is(MessageKind kind, const Fabric::Message& message) {
   return header.kind == static_cast<std::uint16_t>(kind);
 }
 
-/// What one rank is given, and what comes of it.
+/// The devices of one rank, and its results.
 struct Rank {
   std::shared_ptr<VerbsDouble> verbs;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::string failure;
-  /// Held until the threads have ended: the thread sanitizer does not see the count of references
-  /// in the system's library, by which the engine may be the last to have it.
+  /// Held until all threads have ended. ThreadSanitizer does not see the reference count in the
+  /// system's library, through which the engine could otherwise release the exception last.
   std::exception_ptr error;
 };
 
@@ -64,13 +64,13 @@ class RdmaGroups : public ::testing::Test {
     }
   }
 
-  /// As MLX_IBV_DEVICES has it.
+  /// Writes a device table in the format of MLX_IBV_DEVICES.
   void write_table(const std::string& text) {
     config_.rdma_device = folder_.path() + "/devices.json";
     std::ofstream(config_.rdma_device) << text;
   }
 
-  /// Whatever comes of it, nothing of a device stays open.
+  /// Runs `body` on every rank, and checks that all device objects are closed afterwards.
   void run(const std::function<void(Group&)>& body) {
     const std::shared_ptr<Store> store = make_memory_store();
     std::vector<std::thread> threads;
@@ -96,7 +96,7 @@ class RdmaGroups : public ::testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    // An engine that nobody holds may end on its own thread.
+    // An engine without owners may shut down on its own thread.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!fabric_->all_closed() && std::chrono::steady_clock::now() < limit) {
       std::this_thread::yield();
@@ -120,7 +120,7 @@ class RdmaGroups : public ::testing::Test {
     }
   }
 
-  /// `step`: how far.
+  /// Sends to the rank `step` places ahead, and receives from the rank `step` places behind.
   static void send_around(Group& world, std::size_t count, int step = 1) {
     std::vector<std::int32_t> mine(count, world.rank()), theirs(count, -1);
     const int next = (world.rank() + step) % world.size();
@@ -158,7 +158,7 @@ TEST_F(RdmaGroups, CallsGoThroughTheDevices) {
   }
 }
 
-/// As the cables of machines on a desk: each rank's device leads to the one before and after it.
+/// The topology of cabled machines on a desk: each rank's device reaches only its two neighbours.
 TEST_F(RdmaGroups, ARingOfCablesIsWhereCollectivesGo) {
   write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
                   [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
@@ -172,7 +172,7 @@ TEST_F(RdmaGroups, ARingOfCablesIsWhereCollectivesGo) {
     expect_good_end();
     for (const Rank& rank : ranks_) {
       EXPECT_EQ(rank.metrics->summary().rdma_links, 2u);
-      // With one sum each to everyone, as is best for the smallest where all have links.
+      // With tcp allowed, the smallest sums use direct links between all ranks.
       EXPECT_EQ(rank.metrics->summary().tcp_links, uncabled == "relay" ? 0u : 1u) << uncabled;
     }
   }
@@ -215,7 +215,7 @@ TEST_F(RdmaGroups, WhatIsMissingIsDrawnOnEveryRank) {
   }
 }
 
-/// Also on one whose own cables are all there.
+/// Every rank reports the missing cable, even if its own cables are intact.
 TEST_F(RdmaGroups, WhereACableOfOthersIsMissingEveryRankSaysSo) {
   write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
                   [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
@@ -255,7 +255,8 @@ TEST_F(RdmaGroups, Fault13WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
   }
 }
 
-/// Found out when the link is made: both go on together by TCP, and the result is right.
+/// The failure is found when the link is made. Both ranks fall back to TCP, and the result is
+/// correct.
 TEST_F(RdmaGroups, AQueuePairThatCannotBeHadIsReplacedByTcp) {
   for (const std::string call : {"ibv_modify_qp", "ibv_create_qp", "ibv_reg_mr"}) {
     ranks_.clear();
@@ -281,7 +282,8 @@ TEST_F(RdmaGroups, APathOnWhichNothingComesThroughIsReplacedByTcp) {
   }
 }
 
-/// Of the greeting: one end has a link by then. Whatever comes of it, both say or do the same.
+/// The last message of the greeting is lost or refused when the other end already has a link. Both
+/// ends must reach the same outcome.
 TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
   for (const bool refused : {false, true}) {
     config_.rdma_service = refused ? "rc" : "uc";
@@ -290,7 +292,7 @@ TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
     fabric_->judge = [](Fabric::Message& message) {
       return Fate{is(MessageKind::ready, message) ? Fate::Kind::lost : Fate::Kind::arrives};
     };
-    int sends = 0;  // hello, and what answers it
+    int sends = 0;  // the third is the last message of the greeting
     fabric_->gate = [&](const std::string& call) {
       return refused && call == "ibv_post_send" && ++sends == 3 ? ENOMEM : 0;
     };
@@ -308,7 +310,8 @@ TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
   }
 }
 
-/// The sender's call is over, and it makes no other: the receiver is told all the same.
+/// The sender's call is over, and it makes no other call. The receiver must get the error
+/// nevertheless.
 TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
   for (const char* service : {"uc", "rc"}) {
     config_.rdma_service = service;
@@ -338,9 +341,8 @@ TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
   }
 }
 
-/// Whatever becomes of a message in mid-collective, all ranks end in time, with an error.
-/// It takes its message, and is gone before it has said that it has done with it; nothing more
-/// needs to arrive there, and the others go on.
+/// A rank receives its message and ends, but the message that says it has closed is lost. The other
+/// ranks need nothing from it and go on.
 TEST_F(RdmaGroups, ARankThatIsGoneDoesNotEndTheGroupOfTheOthers) {
   config_.rdma_service = "uc";
   config_.liveness_interval = 1;
@@ -357,7 +359,7 @@ TEST_F(RdmaGroups, ARankThatIsGoneDoesNotEndTheGroupOfTheOthers) {
     const ConstBuffer given{data.data(), data.size(), DType::i32};
     if (world.rank() == 0) world.send(given, 2, 1).wait();
     if (world.rank() == 2) return world.recv(buffer, 0, 1).wait();
-    // For longer than an answer is waited for.
+    // Longer than the wait for that message.
     const auto end = Clock::now() + std::chrono::seconds(4);
     for (bool goes_on = true; goes_on;) {
       data[0] = world.rank() == 0 && Clock::now() < end ? 1 : 0;
@@ -390,7 +392,8 @@ TEST_F(RdmaGroups, WhatFailsInMidCollectiveEndsItOnEveryRank) {
   }
 }
 
-/// Of so many of each letter, none may come before as many of the letter before it.
+/// Checks letters, each of which occurs `times` times. The n-th of a letter must follow the n-th of
+/// the letter before it in `order`. Returns "" or the defect.
 std::string out_of_order(const std::string& said, const std::string& order, int times) {
   std::map<char, int> counts;
   for (const char letter : said) {
@@ -405,9 +408,9 @@ std::string out_of_order(const std::string& said, const std::string& order, int 
   return "";
 }
 
-/// In a process of its own, which is told to end in mid-call: every queue pair goes before the
-/// memory it names, that before the domain, and the device last; then the process dies of the
-/// signal.
+/// Sends SIGTERM to a child process in the middle of a call. Every queue pair must be closed before
+/// its memory region, the region before the domain, and the device last. Then the process dies of
+/// the signal.
 TEST_F(RdmaGroups, OnSigtermDevicesAreClosedInOrder) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -1,4 +1,4 @@
-// What a rank says of how it reaches the others, and jobs that ask for the same ports.
+// Tests what a rank logs about how it reaches the others, and jobs that want the same ports.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -37,7 +37,8 @@ std::string said_by_ranks(const std::string& transport, const std::string& level
   return ::testing::internal::GetCapturedStderr();
 }
 
-/// Rank 0: the version and what was set. Each rank: its place, and how it reaches the others.
+/// Rank 0 logs the version and the settings. Each rank logs its place and how it reaches the
+/// others.
 TEST(Reach, InfoHasAFewLinesForAJob) {
   const std::string said = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(said, ContainsRegex("rank 0\\] mccl [0-9.]+, 2 ranks; settings: transport=tcp "
@@ -70,7 +71,7 @@ TEST(Reach, InfoHasALineForEachWay) {
                     HasSubstr("rank 2] ranks 0, 1, 3, 4: shared memory\n")));
 }
 
-/// A figure of what there is not would be a guess.
+/// Costs that were not measured are not logged.
 TEST(Reach, InfoHasOnlyFiguresThatWereMeasured) {
   const std::string tcp = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(tcp, ContainsRegex("measured: [0-9.e+-]+ us a link, "));
@@ -80,8 +81,8 @@ TEST(Reach, InfoHasOnlyFiguresThatWereMeasured) {
   EXPECT_THAT(shared, HasSubstr("in cache"));
 }
 
-/// Each kind of call of a group has a link to each peer; those that measured the job are not
-/// counted.
+/// A group has one link to each peer for each kind of call. Links that only measured the job are
+/// not counted.
 TEST(Reach, TheLinksOfGroupsAreCounted) {
   run_ranks(
       2,
@@ -114,7 +115,7 @@ TEST(Reach, DebugNumbersConnectionsAndLinks) {
   EXPECT_THAT(said, ContainsRegex("rank 1] link 1, to rank 0 \\([a-z]+, rail 0, group "));
 }
 
-/// The ports of the first job are those that a second one would have by default.
+/// The first job has the ports that a second one would use by default.
 TEST(Reach, ASecondJobOfTheHostRunsWithDefaultPorts) {
   using transport::tcp::Address;
   std::vector<transport::tcp::Listener> first_job;
@@ -123,7 +124,7 @@ TEST(Reach, ASecondJobOfTheHostRunsWithDefaultPorts) {
       first_job.emplace_back(*Address::parse_numeric("127.0.0.1", static_cast<std::uint16_t>(port)),
                              0);
     } catch (const transport::tcp::BindError&) {
-      continue;  // another job of this host has it, which does as well
+      continue;  // another job of this host holds the port already
     }
   }
   run_ranks(

@@ -1,4 +1,4 @@
-// Ranks that share memory: the same results as through tcp, whatever the algorithm and the counts.
+// Ranks that share memory get the same results as over tcp, for any algorithm and count.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +27,7 @@ std::function<Config(int)> every_rank(const Config& config) {
 
 using Bytes = std::vector<std::byte>;
 
-/// What one rank ends with, and whether its bits depend on the order of summation.
+/// The result of one rank. `exact` is false if its bits depend on the order of summation.
 struct Outcome {
   std::string what;
   bool exact = true;
@@ -35,7 +35,7 @@ struct Outcome {
   Bytes bytes;
 };
 
-/// One call with random parameters, of which all ranks draw the same.
+/// A call with random parameters, which are equal on all ranks.
 class RandomCall {
  public:
   RandomCall(std::mt19937& random, int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
@@ -48,7 +48,7 @@ class RandomCall {
     root_ = static_cast<int>(random() % ranks_);
     in_place_ = random() % 2 == 0;
     seed_ = random();
-    // As many small ones as large ones; the largest go beyond a whole window.
+    // Small and large sizes are equally frequent; the largest exceed a whole window.
     const std::size_t most = (std::size_t{1} << random() % 23) / size_of(dtype_);
     const bool shared_out = what_ >= 3;
     count_ = random() % (most + 1) / (shared_out ? ranks_ : 1);
@@ -119,7 +119,7 @@ class RandomCall {
             .reduce_scatterv(buffer(in), in_place_ ? part(in, begin, mine) : buffer(out), counts_,
                              kind_)
             .wait();
-        // What else a reduce_scatter in place leaves of its input is nobody's.
+        // An in-place reduce_scatter leaves the rest of the input undefined.
         if (in_place_) out.assign(at(in, begin), at(in, begin + mine));
         break;
       case 7:
@@ -154,7 +154,7 @@ class RandomCall {
   }
 
  private:
-  /// Numbers of which a few sums are exact in every type.
+  /// Returns numbers; sums of a few of the integers are exact in every type.
   Bytes input(std::size_t rank, std::size_t count) const {
     Bytes bytes(count * size_of(dtype_));
     std::mt19937 random(seed_ + static_cast<unsigned>(rank));
@@ -166,7 +166,7 @@ class RandomCall {
       return bytes;
     }
     for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
-      // Positive bfloat16 numbers too.
+      // The mask keeps bfloat16 numbers positive and finite as well.
       const std::uint32_t value = random() & 0x3fff3fff;
       std::memcpy(bytes.data() + i, &value, 4);
     }
@@ -202,7 +202,7 @@ class RandomCall {
   std::size_t total_ = 0;
 };
 
-using Outcomes = std::vector<std::vector<Outcome>>;  // by rank
+using Outcomes = std::vector<std::vector<Outcome>>;  // one list per rank
 
 Outcomes outcomes_of(int ranks, int calls, const Config& config) {
   Outcomes outcomes(static_cast<std::size_t>(ranks));

@@ -1,4 +1,4 @@
-// Processes that share memory and die, stop, or may not share it after all.
+// Processes that share memory and die, stop, or cannot share memory after all.
 #include <sys/resource.h>
 
 #include <set>
@@ -36,7 +36,8 @@ void PrintTo(const Scene& scene, std::ostream* stream) { *stream << scene.name; 
 
 class Killed : public ::testing::TestWithParam<Scene> {};
 
-/// Rank 1 of three is killed while all are busy. The calls would wait for a minute.
+/// Rank 1 of three is killed while all are busy. Without detection, the calls would wait for a
+/// minute.
 TEST_P(Killed, IsAnErrorThatNamesTheRank) {
   for (int round = 0; round < 3; ++round) {
     Processes job(3,
@@ -86,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
               }}),
     [](const auto& info) { return info.param.name; });
 
-/// It waits in its sleep for the others, and with it ends whoever would hear its bell.
+/// The killed rank is asleep, waiting for the others, so its wake-up socket has no reader any more.
 TEST(Killed, InItsSleepHarmsNobody) {
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {
@@ -175,7 +176,7 @@ TEST(Crowded, EightRanksFinish) {
   job.expect_good_end();
 }
 
-/// Files of a rank may not be so large as what it would share.
+/// Limits the file size of a rank below the size of an arena.
 void forbid_large_files() {
   const rlimit limit = {1 << 20, 1 << 20};
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw Error("no limit");
@@ -196,7 +197,7 @@ TEST(ARankThatCannotShare, IsAClearErrorWhereItMust) {
   }
 }
 
-/// The log of a rank is what it writes to its second stream.
+/// The rank's log is read from its standard error.
 TEST(ARankThatCannotShare, IsReachedThroughTcpWithAWarning) {
   int log[2];
   ASSERT_EQ(::pipe(log), 0);

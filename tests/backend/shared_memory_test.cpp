@@ -1,4 +1,4 @@
-// Ranks that share memory: calls that differ, groups that come and go, what is left behind.
+// Tests ranks that share memory: mismatched calls, groups made and destroyed, leaks.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using testing::run_failing_ranks;
 using testing::run_ranks;
 using testing::test_config;
 
-/// Every rank shares memory with every other, or does not start.
+/// Makes the transport shm, so that a rank fails to start unless it shares memory with all others.
 std::function<Config(int)> shared_memory() {
   Config config = test_config();
   config.transport = "shm";
@@ -32,8 +32,8 @@ void all_reduce(Group& group, std::size_t count, const CallOptions& options = {}
   for (const float value : data) ASSERT_EQ(value, static_cast<float>(group.size()));
 }
 
-/// Many small calls in a row: places that come around, inline publications and calls that run at
-/// once.
+/// Makes many small calls in a row, which reuse window lines, publish inline, and run on the
+/// caller's thread.
 TEST(SharedMemoryCalls, ManySmallOnesInARow) {
   for (const int ranks : {2, 3}) {
     run_ranks(
@@ -164,7 +164,7 @@ TEST(SharedMemoryFiles, NothingIsLeftBehind) {
   EXPECT_EQ(after.size(), before);
 }
 
-/// Kilobytes of memory that the arenas of this process have taken.
+/// Returns the memory in KiB that the arenas of this process occupy.
 std::size_t shared_kilobytes() {
   std::map<ino_t, std::size_t> by_file;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -201,7 +201,8 @@ TEST(SharedMemoryGroups, SixtyStayWithinTheBudgetAndWork) {
       shared_memory());
 }
 
-/// Each group is gone everywhere when the next one is made: all can use the same memory.
+/// Each group is destroyed on all ranks before the next one is made, so all can use the same
+/// memory.
 TEST(SharedMemoryGroups, ThatComeAndGoTakeNoMoreThanAFew) {
   run_ranks(
       2,
@@ -220,7 +221,7 @@ TEST(SharedMemoryGroups, ThatComeAndGoTakeNoMoreThanAFew) {
       shared_memory());
 }
 
-/// Groups that nobody calls: torch makes some.
+/// Some groups are never called; torch makes such groups.
 TEST(SharedMemoryGroups, ThatAreNeverUsedLeaveTheMemoryToOthers) {
   run_ranks(
       2,
@@ -235,7 +236,7 @@ TEST(SharedMemoryGroups, ThatAreNeverUsedLeaveTheMemoryToOthers) {
       shared_memory());
 }
 
-/// One rank makes its group anew while the other still has the one of that name before.
+/// One rank makes its group again while the other still has the old group of that name.
 TEST(SharedMemoryGroups, OfOneNameFollowEachOther) {
   run_ranks(
       2,
@@ -245,7 +246,7 @@ TEST(SharedMemoryGroups, OfOneNameFollowEachOther) {
           std::shared_ptr<Group> group = context.group(name, {0, 1}, std::chrono::seconds(20));
           all_reduce(*group, 1000);
           if (context.rank() == 1) {
-            // Rank 0 has destroyed its group, and made and told of the next one, before this.
+            // Before this, rank 0 has destroyed its group, made the next one, and announced it.
             char token = 0;
             context.world()->recv({&token, 1, DType::u8}, 0, 0).wait();
             group.reset();

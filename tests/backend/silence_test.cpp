@@ -1,5 +1,5 @@
-// Peers that fall silent without an end that the kernel would tell: stopped for good, or behind a
-// cable that is cut. Calls would last for half an hour; the liveness interval ends them.
+// Peers that fall silent without notice from the kernel: stopped for good, or behind a cut cable.
+// The calls have a timeout of half an hour; the liveness interval must end them.
 #include "support/hosts.h"
 #include "support/processes.h"
 
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         Scene{"messages_over_sockets", "tcp", "auto", pass_around}),
     [](const auto& info) { return info.param.name; });
 
-/// The time runs from the stop, not from the last word before it.
+/// The interval is counted from the stop, not from the last message before it.
 TEST(AStop, IsNoticedWhenTheIntervalIsOver) {
   constexpr double kInterval = 2;
   for (const char* transport : {"tcp", "shm"}) {
@@ -106,11 +106,12 @@ TEST(AStop, IsNoticedWhenTheIntervalIsOver) {
     expect_given_up(job, 0, 1);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - stopped;
     EXPECT_GE(took.count(), 0.95 * kInterval) << transport;
-    EXPECT_LE(took.count(), 1.5 * kInterval) << transport;  // a machine under load is late
+    EXPECT_LE(took.count(), 1.5 * kInterval) << transport;  // allows for a machine under load
   }
 }
 
-/// What is judged is the process, not its program: who computes for long has not fallen silent.
+/// Liveness depends on the process, not on its program: a rank that computes for long is not
+/// silent.
 TEST(Computing, ForSeveralIntervalsIsNoSilence) {
   Processes job(2,
                 [](Context& context, const Processes::Say&) {
@@ -129,7 +130,8 @@ TEST(Computing, ForSeveralIntervalsIsNoSilence) {
   job.expect_good_end();
 }
 
-/// A rank that was stopped longer than the interval, and goes on, learns what became of it.
+/// A rank that was stopped for longer than the interval learns after it resumes that it was given
+/// up.
 TEST(StoppedTooLong, LearnsThatItWasGivenUp) {
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {
@@ -149,7 +151,7 @@ TEST(StoppedTooLong, LearnsThatItWasGivenUp) {
   EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
 }
 
-/// The data that a call has sent is never acknowledged, and no kernel says so in time.
+/// The data that a call has sent is never acknowledged, and the kernel reports no error in time.
 TEST(ACutCable, EndsCallsInTheMiddle) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
@@ -169,7 +171,7 @@ TEST(ACutCable, EndsCallsInTheMiddle) {
   expect_given_up(job, 1, 0);
 }
 
-/// Heartbeats are small enough to pass where data is not.
+/// Heartbeats are small enough to pass a path that drops data.
 TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
@@ -195,7 +197,7 @@ TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
   }
 }
 
-/// The window of a rank that reads nothing stays full, and its host says so.
+/// The receive window of a rank that does not read stays full, and its host still answers probes.
 TEST(ALateReader, IsNotCutOffAfterThreeIntervals) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";

@@ -1,4 +1,5 @@
-// What the settings have do arithmetic in place of the host's kernels, in whole calls.
+// Tests whole calls whose arithmetic runs on the device that the settings name instead of in the
+// host's kernels.
 #include "backend/native/units.h"
 
 #include <gmock/gmock.h>

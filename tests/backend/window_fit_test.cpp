@@ -10,7 +10,7 @@ using schedule::Facts;
 constexpr std::size_t kSmall = 8;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 
-/// What a group knows before anything is measured.
+/// Returns what a group knows before anything is measured.
 Facts at_calls(int ranks) {
   Facts facts;
   facts.nodes.assign(static_cast<std::size_t>(ranks), 0);
@@ -18,7 +18,7 @@ Facts at_calls(int ranks) {
   return facts;
 }
 
-/// What a call takes, on a machine of which `facts` are true.
+/// Returns the time that a call takes on a machine described by `facts`.
 double taken(Collective collective, int ranks, std::size_t bytes, const Facts& facts) {
   schedule::Problem problem;
   problem.collective = collective;
@@ -65,7 +65,7 @@ TEST(WindowFit, WhatWasDisturbedIsPossibleAllTheSame) {
   EXPECT_GT(crowded.turn_s(0), 0);
 }
 
-/// A setting may force calls through links: nothing is learned of the window then.
+/// A setting may force calls through links; then nothing is learned about the window.
 TEST(WindowFit, CallsThatTookNoWindowTellNothing) {
   Facts forced = at_calls(4);
   forced.forced = schedule::Algorithm::direct;

@@ -1,5 +1,5 @@
-// Compiled where MPICH's header is installed: what this project declares of its ABI is what that
-// says. It is no test to run.
+// Compiled where MPICH's header is installed, to check this project's declarations of its ABI
+// against that header. There is nothing to run.
 #include <mpi.h>
 
 #include <cstddef>
@@ -31,5 +31,5 @@ static_assert(offsetof(ours::Status, MPI_SOURCE) == offsetof(MPI_Status, MPI_SOU
 static_assert(sizeof(MPI_Comm) == sizeof(int) && sizeof(MPI_Request) == sizeof(int));
 static_assert(sizeof(MPI_Aint) == sizeof(std::ptrdiff_t) && sizeof(MPI_Count) == 8);
 
-/// Neither is a constant expression.
+/// Compared at run time, since neither side is a constant expression.
 bool is_in_place() { return ours::kInPlace == MPI_IN_PLACE; }

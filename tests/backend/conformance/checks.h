@@ -1,5 +1,5 @@
-// What a backend's groups must do, whatever carries out the calls. Every check is run by all ranks
-// of a context at once, and fails through GoogleTest or by throwing.
+// Checks that the groups of every backend must pass. All ranks of a context run each check at the
+// same time. A check fails through GoogleTest or by throwing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace mccl::conformance {
 
 struct Check {
   const char* name;
-  int least;  ///< Ranks that it needs.
+  int least;  ///< The smallest number of ranks that it needs.
   void (*run)(Context& context);
 
   friend void PrintTo(const Check& check, std::ostream* out) { *out << check.name; }
@@ -24,7 +24,7 @@ std::span<const Check> collective_checks();
 std::span<const Check> reduction_checks();
 std::span<const Check> message_checks();
 std::span<const Check> group_checks();
-/// Of the mpi backend alone.
+/// Checks for the mpi backend only.
 std::span<const Check> mpi_checks();
 
 }  // namespace mccl::conformance

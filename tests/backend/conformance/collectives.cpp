@@ -1,4 +1,4 @@
-// Every collective: what each rank ends with, against the definition.
+// Checks the result of every collective on each rank against its definition.
 #include <numeric>
 
 #include "backend/conformance/checks.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kCounts[] = {0, 1, 2, 7, 33, 1000, 100'003};
 
-/// Exact in every type and any order of summation.
+/// Small integers, so that sums are exact in every type and in any order.
 float value_of(int rank, std::size_t index) {
   return static_cast<float>((rank * 7 + static_cast<int>(index % 13)) % 5);
 }
@@ -72,7 +72,8 @@ void reduce_to_every_root(Context& context) {
   }
 }
 
-/// Rank i gives i % 3 * count + (i odd) elements: uneven, with empty parts.
+/// Returns counts in which rank i has i % 3 * count elements, and one more if i is odd. Some are
+/// zero.
 std::vector<std::size_t> uneven(int size, std::size_t count) {
   std::vector<std::size_t> counts;
   for (int i = 0; i < size; ++i) {
@@ -111,7 +112,7 @@ void all_gather_even_and_uneven(Context& context) {
   }
 }
 
-/// Who gives counts that happen to be equal calls the same as who gives none.
+/// A rank that passes a list of equal counts makes the same call as one that passes no list.
 void even_and_uneven_forms_of_equal_parts_are_one_call(Context& context) {
   Group& group = *context.world();
   const auto ranks = static_cast<std::size_t>(group.size());
@@ -194,7 +195,8 @@ void all_to_all_with_uneven_splits(Context& context) {
   Group& group = *context.world();
   const int size = group.size();
   for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{9'001}}) {
-    // From a to b go (a + 2b) % 3 * count elements, that begin with element 100 * b of a's.
+    // Rank a sends (a + 2b) % 3 * count elements to rank b, starting with element 100 * b of a's
+    // data.
     const auto between = [&](int a, int b) {
       return static_cast<std::size_t>((a + 2 * b) % 3) * count;
     };
@@ -218,7 +220,7 @@ void all_to_all_with_uneven_splits(Context& context) {
   }
 }
 
-/// One rank gives and takes next to nothing, where others have much.
+/// One rank sends and receives a single element per peer, while the others exchange many.
 void all_to_all_of_very_different_sizes(Context& context) {
   Group& group = *context.world();
   const int size = group.size();

@@ -1,4 +1,4 @@
-// Groups of groups, coalesced calls, callbacks, arguments, abort and time limits.
+// Checks of subgroups, coalesced calls, callbacks, arguments, abort and time limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void split_by_color_and_key(Context& context) {
   for (int round = 0; round < 3; ++round) {
     const auto part = context.world()->split(rank % 2, -rank);
     ASSERT_EQ(part->size(), rank % 2 ? odds : evens);
-    ASSERT_EQ(part->rank(), (part->size() - 1) - rank / 2);  // by key: reversed
+    ASSERT_EQ(part->rank(), (part->size() - 1) - rank / 2);  // sorted by key: reversed
     std::vector<float> data(1000, 1);
     part->all_reduce(buffer(data), buffer(data), ReduceKind::sum).wait();
     ASSERT_EQ(data, std::vector<float>(1000, static_cast<float>(part->size())));
@@ -46,7 +46,7 @@ void split_by_color_and_key(Context& context) {
 
 void overlap_and_do_not_block_one_another(Context& context) {
   const int rank = context.rank();
-  // Rank 0 enters the pair's call only after the world's; rank 1 the other way round.
+  // Rank 0 makes the pair's call after the world's; rank 1 makes it before.
   std::shared_ptr<Group> pair;
   if (rank < 2) pair = context.group("pair", {0, 1}, std::chrono::seconds(30));
   std::vector<float> a(100'000, 1);
@@ -118,7 +118,7 @@ void callbacks_run_once_and_may_start_calls(Context& context) {
     first.on_done([&](std::exception_ptr error) {
       EXPECT_EQ(error, nullptr);
       ++calls;
-      // As a DDP hook does: another call, waited for inside the callback.
+      // Makes another call inside the callback and waits for it, as a DDP hook does.
       group.all_reduce(buffer(b), buffer(b), ReduceKind::sum).wait();
       second_done = true;
     });
@@ -131,7 +131,7 @@ void callbacks_run_once_and_may_start_calls(Context& context) {
   }
 }
 
-/// Nobody waits on a call that ends all the same.
+/// A call ends even if no thread waits for it.
 void calls_go_on_without_a_waiter(Context& context) {
   Group& group = *context.world();
   std::vector<float> data(200'000, 1);
@@ -176,11 +176,11 @@ void arguments_are_checked_before_anything_is_sent(Context& context) {
   EXPECT_THROW(group.all_gather(two, two), InvalidArgument);
   EXPECT_THROW(context.group("strangers", {context.size()}, std::chrono::seconds(1)),
                InvalidArgument);
-  all_reduce(group, 100);  // nothing was lost
+  all_reduce(group, 100);  // the failed calls left the group intact
 }
 
 void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
-  // Again and again, since the word of it may come before another rank has the group.
+  // Repeated, since the abort notice may arrive before another rank has made the group.
   for (int round = 0; round < 20; ++round) {
     const auto other = context.group(fmt::format("aborted {}", round), everyone(context),
                                      std::chrono::seconds(30));
@@ -197,8 +197,8 @@ void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
   all_reduce(*context.world(), 1000);
 }
 
-/// Large enough for every way in which a backend moves data. Whatever moment the abort finds the
-/// call in, nobody writes into its memory once it has ended, and other groups go on.
+/// The call is large enough to use every way in which a backend moves data. Whenever the abort
+/// happens, the call's memory is not written after the call has ended, and other groups go on.
 void an_abort_leaves_the_memory_of_large_calls_alone(Context& context) {
   constexpr std::size_t kCount = 1'000'000;
   Group& world = *context.world();

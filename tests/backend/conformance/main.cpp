@@ -1,7 +1,10 @@
-// One rank of the conformance suite on the job that its environment tells of, whatever backend
-// MCCL_BACKEND names: mpirun -n 4 mccl_group_conformance [--gtest_filter=…] [MOST]. With a number,
-// MPI is asked to count no more elements than that in a call, as if an int were so short. Every
-// rank runs the same checks in the same order; rank 0 writes.
+// Runs one rank of the conformance suite in the job that its environment describes, on the backend
+// that MCCL_BACKEND names:
+//
+//   mpirun -n 4 mccl_group_conformance [--gtest_filter=…] [MOST]
+//
+// MOST limits the elements per MPI call, as if an int held no larger count. Every rank runs the
+// same checks in the same order. Rank 0 prints the results, the other ranks their failures.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -15,8 +18,8 @@
 namespace mccl::conformance {
 namespace {
 
-/// A context whose calls go in pieces of at most so many elements, as those beyond what an int
-/// counts do.
+/// A context that splits calls into pieces of at most `most` elements, as it splits calls whose
+/// count exceeds an int.
 class InPieces final : public Context {
  public:
   InPieces(const ContextOptions& options, std::size_t most)
@@ -55,7 +58,8 @@ std::shared_ptr<Context> make_context(std::size_t most) {
   return std::make_shared<InPieces>(options, most);
 }
 
-/// Destroyed with the program's other statics, which is after the mpi backend has ended MPI.
+/// Returns the context, a static object. It is destroyed with the program's other statics, after
+/// the mpi backend has finalised MPI.
 std::shared_ptr<Context>& context() {
   static std::shared_ptr<Context> instance;
   return instance;
@@ -77,7 +81,7 @@ class OfCheck : public ::testing::Test {
   const Check check_;
 };
 
-/// What ranks other than 0 say: what has failed.
+/// Prints the failures of ranks other than 0.
 class Failures : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& test) override { name_ = test.name(); }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {

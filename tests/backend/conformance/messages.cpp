@@ -1,4 +1,5 @@
-// Messages between two ranks: matching, order, sizes, and that they never wait for one another.
+// Checks messages between two ranks: matching, order and sizes. Independent messages must not wait
+// for each other.
 #include <chrono>
 
 #include "backend/conformance/checks.h"
@@ -6,7 +7,7 @@
 namespace mccl::conformance {
 namespace {
 
-// On both sides of where backends change how a message travels.
+// On both sides of the sizes at which backends change the protocol of a message.
 constexpr std::size_t kSizes[] = {0, 1, 1023, 1024, 1025, 8191, 8192, 8193, 300'001, 3'000'000};
 
 std::vector<std::int32_t> numbers(std::size_t count, int first) {
@@ -73,7 +74,7 @@ void messages_of_one_tag_keep_their_order(Context& context) {
   }
 }
 
-/// Fault 10 of the earlier system.
+/// Regression test for fault 10 of the earlier system.
 void receive_then_send_on_both_ranks(Context& context) {
   Group& group = *context.world();
   if (group.rank() > 1) return;
@@ -108,7 +109,7 @@ void any_source_tells_who_sent(Context& context) {
   ASSERT_EQ(seen, std::vector<bool>(seen.size(), true));
 }
 
-/// Fault 9 of the earlier system: not every rank joins a message.
+/// Regression test for fault 9 of the earlier system: some ranks take no part in a message.
 void leave_collectives_alone(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> message = numbers(100'000, 1);
@@ -127,7 +128,8 @@ void leave_collectives_alone(Context& context) {
   pending.wait();
 }
 
-/// Fault 15 of the earlier system: after that the memory is never written.
+/// Regression test for fault 15 of the earlier system: a receive never writes its memory after its
+/// timeout.
 void a_receive_that_times_out_is_forgotten(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> late(10, -1);
@@ -147,7 +149,7 @@ void a_receive_that_times_out_is_forgotten(Context& context) {
   }
 }
 
-/// In a group of its own, which fails, and no other with it.
+/// Uses a separate group, which fails, while other groups go on.
 void a_message_of_the_wrong_size_fails_the_receiver(Context& context) {
   std::vector<int> everyone;
   for (int rank = 0; rank < context.size(); ++rank) everyone.push_back(rank);
@@ -155,13 +157,13 @@ void a_message_of_the_wrong_size_fails_the_receiver(Context& context) {
     for (const std::size_t expected : {3 * unit, 5 * unit}) {
       const auto group =
           context.group("sizes " + std::to_string(expected), everyone, std::chrono::seconds(30));
-      // With room behind what is received, where Open MPI 4.1 writes (docs/MPI.md).
+      // The buffer is larger than the receive, because Open MPI 4.1 writes past it (docs/MPI.md).
       std::vector<std::int32_t> data(5 * unit);
       if (group->rank() == 0) {
         const Work send = group->send({data.data(), 4 * unit, DType::i32}, 1, 0);
         try {
           send.wait();
-        } catch (const Error&) {  // a large one may wait for the receiver, and learn what it says
+        } catch (const Error&) {  // a large send may wait for the receiver and report its error
         }
       } else if (group->rank() == 1) {
         EXPECT_THROW(group->recv({data.data(), expected, DType::i32}, 0, 0).wait(), MismatchError);

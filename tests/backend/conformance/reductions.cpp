@@ -1,4 +1,4 @@
-// Every reduction of every type, by every call that reduces, against the kernels' definition.
+// Checks every reduction on every type, in every reducing call, against the kernels' reference.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,7 +13,8 @@ namespace {
 namespace reference = kernels::reference;
 using Bytes = std::vector<std::byte>;
 
-/// Past what small messages are to any backend, and not a multiple of anything.
+/// Counts on both sides of any backend's limit for small messages. The largest is odd, so it fits
+/// no block size.
 constexpr std::size_t kCounts[] = {1, 7, 1024, 20'011};
 constexpr double kFactor = 0.5;
 
@@ -22,7 +23,7 @@ void put(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-/// A small integer, as an element of the type.
+/// Writes a small integer as an element of the type.
 void write_element(DType dtype, std::byte* at, int value) {
   switch (dtype) {
     case DType::boolean:
@@ -60,16 +61,15 @@ void write_element(DType dtype, std::byte* at, int value) {
   }
 }
 
-/// Values repeat after so many elements, so that the reference, which is slow, is asked for as
-/// many.
+/// Inputs repeat after this many elements, so that the slow reference computes only one period.
 constexpr std::size_t kPeriod = 3;
 
-/// So many elements that repeat those of a period.
+/// Returns `count` elements that repeat the period.
 Bytes repeated(const Bytes& period, std::size_t count) {
   Bytes bytes(count * (period.size() / kPeriod));
   std::size_t done = std::min(period.size(), bytes.size());
   std::copy_n(period.begin(), done, bytes.begin());
-  while (done < bytes.size()) {  // whole periods, of which there are twice as many each time
+  while (done < bytes.size()) {  // copies whole periods, twice as many each time
     const std::size_t more = std::min(done, bytes.size() - done);
     std::copy_n(bytes.begin(), more, bytes.begin() + static_cast<std::ptrdiff_t>(done));
     done += more;
@@ -86,12 +86,12 @@ Bytes period_of(DType dtype, int rank) {
   return bytes;
 }
 
-/// Values whose sums and products over eight ranks are exact in every type, or wrap.
+/// Returns values whose sums and products over eight ranks are exact in every type, or wrap.
 Bytes input_of(DType dtype, int rank, std::size_t count) {
   return repeated(period_of(dtype, rank), count);
 }
 
-/// What the ranks together must get.
+/// Returns the result that the ranks together must get.
 Bytes expected(DType dtype, ReduceKind kind, int size, std::size_t count) {
   const auto of = [&](int rank) {
     Bytes bytes = period_of(dtype, rank);
@@ -174,7 +174,7 @@ void reduce_scatter(Context& context) {
     group.reduce_scatter({in.data(), total, dtype}, {out.data(), count, dtype}, op).wait();
     ASSERT_EQ(out, mine);
     ASSERT_EQ(in, input_of(dtype, group.rank(), total)) << "the input was written";
-    // The output is its own slot of the input, which stays as it is elsewhere.
+    // The output is this rank's slot of the input. The other slots must stay unchanged.
     group.reduce_scatter({in.data(), total, dtype}, {in.data() + begin, count, dtype}, op).wait();
     Bytes left = input_of(dtype, group.rank(), total);
     std::copy(mine.begin(), mine.end(), left.begin() + begin);

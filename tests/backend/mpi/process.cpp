@@ -1,4 +1,4 @@
-// What the mpi backend does that no other has: how groups are made, and what a child of fork() may.
+// Tests of the mpi backend alone: how groups are made, and what a child of fork() may do.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,15 +17,15 @@ std::vector<int> everyone(const Context& context) {
   return ranks;
 }
 
-/// Another context of the job, which waits so long for other ranks.
+/// Returns another context of the job with this connect timeout, in seconds.
 std::shared_ptr<Context> context_of(double connect_timeout) {
   Config config = Config::from_environment();
   config.connect_timeout = connect_timeout;
   return Context::create({-1, -1, nullptr, config, std::make_shared<Metrics>()});
 }
 
-/// Rank 1 comes first and leaves, rank 0 still waits, and then rank 2 comes: nobody is to go into
-/// MPI's call, which waits for all of them without a limit. Later they all come.
+/// Rank 1 arrives first and gives up, rank 0 still waits, and then rank 2 arrives. None may enter
+/// the MPI call, which waits for all of them without a limit. Later all of them arrive in time.
 void a_member_that_has_given_up_is_not_waited_for(Context& context) {
   if (context.size() > 3) GTEST_SKIP() << "3 ranks tell all there is to tell";
   const bool is_first_to_go = context.rank() == 1;
@@ -50,7 +50,7 @@ void a_child_of_fork_can_let_go_of_groups(Context& context) {
   context.before_fork();
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(20);  // what hangs is ended
+    ::alarm(20);  // ends a child that hangs
     context.abandon_after_fork();
     try {
       group->barrier().wait();
