@@ -1,4 +1,5 @@
-// Who leaves when more connections wait to prove themselves than a rank has room for.
+// Tests which connection is dropped when more connections wait to be authenticated than a rank has
+// room for.
 #include "rendezvous/accepting.h"
 
 #include <gtest/gtest.h>
@@ -16,15 +17,15 @@ namespace {
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// More addresses than a rank has room for unproven connections.
+/// More addresses than a rank holds unproven connections.
 constexpr int kSources = 200;
-/// As many as a listener admits at a time.
+/// The number of connections that a listener accepts at a time.
 constexpr int kComeAtOnce = 64;
 constexpr std::size_t kStayOpen = 512;
 constexpr std::chrono::milliseconds kBetweenRounds{4};
 
-/// Connections without the key to one listener. Each comes from the next of many addresses, all of
-/// which are higher than those of peers, and says `words`.
+/// Connections without the key to one listener. Each uses the next of many source addresses, which
+/// are all higher than those of peers, and sends `words`.
 class Strangers {
  public:
   Strangers(const Endpoint& target, Bytes words)
@@ -36,7 +37,7 @@ class Strangers {
       const std::string from = "127.0.1." + std::to_string(1 + come_++ % kSources);
       const Address source = *Address::parse_numeric(from, 0);
       open_.push_back(Socket::stream(AF_INET));
-      const linger reset = {1, 0};  // no port of this end stays taken
+      const linger reset = {1, 0};  // frees the local port at once
       ::setsockopt(open_.back().descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
       transport::tcp::start_connect(open_.back(), target_, &source);
       if (!words_.empty())
@@ -52,7 +53,7 @@ class Strangers {
   std::deque<Socket> open_;
 };
 
-/// What a rank of the job says first. It needs no key.
+/// Returns the first message of a rank with another key; making it needs no key of the job.
 Bytes a_hello() {
   const Handshake handshake = Handshake::dialer({0, 2, "another key", {}}, 1, {});
   return {handshake.output().begin(), handshake.output().end()};
@@ -67,15 +68,15 @@ class AFloodFromManyAddresses : public ::testing::Test {
     for (int i = 0; i < 4; ++i) one_round();
   }
 
-  /// Strangers come, and rank 1 does what it can.
+  /// Adds new strangers, drives rank 1 once, and waits briefly.
   void one_round() {
     if (strangers) strangers->come();
     job[1].mesh->progress(job[1].events);
     std::this_thread::sleep_for(kBetweenRounds);
   }
 
-  /// How often rank 0 had to connect to rank 1 from an address until it got through; more than
-  /// `most` when it never did.
+  /// Returns how many attempts rank 0 needed to connect to rank 1 from an address, or most + 1 if
+  /// all failed.
   int attempts_from(const char* from, const transport::LinkKey& key, int most) {
     for (int attempt = 1; attempt <= most; ++attempt) {
       const Endpoint& there = job[1].mesh->endpoint();
@@ -88,7 +89,7 @@ class AFloodFromManyAddresses : public ::testing::Test {
                              Address::parse_numeric(from, 0),
                              {}}};
       Dial dial(std::move(request));
-      // An attempt that fails leaves what it ended with.
+      // A failed attempt leaves its outcome.
       const std::string none = "no answer";
       while (!dial.advance(Clock::now())) {
         const std::string& outcome = dial.first_choice().outcome;
@@ -125,7 +126,8 @@ TEST_F(AFloodFromManyAddresses, SilentStrangersKeepNobodyOutWhileTheRanksMeet) {
     ASSERT_EQ(attempts_from("127.0.0.1", {group, transport::Purpose::collective, 0}, 1), 1);
 }
 
-/// Nothing but the key tells a peer from them, so chance decides, which is for it soon.
+/// Without the key, a peer looks like a stranger until it is authenticated. Chance decides which
+/// connection is dropped, so a peer must get through after a few attempts.
 TEST_F(AFloodFromManyAddresses, StrangersWhoBeginTheHandshakeKeepNobodyOutForLong) {
   flood_with(a_hello());
   for (const char* from : {"127.0.0.1", "127.0.9.9"})

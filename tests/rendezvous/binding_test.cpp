@@ -79,12 +79,12 @@ TEST(Binding, ATakenPortSaysWhatToSet) {
   EXPECT_THAT(message, HasSubstr("MCCL_PORT_BASE"));
   EXPECT_THAT(message, HasSubstr(std::to_string(taken.endpoint.port)));
   EXPECT_THAT(message, HasSubstr("another program"));
-  // Taken on one address means taken on all of them.
+  // A port that is taken on one address is taken for the wildcard address too.
   config.listen_addr.clear();
   EXPECT_THAT(refusal_of(config), HasSubstr("MCCL_PORT_BASE"));
 }
 
-/// A rank of a job with default ports, whose port is `taken`.
+/// Returns the rank whose default port is `taken`.
 int rank_at(const Binding& taken) { return taken.endpoint.port - Config{}.port_base; }
 
 TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
@@ -184,7 +184,7 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
   EXPECT_THROW(published({}), InvalidArgument);
 }
 
-/// One address of an interface, up and plugged in.
+/// Makes an interface with one address that is up and has a carrier.
 Interface through(const char* name, const char* address, Medium medium) {
   return {name, *Address::parse_numeric(address, 0), 24, true, false, true, medium};
 }
@@ -304,7 +304,7 @@ TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
   }
 }
 
-// Through whole meshes.
+// The tests below use whole meshes.
 
 TEST(MeshBinding, TwoListedAddressesAreTwoRails) {
   Job job(2, loopback_config("127.0.0.1,127.0.0.2"));
@@ -381,7 +381,7 @@ TEST(MeshBinding, DebugNumbersWhoConnectsToWhom) {
 TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {
   Job job(2, loopback_config("127.0.0.1,127.0.0.2"));
   std::vector<Endpoint> endpoints = job.endpoints();
-  endpoints[1].addresses[1] = "127.0.0.77";  // Nobody listens there.
+  endpoints[1].addresses[1] = "127.0.0.77";  // nothing listens there
   job[0].mesh->set_endpoints(endpoints);
   job[0].mesh->dial(1, {7, transport::Purpose::collective, 1}, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));

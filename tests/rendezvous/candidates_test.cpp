@@ -1,4 +1,4 @@
-// Ways to a peer, the best first.
+// Tests the order of the addresses by which a peer is dialed, best first.
 #include "rendezvous/candidates.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(Candidates, ALinkLocalAddressIsTriedOnOurInterfaces) {
   EXPECT_TRUE(candidates_for(peer, self, {}, {}).empty());
 }
 
-// On a host of the test's own, whose routes are told.
+// The tests below use a simulated host with given routes.
 
 constexpr Medium kThunderbolt = {Medium::Kind::cable, 40'000, 1500};
 constexpr Medium kEthernet = {Medium::Kind::cable, 1000, 1500};
@@ -96,7 +96,7 @@ Interface through(const char* name, const char* address, int prefix, Medium medi
   return {name, *Address::parse_numeric(address, 0), prefix, true, false, true, medium};
 }
 
-/// As the kernel does: by the subnet, or by the default route.
+/// Chooses the source address as the kernel does: by subnet, or else by the default route.
 RouteSource routes(const std::vector<Interface>& interfaces, const std::string& by_default) {
   return [=](const Address& to) -> std::optional<Address> {
     for (const Interface& each : interfaces) {
@@ -149,7 +149,7 @@ TEST(Ways, BetweenEqualsThePeersOrderStands) {
               ::testing::ElementsAre("192.168.1.8:7", "192.168.1.9:7"));
 }
 
-/// The candidates that nothing tells from the first.
+/// Returns the candidates that rank equal to the first one.
 std::vector<std::string> equals(const std::vector<std::string>& published,
                                 const std::vector<Interface>& interfaces, bool same_host = false) {
   const Endpoint self = {0, "here", 1000, {"192.168.1.5"}, false};

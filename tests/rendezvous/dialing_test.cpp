@@ -1,4 +1,4 @@
-// One dial at a time, on a clock of the test's own.
+// Tests single dials with a simulated clock.
 #include "rendezvous/dialing.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST(Dial, StartsTheNextCandidateBesideOneThatHangs) {
   EXPECT_EQ(attempts_of(dial), 1u);
   EXPECT_FALSE(dial.advance(begin + 250ms));
   EXPECT_EQ(attempts_of(dial), 2u);
-  // Both connections stand, so they are kept.
+  // Both connections are established, so neither is given up.
   EXPECT_FALSE(dial.advance(begin + 10min));
   EXPECT_EQ(attempts_of(dial), 2u);
 }
@@ -63,7 +63,7 @@ TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
   Acceptor acceptor(std::move(listeners), kAcceptor, Log(1, LogLevel::off), {});
   Dial dial(request_to({there}, 1h));
   const Clock::time_point begin = Clock::now();
-  // Hello and challenge, proof and proof, settings; only the verdict is missing.
+  // Exchanges hello and challenge, both proofs, and the settings; only the verdict is missing.
   std::vector<Newcomer> newcomers;
   for (int round = 0; round < 3; ++round) {
     ASSERT_FALSE(dial.advance(begin));
@@ -71,7 +71,7 @@ TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
   }
   ASSERT_TRUE(newcomers.empty());
   for (const auto passed : {2s, 3s, 1000s, 3000s}) ASSERT_FALSE(dial.advance(begin + passed));
-  // Whoever had no core for so long gives it at last, and then has no more to do with it.
+  // The acceptor finally sends its verdict, and then considers the handshake done.
   while (newcomers.empty()) {
     acceptor.advance(begin, newcomers);
     if (newcomers.empty()) {
@@ -185,7 +185,7 @@ TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
   EXPECT_THAT(dial.reason(), HasSubstr("no firewall on its host blocks its port"));
 }
 
-/// A process may open no more files while this lives.
+/// Keeps this process from opening more files during its lifetime.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -208,7 +208,7 @@ TEST(Dial, KnowsThatFilesAreLackingFromTheErrorItself) {
     try {
       const auto socket = transport::tcp::Socket::stream(AF_INET);
     } catch (const transport::tcp::SocketError& error) {
-      errno = 0;  // as any call may leave it
+      errno = 0;  // any later call may reset it
       code = error.code;
     }
   }

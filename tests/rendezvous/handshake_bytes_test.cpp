@@ -1,4 +1,4 @@
-// As engine/links/frame_bytes_test.cpp, of the first bytes of a connection.
+// Pins the first bytes of a connection, like engine/links/frame_bytes_test.cpp.
 #include <gtest/gtest.h>
 
 #include "rendezvous/cabling/link_state.h"

@@ -22,20 +22,20 @@ Party party(int rank, std::string settings = kSettings, std::string job_key = "s
   return {rank, 4, std::move(job_key), std::move(settings)};
 }
 
-/// Everything that went one way.
+/// All bytes sent in each direction.
 struct Wires {
   Bytes to_acceptor;
   Bytes to_dialer;
 };
 
-/// One byte to alter on its way.
+/// A byte to alter in transit.
 struct Flip {
   bool to_acceptor = true;
   std::size_t index = 0;
   std::byte mask{1};
 };
 
-/// Carries bytes from one to the other, `piece` at a time; returns whether any moved.
+/// Carries bytes from one side to the other, up to `piece` at a time. Returns true if any moved.
 bool carry(Handshake& from, Handshake& to, Bytes& wire, const Flip* flip, std::size_t piece) {
   bool moved = false;
   for (;;) {
@@ -126,7 +126,7 @@ TEST(Handshake, EveryAlteredByteIsNoticed) {
         pump(dialer, acceptor, &flip);
         EXPECT_NE(dialer.state(), State::done);
         EXPECT_TRUE(dialer.state() == State::refused || acceptor.state() == State::refused);
-        // Only the last message, to the dialer, comes after the acceptor's own end.
+        // Only the last message, which goes to the dialer, follows the acceptor's end.
         EXPECT_TRUE(!to_acceptor || acceptor.state() != State::done);
       }
     }
@@ -166,7 +166,7 @@ TEST(Handshake, AnotherKeyIsAStranger) {
   EXPECT_EQ(acceptor.refusal(), Refusal::proof);
   EXPECT_FALSE(acceptor.proven());
   EXPECT_THAT(acceptor.reason(), HasSubstr("MCCL_JOB_KEY"));
-  // All that the stranger got is the challenge.
+  // The stranger has received nothing but the challenge.
   EXPECT_EQ(wires.to_dialer.size(), 39u);
   EXPECT_EQ(dialer.state(), State::in_progress);
   EXPECT_THAT(dialer.explain_close(), HasSubstr("MCCL_JOB_KEY"));
@@ -184,7 +184,7 @@ TEST(Handshake, NoiseIsToldFromItsFirstBytes) {
 }
 
 TEST(Handshake, AMalformedHelloIsNotAnswered) {
-  for (const std::size_t field : {6u, 7u}) {  // The role and the purpose.
+  for (const std::size_t field : {6u, 7u}) {  // the role and the purpose
     Handshake dialer = Handshake::dialer(party(2), 1, kKey);
     Handshake acceptor = Handshake::acceptor(party(1));
     const Flip flip{true, field, std::byte{0xf0}};
@@ -310,7 +310,7 @@ TEST(Handshake, TwoDialersDoNotMeet) {
   EXPECT_EQ(other.state(), State::refused);
 }
 
-/// A member of the job that lies: it knows the key and seals what it likes.
+/// Acts as a member that knows the key but sends false settings with a valid proof.
 Bytes lie(Handshake& acceptor, std::uint32_t agreement_bytes) {
   Bytes hello;
   append(hello, bytes_of("MCCL"));
@@ -361,7 +361,8 @@ TEST(Proof, DependsOnKeyLabelAndData) {
   EXPECT_FALSE(same_proof(proof, prove("key", "labem", bytes_of("data"))));
   EXPECT_FALSE(same_proof(proof, prove("key", "label", bytes_of("datb"))));
   EXPECT_FALSE(same_proof(proof, std::span(proof).first(31)));
-  // RFC 4231, test case 2, of which label and zero byte are no part; so only the shape is known.
+  // RFC 4231 has no test vector with the label and the zero byte, so the exact value is not
+  // checked.
   EXPECT_FALSE(same_proof(prove("", "label", {}), prove("key", "label", {})));
 }
 

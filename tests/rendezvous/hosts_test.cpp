@@ -1,4 +1,4 @@
-// Ranks on different hosts.
+// Tests ranks on different hosts.
 #include <gtest/gtest.h>
 
 #ifdef __linux__
@@ -33,7 +33,7 @@ MeshEvent meet(Mesh& mesh, int rank) {
   return std::move(events[0]);
 }
 
-/// What each rank's process does; throws what goes wrong.
+/// Runs the process of one rank. Throws on any failure.
 void run_rank(int rank, const std::string& store_address, const std::string& expected_path) {
   const auto store = make_tcp_store(store_address, rank, "key", seconds(20));
   Mesh mesh({rank, 2, Config(), "key", "", Log(rank, LogLevel::off), {}});
@@ -46,7 +46,7 @@ void run_rank(int rank, const std::string& store_address, const std::string& exp
   const MeshEvent event = meet(mesh, rank);
   if (rank == 0 && event.link->description().find(expected_path) == std::string::npos)
     throw Error("it went another way: " + event.link->description());
-  // Rank 0 serves the store, so it must be the last to leave.
+  // Rank 0 serves the store, so it must leave last.
   store->set("done" + std::to_string(rank), "yes");
   if (rank == 0) store->get("done1", seconds(20));
 }

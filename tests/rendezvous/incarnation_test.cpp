@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr seconds kLong{60};
 
-/// What processes that come to a store end with, each a thread.
+/// Processes that connect to a store, each simulated by a thread, and what each returns.
 class Processes {
  public:
   explicit Processes(std::shared_ptr<Store> store = make_memory_store())
@@ -32,7 +32,7 @@ class Processes {
   ~Processes() { join(); }
 
   using Body = std::function<std::string(Incarnation&)>;
-  /// A process that says what its body returns, or what went wrong.
+  /// Starts a process that yields its body's result or its error.
   void start(int place, Arrival self, const Body& body = {}) {
     threads_.emplace(place, [this, place, self, body] {
       std::string said;
@@ -70,7 +70,7 @@ class Processes {
   std::map<int, std::thread> threads_;
 };
 
-/// All ranks hear of all.
+/// Gathers a card from every rank and returns them joined.
 std::string meet(Incarnation& start, int rank, int size) {
   const Exchange exchange(start, rank, size, Clock::now() + kLong);
   std::string all;
@@ -101,13 +101,13 @@ TEST(Incarnation, StartsOnOneStoreAreApart) {
   }
 }
 
-/// The generation was the count of starts over the number of ranks: one start more, and no two
-/// ranks had the same.
+/// In the earlier system a start's generation was the number of starts divided by the number of
+/// ranks. One extra start gave every rank a different generation.
 TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
   const auto store = make_memory_store();
   for (int extra = 0; extra < 3; ++extra) {
     EXPECT_THROW(Incarnation(store, {1, 2, ""}, milliseconds(20)), TimeoutError);
-    if (extra == 1) store->add("mccl/arrivals", 1);  // it did not even say which rank it is
+    if (extra == 1) store->add("mccl/arrivals", 1);  // died before it published its rank
     Processes ranks(store);
     for (const int rank : {1, 0}) ranks.start(rank, {rank, 2, ""}, meets(rank, 2));
     ranks.join();
@@ -119,7 +119,8 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   Processes ranks;
   ranks.start(0, {0, 3, ""}, meets(0, 3));
   ranks.start(1, {1, 3, ""}, meets(1, 3));
-  // It is known to be the first when it has said who it is, which it does once it is welcome.
+  // Rank 1 is known to be the first process once it has published its identity, which it does after
+  // it is welcomed.
   const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
   const std::string name = welcome.substr(0, welcome.find('\n'));
   ranks.store().get("mccl/" + name + "/who/1", kLong);
@@ -134,7 +135,8 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   EXPECT_THAT(told, HasSubstr("this is " + process));
 }
 
-/// It may have been meant to be the rank that is missing, so who waits in vain is told of it.
+/// The extra process may have been meant to be the missing rank. Ranks that wait in vain are told
+/// about it.
 TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
   Processes ranks;
   const auto tells_where = [](int rank, milliseconds patience) {
@@ -169,7 +171,7 @@ TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
   }
 }
 
-/// It may also be the first of a next start, so it waits.
+/// The late process may belong to the next start, so it waits until its timeout.
 TEST(Incarnation, WhoComesAfterAllHaveMetIsToldOfThemInTheEnd) {
   const auto store = make_memory_store();
   Processes ranks(store);
@@ -244,7 +246,7 @@ TEST(Incarnation, ADeathThatTheStoreCountsEndsEveryWait) {
   for (const int rank : {0, 1}) EXPECT_THAT(ranks[rank], HasSubstr("rank 2 died"));
 }
 
-/// A rank that has what it needs may leave before the others have read it.
+/// A rank may leave as soon as it has everything, before the others have read its values.
 TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
   Processes ranks(make_memory_store());
   const auto body = [](Incarnation& start) {
@@ -269,7 +271,7 @@ std::string timeout_of(const std::shared_ptr<Store>& store, Arrival self) {
   return "nobody was missing";
 }
 
-/// torch's store knows as little of ranks as this one.
+/// Like torch's store, this one does not track ranks.
 TEST(Incarnation, WhoIsMissingIsNamed) {
   const auto store = make_memory_store();
   Processes others(store);
@@ -294,7 +296,7 @@ TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
 
 TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
   const auto store = make_memory_store();
-  // Of another start, which has met.
+  // These keys belong to another start, whose ranks have met.
   store->set("mccl/arrival/1", "3");
   store->add("mccl/arrivals", 1);
   store->add("mccl/answered", 1);
@@ -316,7 +318,7 @@ TEST(Exchange, ARankWhoseTimeIsOverBeforeRank0sNamesWhoIsMissing) {
   }
 }
 
-/// A store that counts its requests.
+/// A store that counts requests.
 class CountingStore final : public Store {
  public:
   void set(const std::string& key, std::string_view value) override {
@@ -337,7 +339,7 @@ class CountingStore final : public Store {
   MemoryStore store_;
 };
 
-/// Rank 0 alone may make as many as there are ranks.
+/// Only rank 0 may make as many requests as there are ranks.
 TEST(Exchange, NeedsAFewRequestsOfEachRank) {
   const auto store = std::make_shared<CountingStore>();
   constexpr int kSize = 24;

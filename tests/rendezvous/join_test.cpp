@@ -18,7 +18,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-/// The launcher's end of a rank's connection: answers each question in turn.
+/// The launcher's end of a rank's connection, which answers the questions in order.
 struct Launcher {
   explicit Launcher(std::vector<std::string> answers) {
     int ends[2];
@@ -103,7 +103,7 @@ TEST(Join, AnAddressThatIsNoneNamesItsSetting) {
     EXPECT_THAT(message(), ::testing::StartsWith("MCCL_ROOT: \"" + root + "\"")) << root;
     EXPECT_THAT(message(), HasSubstr(why)) << root;
   }
-  config.root.clear();  // what a launcher tells is not the setting's
+  config.root.clear();  // the launcher's value overrides the setting
   EXPECT_THAT(message(), HasSubstr("MCCL_ROOT=host:port, on all ranks, gives another address"));
 }
 

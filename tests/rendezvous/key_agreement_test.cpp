@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// A rank's view of the store, in which a stranger may have changed things on the way.
+/// One rank's view of the store, in which a stranger may have altered values.
 class SeenStore final : public Store {
  public:
   using Change = std::function<std::string(const std::string& key, const std::string& value)>;
@@ -46,13 +46,13 @@ class SeenStore final : public Store {
   }
 
   Change on_set, on_get;
-  std::vector<std::string> values;  ///< All that was set.
+  std::vector<std::string> values;  ///< Every value that was set.
 
  private:
   std::shared_ptr<Store> store_;
 };
 
-/// Ranks, as threads, that agree on a key.
+/// Ranks that agree on a key; each is a thread.
 struct Agreed {
   explicit Agreed(int size) : keys(size), errors(size) {
     const std::shared_ptr<Store> store = make_memory_store();
@@ -100,7 +100,7 @@ struct Agreed {
   Clock::duration patience = 20s;
 };
 
-/// Makes a rank see another path than rank 0 wrote, as if it were on another machine.
+/// Alters the path that rank 0 published, as if the rank were on another machine.
 std::string elsewhere(const std::string& key, const std::string& value) {
   return key.find(kServersOwn) != key.npos && value.find("/mccl-key-") != value.npos
              ? value + "-not-here"

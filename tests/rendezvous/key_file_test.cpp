@@ -91,7 +91,7 @@ TEST_F(KeyFileTest, OtherFilesOfTheUserAreNotRead) {
   refuses("mccl-key-long", key_ + "\n");
   const std::string pipe = folder_.path() + "/mccl-key-pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_FALSE(read_key_file(pipe));  // and it does not wait for a writer
+  EXPECT_FALSE(read_key_file(pipe));  // must not block until a writer opens it
   fs::create_directory(folder_.path() + "/mccl-key-folder");
   EXPECT_FALSE(read_key_file(folder_.path() + "/mccl-key-folder"));
   for (const char* path : {"", "mccl-key-x", "/", "/mccl-key-absent"})

@@ -1,4 +1,4 @@
-// Ranks that die or fail at one point of the meeting: the others are told soon, and of whom.
+// Ranks die or fail at one point of the meeting. The others must learn soon which rank it was.
 #include "rendezvous/meeting.h"
 
 #include <gmock/gmock.h>
@@ -21,18 +21,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int kSize = 3;
-/// Far below the minute that the ranks have to meet, far above what a busy machine needs.
+/// Far below the minute that the ranks have to meet, and far above the time that a busy machine
+/// needs.
 constexpr std::chrono::seconds kSoon{20};
 
-/// A store through which a rank meets the others until it comes to one key.
+/// A store that a rank uses until it accesses one given key.
 class StoreUpTo final : public Store {
  public:
-  /// The rank says nothing from here on, but that the system closes what it had open.
+  /// Simulates death: the rank sends nothing more, and the system closes its descriptors.
   struct Dies : Error {
     Dies() : Error("it died") {}
   };
 
-  /// `end` happens at the first call whose key ends in `last`.
+  /// Calls `end` at the first access of a key that ends in `last`.
   StoreUpTo(std::shared_ptr<Store> store, std::string last, std::function<void()> end)
       : store_(std::move(store)), last_(std::move(last)), end_(std::move(end)) {}
 
@@ -68,16 +69,16 @@ class StoreUpTo final : public Store {
   bool dead_ = false;
 };
 
-/// Where a rank ends; after the last of them the others have met.
+/// The point at which a rank ends. After the last point, the others have met.
 struct Point {
   const char* name;
   int rank;
-  const char* key;  ///< Of the store, as it ends.
+  const char* key;  ///< End of the store's key.
 };
 
 void PrintTo(const Point& point, std::ostream* stream) { *stream << point.name; }
 
-/// That rank dies or fails where it touches the key.
+/// Points at which that rank dies or fails when it accesses the key.
 const Point kBeforeAllListen[] = {
     {"Rank0CollectsPlaces", 0, "/places/2"},
     {"Rank0HasThePlaces", 0, "/places/all/0"},
@@ -102,7 +103,7 @@ Config config_for(const char* transport) {
   return config;
 }
 
-/// What each rank's meeting ended with, "" where it met the others.
+/// Returns the error of each rank's meeting, or "" if it met the others.
 std::vector<std::string> meet_all(const Point& point, const char* transport,
                                   const std::function<void()>& end) {
   const std::shared_ptr<Store> store = make_memory_store();
@@ -164,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(WhenAllListen, ARankThatFails, ::testing::ValuesIn(kWhe
 class ADeath : public ::testing::TestWithParam<Point> {};
 class ADeathOfARankThatListened : public ::testing::TestWithParam<Point> {};
 
-/// As torch's is: it outlives rank 0, and has no idea who talks to it.
+/// The store behaves like torch's: it outlives rank 0 and does not know its clients.
 TEST_P(ADeathOfARankThatListened, IsNoticedWithAStoreThatKnowsNothingOfIt) {
   const Point point = GetParam();
   for (const char* transport : {"auto", "tcp"}) {
@@ -185,7 +186,7 @@ TEST_P(ADeathOfARankThatListened, IsNoticedWithAStoreThatKnowsNothingOfIt) {
 INSTANTIATE_TEST_SUITE_P(WhenAllListen, ADeathOfARankThatListened,
                          ::testing::ValuesIn(kWhenAllListen), name_of);
 
-/// Where rank 0 serves the store.
+/// Rank 0 serves the store.
 TEST_P(ADeath, IsNamedByAll) {
   const Point point = GetParam();
   const auto meet_up_to_the_point = [point](int rank, Store& store) {
@@ -211,7 +212,7 @@ TEST_P(ADeath, IsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(BeforeAllListen, ADeath, ::testing::ValuesIn(kBeforeAllListen), name_of);
 INSTANTIATE_TEST_SUITE_P(WhenAllListen, ADeath, ::testing::ValuesIn(kWhenAllListen), name_of);
 
-/// Notes until when it may take to answer.
+/// Records until when each request may take.
 class StoreThatNotesItsLimit final : public RemoteAnswers {
  public:
   explicit StoreThatNotesItsLimit(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -231,7 +232,7 @@ class StoreThatNotesItsLimit final : public RemoteAnswers {
   Clock::duration longest_wait() const { return longest_wait_; }
 
  private:
-  /// The limit stays the same while the ranks meet, so what is left of it is most at first.
+  /// The limit is fixed while the ranks meet, so the first request has the most time left.
   void note() { longest_wait_ = std::max(longest_wait_, answer_limit() - Clock::now()); }
 
   const std::shared_ptr<Store> store_;
@@ -269,7 +270,7 @@ TEST(AMeeting, WaitsForNoAnswerOfTheStoreBeyondTheTimeToConnect) {
   }
 }
 
-/// Whose rank 0 served the store: its survivors keep what they reached it with.
+/// Rank 0 served the store of the previous start. Rank 1 keeps its client of that store.
 TEST(ANextStart, WaitsForItsRank0ThoughTheStoreOfTheLastHasEnded) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   std::shared_ptr<Store> served = make_tcp_store(address, 0, "key", kSoon);

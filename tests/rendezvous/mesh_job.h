@@ -1,4 +1,4 @@
-// The meshes of a whole job, driven by one thread.
+// Drives the meshes of a whole job on one thread.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class Job {
             }};
   }
 
-  /// Makes the mesh of a rank, or replaces it.
+  /// Makes or replaces the mesh of a rank.
   Member& join(int rank, const Config& config) {
     if (members_.size() <= static_cast<std::size_t>(rank)) members_.resize(rank + 1);
     auto& member = members_[static_cast<std::size_t>(rank)];
@@ -85,7 +85,7 @@ class Job {
   /// Drives `other` whenever this job is driven.
   void drive_beside(Job& other) { beside_ = &other; }
 
-  /// Drives all meshes until `finished`; a test that never gets there fails.
+  /// Drives all meshes until `finished` returns true, and fails the test after `patience`.
   void drive_until(const std::function<bool()>& finished, seconds patience = seconds(30)) {
     const Clock::time_point limit = Clock::now() + patience;
     for (;;) {
@@ -123,7 +123,7 @@ class Job {
 
 inline Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 
-/// Sends a text over a link and expects it at the other end; both links belong to this thread.
+/// Sends a text over a link and expects it at the other end. Both links belong to this thread.
 inline void expect_carries(transport::Link& from, transport::Link& to, const std::string& text) {
   ASSERT_EQ(from.write(std::as_bytes(std::span(text))), text.size());
   std::string got(text.size(), '\0');

@@ -35,7 +35,7 @@ void expect_all_pairs_carry(Job& job, int size) {
       const MeshEvent* at_b = job[b].event_of(a);
       ASSERT_TRUE(at_a && at_b && at_a->link && at_b->link) << a << " and " << b;
       const std::string text = std::to_string(a) + " to " + std::to_string(b);
-      // The acceptor first: its bytes follow the last of the handshake at once.
+      // The acceptor writes first, so its bytes directly follow the handshake.
       ASSERT_NO_FATAL_FAILURE(expect_carries(*at_b->link, *at_a->link, text + " back"));
       ASSERT_NO_FATAL_FAILURE(expect_carries(*at_a->link, *at_b->link, text));
     }
@@ -82,7 +82,7 @@ TEST(Mesh, BytesRightAfterTheHandshakeAreNotLost) {
   Job job(2);
   job.exchange_endpoints();
   job[0].mesh->dial(1, kControl, in(seconds(20)));
-  // The acceptor speaks before the dialer has read the end of the handshake.
+  // The acceptor writes before the dialer has read the end of the handshake.
   const std::string text = "hello at once";
   while (job[0].events.empty()) {
     job[0].mesh->progress(job[0].events);
@@ -113,7 +113,7 @@ TEST(Mesh, NoiseAtTheListenerDisturbsNobody) {
       strangers.push_back(connect_to(job[rank].mesh->endpoint()));
       if (!noise.empty()) ::send(strangers.back().descriptor(), noise.data(), noise.size(), 0);
     }
-    // An incomplete hello and silence may go on; the other four are told at once.
+    // Silence and a partial hello may wait. The other four kinds are refused at once.
     heard += 4;
   }
   for (int a = 0; a < 4; ++a) {
@@ -242,7 +242,7 @@ TEST(Mesh, AnotherRankAtAnAddressIsPassedOver) {
 
 TEST(Mesh, AnAddressThatHangsHoldsNobodyUp) {
   Job job(2, loopback_config("127.0.0.2"));
-  // At 127.0.0.1 somebody else may have the port.
+  // Listens elsewhere than 127.0.0.1, where another process may hold the port.
   const Listener mute(*Address::parse_numeric("127.0.0.3", job[1].mesh->endpoint().port), 0);
   std::vector<Endpoint> endpoints = job.endpoints();
   endpoints[1].addresses = {"127.0.0.3", "127.0.0.2"};
@@ -295,7 +295,7 @@ TEST(Mesh, OnlyTheControlConnectionLimitsSilence) {
       ASSERT_EQ(
           ::getsockopt(event.link->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &length),
           0);
-      // A data connection may stay full for as long as its reader computes.
+      // A data connection may stay full as long as its reader computes, so it has no such limit.
       const int twice_the_interval = 2 * static_cast<int>(1000 * Config{}.liveness_interval);
       EXPECT_EQ(limit, event.key.purpose == transport::Purpose::control ? twice_the_interval : 0);
     }

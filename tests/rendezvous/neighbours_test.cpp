@@ -31,7 +31,7 @@ constexpr std::string_view kProofLabel = "mccl neighbour";
 
 Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 
-/// What goes over the local sockets.
+/// The message sent over the local sockets.
 struct Introduction {
   std::uint64_t magic = 0x6d63636c2d6e6272ULL;
   std::int32_t rank = -1;
@@ -55,7 +55,7 @@ void send(const LocalConnection& connection, const T& what, std::vector<int> pas
   EXPECT_TRUE(connection.send(std::as_bytes(std::span(&what, 1)), passed));
 }
 
-/// The control connections of a job's ranks.
+/// The control connections between the ranks of a job.
 class Controls {
  public:
   explicit Controls(int size) : links_(static_cast<std::size_t>(size)) {
@@ -75,7 +75,7 @@ class Controls {
     for (const auto& link : links_[static_cast<std::size_t>(rank)]) row.push_back(link.get());
     return row;
   }
-  /// As if the process had died.
+  /// Closes the connections of a rank, as its death would.
   void close(int rank) {
     for (auto& link : links_[static_cast<std::size_t>(rank)]) link.reset();
   }
@@ -90,7 +90,7 @@ class Controls {
   std::vector<std::vector<std::unique_ptr<transport::Link>>> links_;
 };
 
-/// All ranks of a job, threads of this process.
+/// All ranks of a job, as threads of this process.
 struct Job {
   explicit Job(int size)
       : processes(static_cast<std::size_t>(size)),
@@ -144,7 +144,7 @@ struct Job {
     return ranks;
   }
 
-  /// Everybody with everybody, and it is the memory and the bell of the rank that it says.
+  /// Expects that all ranks found each other, with the right memory and bell for each rank.
   void expect_all_met() {
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       EXPECT_EQ(found[rank].nodes, std::vector<int>(found.size(), 0));
@@ -166,10 +166,10 @@ struct Job {
   }
 
   std::vector<NodeProcess> processes;
-  std::vector<std::optional<LocalListener>> listeners;  // none: without memory
+  std::vector<std::optional<LocalListener>> listeners;  // empty: no shared memory
   std::vector<Neighbourhood> found;
   Controls controls;
-  std::function<void()> meanwhile;  // once, when rank 0 has begun
+  std::function<void()> meanwhile;  // called once, after rank 0 has begun
   int looks = 0;
 };
 
@@ -200,8 +200,8 @@ TEST(Neighbours, NobodyWithMemoryIsNoNode) {
   for (const Neighbourhood& found : job.found) EXPECT_TRUE(found.nodes.empty());
 }
 
-/// What a rank holds open while it meets the others does not grow with their number: it would have
-/// four descriptors of each.
+/// The descriptors that a rank holds while it meets others must not grow with their number; each
+/// neighbour would take four.
 TEST(Neighbours, FewLocalConnectionsAreOpenAtATime) {
   constexpr int kSize = 12;
   Job job(kSize);
@@ -232,13 +232,13 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
   }
 }
 
-/// Before the ranks dial, and while they do.
+/// Strangers that connect before the ranks dial, or while they do.
 class Strangers : public ::testing::TestWithParam<const char*> {
  protected:
-  /// With the names that ranks 0 and 1 listen at.
+  /// Called with the names at which ranks 0 and 1 listen.
   using Act = std::function<void(const LocalConnection&, const std::string&, const std::string&)>;
 
-  /// Rank 0 of three is called on by strangers that each do this.
+  /// Lets `count` strangers connect to rank 0 of three and call `act`.
   void call(int count, const Act& act) {
     std::vector<LocalConnection> strangers;
     Job job(3);
@@ -304,13 +304,13 @@ TEST_P(Strangers, ThatReplayForAnotherPairAreIgnored) {
 INSTANTIATE_TEST_SUITE_P(Come, Strangers, ::testing::Values("first", "meanwhile"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// Rank 1 of two, as a program that goes wrong would be; rank 0 is a real one.
+/// Simulates a faulty rank 1 of two; rank 0 runs the real code.
 struct Faulty {
   Job job{2};
 
   Faulty() { job.listeners[1].reset(); }
 
-  /// What rank 0 ends with; rank 1 does something, and says that it is done.
+  /// Lets rank 1 call `act` and report that it is done. Returns what rank 0 finds.
   node::Neighbours meet(const std::function<void(const std::string& name)>& act) {
     NeighbourOptions options = job.options_of(0);
     options.names[1] = "none";
@@ -325,7 +325,7 @@ TEST(FaultyNeighbour, MemoryThatCannotBeMappedIsNoError) {
   Faulty faulty;
   LocalConnection connection;
   const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  // The word that rank 1 is done may be heard before its introduction is; so it never says it.
+  // The report that rank 1 is done could arrive before its introduction, so it is never sent.
   NeighbourOptions options = faulty.job.options_of(0);
   options.names[1] = "none";
   options.deadline = in(seconds(1));
@@ -361,7 +361,7 @@ TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
   }
 }
 
-/// Every way in which up to four ranks can have mapped each other.
+/// Tests every way in which up to four ranks can have mapped each other.
 TEST(Nodes, AreWhereEveryoneHasMappedEveryone) {
   for (int size = 1; size <= 4; ++size) {
     const int pairs = size * (size - 1);
@@ -389,7 +389,8 @@ TEST(Nodes, AreWhereEveryoneHasMappedEveryone) {
       for (int a = 0; a < size; ++a) {
         ASSERT_LE(nodes[a], next) << "numbers are not in order of the first rank";
         next = std::max(next, nodes[a] + 1);
-        // A pair on one node is mutual; whoever fits into the node of a lower rank is there.
+        // Ranks of one node have mapped each other. A rank that fits into the node of rank 0 is in
+        // it.
         bool fits_first = a > 0;
         for (int b = 0; b < size; ++b) {
           if (a != b && nodes[a] == nodes[b]) {

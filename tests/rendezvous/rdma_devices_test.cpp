@@ -1,4 +1,5 @@
-// What a rank makes of the RDMA devices that all have told of: on doubles.
+// Tests how a rank chooses RDMA devices from those that all ranks published, with simulated
+// devices.
 #include "rendezvous/rdma_devices.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ using transport::rdma::Card;
 using transport::rdma::RdmaTransport;
 using transport::rdma::Survey;
 
-/// What rank 0 of two hosts says while it makes its transport.
+/// Returns what rank 0 of two hosts logs while it makes its transport.
 class RdmaDevices : public ::testing::Test {
  protected:
   RdmaDevices() {

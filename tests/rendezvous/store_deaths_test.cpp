@@ -1,4 +1,5 @@
-// What the store tells of the end of its clients: which rank, and of which start of the job.
+// Tests what the store reports when a client ends: its rank, and the start of the job that it was
+// in.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,7 +27,7 @@ TEST(StartIn, NamesTheStartOfAKey) {
   EXPECT_EQ(start_in(""), "");
 }
 
-/// A process that is rank 2 at the store, does this, and ends without a word.
+/// A process that connects to the store as rank 2, calls `act`, and ends without a farewell.
 class Client {
  public:
   Client(const std::string& address, const std::function<void(Store&)>& act) : process_(::fork()) {

@@ -1,4 +1,4 @@
-// What strangers and careless clients can do to the store: little.
+// Strangers and faulty clients must not harm the store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -84,7 +84,7 @@ struct Served {
   std::shared_ptr<Store> client(int rank) const {
     return make_tcp_store(address, rank, kJobKey, kPatience);
   }
-  /// A connection that says what a test lets it say; none when the key is a wrong one.
+  /// Returns a connection on which a test may send anything, or none if the key is wrong.
   Socket connected(const std::string& key, std::string& trouble) const {
     Socket socket = Socket::stream(AF_INET);
     transport::tcp::start_connect(
@@ -155,12 +155,12 @@ TEST(TcpStore, WhatIsRank0sNobodyElseWrites) {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// A request of the largest size, and how much of it was sent.
+/// Sends one request of the largest size, and counts the bytes sent.
 struct Sender {
   Socket socket;
   std::size_t sent = 0;
 
-  /// Whether anything could be sent.
+  /// Returns true if bytes were sent.
   bool push(std::span<const std::byte> request) {
     const std::size_t before = sent;
     while (sent < request.size()) {
@@ -191,15 +191,16 @@ TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
   for (bool moved = true; moved;) {
     moved = false;
     for (Sender& sender : senders) moved |= sender.push(all_but_the_end);
-    // The server looks at every connection in turn, so it has taken by now what it takes.
+    // The server serves its connections in turn. After two answers it has read all that it will
+    // read.
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
   }
-// Under the thread sanitizer a byte takes several.
+// ThreadSanitizer needs several bytes of memory per byte, so its build skips this check.
 #if defined(__linux__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(resident_bytes() - before, 128 * kMiB);
 #endif
-  // And nothing was lost: as each ends its request, those that wait for room get it.
+  // Nothing may be lost: when a request completes, requests that wait for room are read.
   const Clock::time_point limit = Clock::now() + 60s;
   while (!senders.empty()) {
     ASSERT_LT(Clock::now(), limit) << senders.size() << " were not answered";

@@ -44,7 +44,7 @@ std::string message_of(Call call) {
   return {};
 }
 
-/// Two ranks' views of one store.
+/// The views of one store that two ranks have.
 struct Views {
   std::shared_ptr<Store> first;
   std::shared_ptr<Store> second;
@@ -99,7 +99,7 @@ TEST_P(EveryStore, GetWaitsForTheKey) {
 
 TEST_P(EveryStore, AWaitingGetHoldsNobodyUp) {
   auto waiting = std::async(std::launch::async, [&] { return second_.get("x", kPatience); });
-  // The same view goes on meanwhile, and it is what ends the wait.
+  // The waiting view serves other calls meanwhile, and its own set() ends the wait.
   EXPECT_EQ(second_.add("n", 1), 1);
   second_.set("x", "done");
   EXPECT_EQ(waiting.get(), "done");
@@ -112,7 +112,7 @@ TEST_P(EveryStore, AMissingKeyIsNamed) {
     EXPECT_THROW(view->get("nobody/sets/this", 0ms), TimeoutError);
     EXPECT_THROW(view->get("nobody/sets/this", -5ms), TimeoutError);
   }
-  // The view is as good as before.
+  // The view still works after a timeout.
   second_.set("k", "v");
   EXPECT_EQ(second_.get("k", kPatience), "v");
 }
@@ -264,7 +264,7 @@ TEST(TcpStore, Fault24HostNamesAndIPv6Work) {
     try {
       server = make_tcp_store(address, 0, kJobKey, kPatience);
     } catch (const InvalidArgument&) {
-      if (std::string(host) == "[::1]") continue;  // A host without IPv6.
+      if (std::string(host) == "[::1]") continue;  // the host has no IPv6
       throw;
     }
     make_tcp_store(address, 1, kJobKey, kPatience)->set("k", host);
@@ -292,7 +292,7 @@ TEST(TcpStore, NoiseDisturbsNobody) {
   const auto client = make_tcp_store(address_with(port), 1, kJobKey, kPatience);
   client->set("k", "v");
   EXPECT_EQ(server->get("k", kPatience), "v");
-  // The first stranger was turned away without a word.
+  // The store closed the first stranger's connection without an answer.
   char byte = 0;
   ASSERT_TRUE(wait_for(strangers[0].descriptor(), POLLIN, Clock::now() + kPatience));
   EXPECT_LE(::recv(strangers[0].descriptor(), &byte, 1, 0), 0);
@@ -310,7 +310,7 @@ TEST(TcpStore, AWaitThatTheServerAlreadyHoldsEndsWithTheServersOwnSet) {
   const Bytes request = encode_request(StoreCall::get, "late", {}, 3'600'000);
   ASSERT_EQ(::send(socket.descriptor(), request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));
-  // The server looks at every connection in turn: after two more answers it has seen the request.
+  // The server serves its connections in turn, so after two more answers it has read the request.
   const auto other = make_tcp_store(address_with(port), 2, kJobKey, kPatience);
   other->add("n", 1);
   other->add("n", 1);

@@ -97,7 +97,7 @@ TEST(Turnstile, StrangersAreCountedAndMentionedNowAndThen) {
   EXPECT_EQ(counted, 502);
 }
 
-/// Connections from this process that say nothing.
+/// Opens connections from this process that send nothing.
 std::vector<Socket> flood(const Listener& listener, int count, const Address* from = nullptr) {
   std::vector<Socket> strangers;
   for (int i = 0; i < count; ++i) {
@@ -127,7 +127,7 @@ TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
   acceptor.everyone_is_here({}, kStart);
   std::vector<Newcomer> newcomers;
   EXPECT_EQ(count_watched(acceptor), 1u) << "the listener";
-  for (int i = 0; i < 20; ++i) acceptor.advance(kStart, newcomers);  // a batch at a time
+  for (int i = 0; i < 20; ++i) acceptor.advance(kStart, newcomers);  // accepts one batch per call
   EXPECT_EQ(count_watched(acceptor), 128u) << "guests, and no listener";
   EXPECT_GT(acceptor.next_deadline(), kStart);
   EXPECT_LT(acceptor.next_deadline(), kStart + 1s);

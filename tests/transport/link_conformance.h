@@ -1,5 +1,5 @@
-// What every transport's Link must do, as link_conformance_test.cpp says. A transport's test makes
-// a factory and instantiates:
+// The fixture of link_conformance_test.cpp, which every transport's Link must pass. A transport's
+// test makes a LinkFactory and instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Tcp, LinkConformance, ::testing::Values(LinkFactory{"ipv4",
 //   make_pair}));
@@ -25,19 +25,19 @@ namespace mccl::transport {
 
 using LinkPair = std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>>;
 
-/// How one end's process sleeps until the other end has done something.
+/// Blocks one end until the other end has acted.
 class Waiter {
  public:
   virtual ~Waiter() = default;
-  /// After this, whoever waits looks once more: what happens from here on ends wait().
+  /// Announces a wait. The caller then checks once more; later events end wait().
   virtual void prepare() {}
-  /// Looking once more was enough.
+  /// Ends the announcement without a wait.
   virtual void cancel() {}
-  /// False when nothing came in time.
+  /// Blocks until an event. Returns false on timeout.
   virtual bool wait(const Link& link, short events, int timeout_ms) = 0;
 };
 
-/// For links with a descriptor.
+/// Waits on the link's descriptor.
 class Polling : public Waiter {
  public:
   bool wait(const Link& link, short events, int timeout_ms) override {
@@ -49,7 +49,7 @@ class Polling : public Waiter {
 struct LinkFactory {
   std::string name;
   std::function<LinkPair()> connect;
-  /// For the first and the second end of the pair that was connected last.
+  /// Makes a waiter for the first (0) or second (1) end of the pair that was connected last.
   std::function<std::unique_ptr<Waiter>(int end)> waiter = [](int) {
     return std::make_unique<Polling>();
   };
@@ -79,8 +79,8 @@ class LinkConformance : public ::testing::TestWithParam<LinkFactory> {
 
   Waiter& waiter_of(const Link& link) const { return &link == a_.get() ? *waits_a_ : *waits_b_; }
 
-  /// Tries until `attempt` says true, asleep in between. A broken transport fails here instead of
-  /// hanging.
+  /// Repeats `attempt` until it returns true, and sleeps in between. Fails after a timeout, so that
+  /// a broken transport cannot hang the test.
   template <typename Attempt>
   void until(Link& link, short events, Attempt attempt) {
     Waiter& waiter = waiter_of(link);
@@ -113,7 +113,7 @@ class LinkConformance : public ::testing::TestWithParam<LinkFactory> {
     return bytes;
   }
 
-  /// Writes until the link takes no more; returns what it has taken.
+  /// Writes until the link accepts nothing more. Returns the bytes that it accepted.
   static Bytes fill(Link& link, unsigned seed) {
     const Bytes block = pattern(1 << 20, seed);
     Bytes taken;
@@ -123,14 +123,14 @@ class LinkConformance : public ::testing::TestWithParam<LinkFactory> {
     return taken;
   }
 
-  /// False when the link has not departed in time.
+  /// Returns false if the link has not departed in time.
   static bool departs(Link& link) {
     const Clock::time_point limit = Clock::now() + std::chrono::milliseconds(kPatienceMs);
     while (!link.depart() && Clock::now() < limit) std::this_thread::yield();
     return link.depart();
   }
 
-  /// Reads until the link throws; what came before.
+  /// Reads until the link throws, and returns the bytes read before.
   Bytes drain(Link& link) {
     Bytes all;
     Bytes piece(8192);

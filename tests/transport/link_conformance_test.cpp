@@ -43,7 +43,7 @@ TEST_P(LinkConformance, TwoPiecesFollowEachOther) {
 TEST_P(LinkConformance, PeekWaitsForEnough) {
   const Bytes sent = pattern(1000, 3);
   write_all(*a_, std::span(sent).first(400));
-  // 400 bytes are there once they are seen, and yet not 401.
+  // All 400 bytes that were written can be seen, but not 401.
   EXPECT_GE(peek_until(*b_, 400).size(), 400u);
   EXPECT_TRUE(b_->peek(401).empty());
   EXPECT_EQ(b_->peek(1).size(), 400u);
@@ -80,7 +80,7 @@ TEST_P(LinkConformance, PeekReachesItsCapacity) {
   const std::size_t capacity = b_->peek_capacity();
   const Bytes sent = pattern(2 * capacity + 77, 6);
   std::size_t written = 0;
-  // An odd start, so that the capacity is reached only if what is kept is moved to make room.
+  // The odd offset makes the link move kept bytes to reach its full peek capacity.
   for (std::size_t skipped = 0; skipped < 77;) {
     written += a_->write(std::span(sent).subspan(written));
     Bytes head(77 - skipped);
@@ -110,7 +110,7 @@ TEST_P(LinkConformance, MixesReadAndPeekAtOddPlaces) {
     const std::size_t rest = written - arrived;
     if (random() % 2 == 0) {
       const std::size_t wanted = std::min<std::size_t>(1 + random() % 30'000, rest);
-      // Offset by three, so that source and destination are aligned differently.
+      // The offset of three aligns source and destination differently.
       arrived += b_->read(std::span(got).subspan(3 + arrived, wanted));
     } else {
       const auto seen =
@@ -151,7 +151,7 @@ TEST_P(LinkConformance, PushesBackAndResumes) {
   const Bytes block = pattern(1 << 20, 12);
   std::size_t written = 0;
   const std::size_t limit = std::size_t{1} << 30;
-  // Until it takes nothing more, twice in a row with the peer looking in between.
+  // Writes until the link accepts nothing.
   for (std::size_t n = 1; n > 0 && written < limit;) {
     n = a_->write(std::span(block).subspan(written % block.size()));
     written += n;
@@ -212,8 +212,8 @@ TEST_P(LinkConformance, WakesTheWriterWhenThereIsRoom) {
   EXPECT_GT(a_->write(block), 0u);
 }
 
-/// Each end in a thread of its own that sleeps whenever it can do nothing: an event that is missed
-/// ends this test.
+/// Each end has its own thread, which sleeps whenever it cannot go on. A missed wake-up fails the
+/// test.
 TEST_P(LinkConformance, TwoThreadsWakeEachOther) {
   constexpr std::size_t kBytes = std::size_t{8} << 20;
   const auto stream = [this](Link& from, Link& to, unsigned seed) {
@@ -283,7 +283,7 @@ TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
   const Bytes sent = pattern(40, 16);
   write_all(*a_, sent);
   a_.reset();
-  // Whether the close is seen with the bytes or after them, fewer than 41 never come.
+  // The close may be seen with the bytes or after them. More than 40 bytes must never arrive.
   try {
     ASSERT_NO_FATAL_FAILURE(until(*b_, POLLIN, [&] { return !b_->peek(41).empty(); }));
     FAIL() << "41 of 40 bytes came";
@@ -295,7 +295,8 @@ TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
   EXPECT_THROW(b_->peek(1), LinkClosed);
 }
 
-/// More than the peer's host has room for, from an end that has bytes unread and gets more.
+/// Writes more than the peer's host has room for, at an end with unread bytes that receives more of
+/// them.
 TEST_P(LinkConformance, EverythingWrittenArrivesFromAnEndThatDeparts) {
   write_all(*b_, pattern(1000, 21));
   const Bytes sent = fill(*a_, 22);

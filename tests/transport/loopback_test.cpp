@@ -1,5 +1,5 @@
-// The smallest transport, by the suite that every one must pass: its links are made the way an
-// engine makes them.
+// Runs the conformance suite of links on the loopback transport, whose links are made as the engine
+// makes them.
 #include <array>
 
 #include "support/loopback_transport.h"
@@ -28,7 +28,7 @@ class WaitingForEvents final : public Waiter {
   std::uint64_t seen_ = 0;
 };
 
-/// Rank 1 dials rank 0.
+/// Makes a link that rank 1 dials to rank 0.
 LinkPair connect() {
   const auto ends = std::make_shared<LoopbackEnds>();
   LoopbackTransport low(ends);

@@ -41,7 +41,7 @@ TEST(Medium, IsKnownOfEveryInterfaceOfThisHost) {
 
 #ifdef __linux__
 
-/// What Linux tells of its interfaces.
+/// Simulates the files in which Linux describes its interfaces.
 class System {
  public:
   System& file(const std::string& name, const std::string& text) {

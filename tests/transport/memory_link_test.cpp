@@ -1,4 +1,4 @@
-// The link that tests use is a link.
+// Runs the conformance suite of links on MemoryLink, which other tests use.
 #include "support/memory_link.h"
 
 #include "transport/link_conformance.h"

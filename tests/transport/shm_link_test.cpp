@@ -12,7 +12,7 @@ using node::PeerArena;
 using node::RangePlace;
 using shm::ShmLink;
 
-/// Both ends of one link, each of which could be in another process.
+/// Both ends of one link, which could be in different processes.
 struct Pair {
   std::array<NodeProcess, 2> processes;
 
@@ -36,7 +36,7 @@ class Sleeping final : public Waiter {
   NodeProcess& process_;
 };
 
-/// `swapped`: the end that joins comes first.
+/// Makes a factory of links. With `swapped`, the joining end is first.
 LinkFactory shared_memory(const char* name, bool swapped) {
   const auto pair = std::make_shared<std::unique_ptr<Pair>>();
   return {name,
@@ -73,8 +73,8 @@ TEST(ShmLink, RingsNobodyWhoIsAwake) {
   EXPECT_FALSE(pair.processes[1].sleep(0));
 }
 
-/// What a process killed with its bell asked for leaves behind: nobody reads, and writing there
-/// would raise a signal.
+/// A process was killed after it announced sleep. Its socket has no reader, and a write to it would
+/// raise a signal.
 TEST(ShmLink, APeerThatDiedAsleepHarmsNobody) {
   Pair pair;
   const auto [a, b] = pair.connect();

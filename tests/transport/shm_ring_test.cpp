@@ -17,7 +17,7 @@ using namespace node;
 
 using Bytes = std::vector<std::byte>;
 
-/// A ring in memory of its own.
+/// A ring with its own memory.
 struct Ring {
   explicit Ring(std::size_t capacity = page_bytes())
       : file(make_memory_file(capacity)),

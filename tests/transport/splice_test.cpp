@@ -1,4 +1,4 @@
-// Links whose bytes a third process passes on do all that links do.
+// Runs the conformance suite of links on links whose bytes a third process relays.
 #include "transport/tcp/splice.h"
 
 #include <poll.h>
@@ -30,7 +30,7 @@ std::pair<Socket, Socket> connected_sockets() {
   return {std::move(near), std::move(accepted.socket)};
 }
 
-/// A thread that does what a relay does.
+/// A thread that forwards bytes like a relay.
 class Relay {
  public:
   Relay() : thread_([this] { run(); }) {}
@@ -100,10 +100,9 @@ TEST(Splice, HoldsNoMoreThanItMay) {
     splice.watch(watched);
     ::poll(watched.data(), watched.size(), 10);
   }
-  // What it holds, and what the buffers of four sockets do.
+  // Only what the splice holds and what the buffers of four sockets hold may be sent.
   EXPECT_LT(sent, Splice::kHeldBytes + (std::size_t{1} << 20));
-  // And once it has moved what it can, it waits for nothing that is there already: it does not
-  // spin.
+  // When the splice can move nothing more, its descriptors must not be ready, or it would spin.
   const auto is_ready = [&splice] {
     std::vector<pollfd> watched;
     splice.watch(watched);

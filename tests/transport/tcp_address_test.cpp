@@ -135,7 +135,7 @@ TEST(Socket, IsNotInherited) {
 }
 
 TEST(Socket, NoticesThatItMetItself) {
-  // A port that was free a moment ago, as source and as destination.
+  // Uses a port that was just free as both source and destination.
   const Address address = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address();
   const Socket socket = Socket::stream(AF_INET);
   ASSERT_EQ(::bind(socket.descriptor(), address.data(), address.size()), 0);

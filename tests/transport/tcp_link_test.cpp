@@ -33,7 +33,7 @@ LinkPair connected(const std::string& host) {
           std::make_unique<tcp::TcpLink>(std::move(far), "rank 0")};
 }
 
-/// As macOS does when it has no memory for what is sent: here every third time.
+/// Fails every third call with ENOBUFS, as macOS does when it has no memory for the data.
 ssize_t send_when_there_is_memory(int socket, const msghdr* message, int flags) {
   thread_local int calls = 0;
   if (++calls % 3 != 0) return ::sendmsg(socket, message, flags);
@@ -137,7 +137,7 @@ TEST(TcpLink, AllBytesArriveInOrderWhereMemoryIsShort) {
   EXPECT_EQ(got, sent);
 }
 
-/// Its window is full, and its host answers every probe of it.
+/// The reader's window is full, and its host still answers every probe.
 TEST(TcpLink, AReaderThatIsLateAcknowledges) {
   auto [a, b] = connected("127.0.0.1");
   const Bytes sent(1 << 20, std::byte{7});

@@ -58,8 +58,8 @@ TEST(Hostfile, TwoRanksAreJoinedByTheCablesThatTheirAddressesNameInPairs) {
         R"([["[fd00::1]:1"], ["[fd00::9]:2"]])"})
     EXPECT_FALSE(may_be_sparse(parse(text))) << text;
   for (const char* text :
-       {R"([["10.0.0.5:1"], ["10.0.0.2:2"]])",  // each at another cable, as mlx.distributed_config
-                                                // has it
+       {R"([["10.0.0.5:1"], ["10.0.0.2:2"]])",  // each on another cable, as in the file of
+                                                // mlx.distributed_config
         R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.6:2", "10.0.0.2:2"]])",
         R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.2:2"]])", R"([["10.0.0.1:1"], ["10.0.1.1:2"]])",
         R"([["[fd00::1]:1"], ["[fd00:0:0:1::9]:2"]])"})

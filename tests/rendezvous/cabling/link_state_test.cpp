@@ -42,7 +42,7 @@ TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
   const CableNews news{CableNews::Kind::sighting, {2, 7, true, 5100, {cable(0, 2)}}};
   const Bytes whole = encode(news);
   const auto body = std::span(whole).subspan(kNewsHeaderBytes);
-  EXPECT_THROW(decode_news(body, 2), CorruptionError);  // a rank beyond the last
+  EXPECT_THROW(decode_news(body, 2), CorruptionError);  // has a rank beyond the last
   for (std::size_t bytes = 0; bytes < body.size(); ++bytes)
     EXPECT_THROW(decode_news(body.first(bytes), 4), CorruptionError) << bytes;
   Bytes longer(body.begin(), body.end());
@@ -110,7 +110,7 @@ TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
   const auto between = [](const std::string& a, const std::string& b) {
     return Cable{.a = 0, .b = 1, .at_a = a, .at_b = b};
   };
-  // Rank 0 reaches both addresses of rank 1 from its first, and rank 1 both of rank 0.
+  // From its first address, each rank reaches both addresses of the other.
   const std::vector<Cable> seen = {between("a1", "b1"), between("a1", "b2"), between("a2", "b1")};
   LinkState state(0, 2, 1);
   state.see(seen, true);
@@ -135,7 +135,7 @@ TEST(LinkState, ACutIsToldOnceWithItsReason) {
   LinkState state(2, 3, 1);
   CableNews cut{CableNews::Kind::cut, {}, "nothing comes along it"};
   cut.sighting.cables = {cable(0, 1)};
-  EXPECT_FALSE(state.hear(cut));  // of a cable that is not agreed on
+  EXPECT_FALSE(state.hear(cut));  // the cable has not been agreed on
   CableNews decision{CableNews::Kind::decision, {}};
   decision.ports = {1, 2, 3};
   decision.sighting.cables = {cable(0, 1), cable(1, 2)};
@@ -161,8 +161,8 @@ TEST(LinkState, TwoDecisionsAreACorruption) {
               ::testing::ThrowsMessage<CorruptionError>(HasSubstr("other cables")));
 }
 
-/// Random cablings, whose trunks come up in any order and carry news at any pace: all ranks end
-/// with the same cables, which are those that there are.
+/// Uses random cablings whose trunks start in any order and deliver news at any pace. All ranks
+/// must agree on exactly the existing cables.
 TEST(LinkState, AllRanksComeToTheSameCables) {
   std::mt19937 random(3);
   for (int round = 0; round < 100; ++round) {
@@ -225,7 +225,7 @@ TEST(LinkState, AllRanksComeToTheSameCables) {
     for (const LinkState& state : states) {
       ASSERT_TRUE(state.decided()) << round;
       EXPECT_EQ(state.decided()->cables(), expected.cables());
-      // Wherever each listens is known with the decision, which may come before its own word.
+      // The decision holds every rank's port, since it may arrive before the sighting of that rank.
       for (int rank = 0; rank < size; ++rank) EXPECT_EQ(state.port_of(rank), 1);
     }
   }

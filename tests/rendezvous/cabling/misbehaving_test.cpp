@@ -1,4 +1,4 @@
-// A rank that has the key and tells its neighbours nonsense, or loses a connection to one.
+// A rank that has the key sends nonsense to its neighbours, or loses a connection to one.
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ constexpr int kLiar = 2;
 
 bool in_a_line(int a, int b) { return a + 1 == b || b + 1 == a; }
 
-/// Meets the others like any rank, and then does something to its connection to a neighbour.
+/// Meets the others like any rank, and then calls `act` on its connection to a neighbour.
 class Liar {
  public:
   enum class When { before, after };
@@ -55,7 +55,7 @@ class Liar {
     listeners.emplace_back(transport::tcp::Address::wildcard(AF_INET6, own.port), 0);
     AddressTable neighbours = table;
     for (int rank = 0; rank < kSize; ++rank) {
-      // Rank 1 connects to it, so that there is one connection to act on.
+      // The liar must not dial, so that exactly one connection, dialed by rank 1, remains.
       if (rank < kLiar || !in_a_line(kLiar, rank))
         neighbours[static_cast<std::size_t>(rank)].clear();
     }
@@ -115,7 +115,7 @@ std::shared_ptr<Wiring> wiring_of(int rank, const AddressTable& table) {
                     .may_reach = [rank](int peer) { return in_a_line(rank, peer); }});
 }
 
-/// What ends the other ranks of a line; nothing for one that `body` ends well for.
+/// Runs `body` on the other ranks of a line. Returns the error of each, or "" if it ended well.
 template <typename Expected>
 std::vector<std::string> ends_of_others(
     const AddressTable& table,
@@ -145,13 +145,13 @@ Bytes noise(std::size_t bytes) {
   return found;
 }
 
-/// A sighting of cables that end elsewhere.
+/// Makes a sighting that claims a cable between two other ranks.
 Bytes lie() {
   return encode({CableNews::Kind::sighting,
                  {kLiar, 1000, true, 5000, {{.a = 0, .b = 3, .at_a = "a", .at_b = "b"}}}});
 }
 
-/// A decision on cables that do not join all.
+/// Makes a decision whose cables do not join all ranks.
 Bytes usurpation() {
   CableNews news{CableNews::Kind::decision, {}, {}, {1, 2, 3, 4}};
   news.sighting.cables = {{.a = 1, .b = 2, .at_a = "a", .at_b = "b"}};
@@ -205,7 +205,7 @@ TEST(ARankThatLives, IsNotTakenForDeadWhenItsConnectionIsReset) {
     } catch (...) {
       trouble = std::current_exception();
     }
-    // A rank that leaves while the others meet would be a death.
+    // A rank that leaves while others meet would be reported as dead, so all ranks stay.
     all_have_looked.arrive_and_wait();
     if (trouble) std::rethrow_exception(trouble);
   };

@@ -1,4 +1,4 @@
-// What a relay does with a connection whose one end has gone.
+// Tests what a relay does with a connection after one of its ends has closed.
 #include "rendezvous/cabling/relaying.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using transport::tcp::Socket;
 
 constexpr Clock::duration kGivenToTakeIt = 60s;
 
-/// Rank 1 passes a connection of rank 0 on to rank 2.
+/// Rank 1 relays a connection of rank 0 to rank 2.
 class ARelay : public ::testing::Test {
  protected:
   ARelay() {
@@ -51,7 +51,7 @@ class ARelay : public ::testing::Test {
     return {std::move(near), listener.accept().socket};
   }
 
-  /// Until rank 2, which reads nothing, has no room for more.
+  /// Writes until no buffer on the path has room, since rank 2 reads nothing.
   void write_all_there_is_room_for() {
     const std::vector<char> piece(64 << 10, 'x');
     for (int quiet = 0; quiet < 20; ++quiet) {
@@ -61,7 +61,7 @@ class ARelay : public ::testing::Test {
     }
   }
 
-  /// Rank 0 ends, and the relay learns it when it passes a word of rank 2's on.
+  /// Closes rank 0's end. The relay notices this when it forwards bytes from rank 2.
   void end_rank_0() {
     rank_0.close();
     for (int i = 0; i < 20; ++i) {

@@ -1,4 +1,4 @@
-// That the declarations of transport/rdma/abi.h are those of this machine's verbs.
+// Checks at compile time that transport/rdma/abi.h matches the verbs headers of this machine.
 #include <infiniband/verbs.h>
 
 #include "transport/rdma/abi.h"

@@ -41,12 +41,12 @@ TEST(RdmaCredits, ALieIsFoundOut) {
 
 enum class Kind { data, probe, other };
 
-/// One end, and what is on its way to it: each message is what the sender has returned, and its
-/// kind.
+/// One end, with the messages in flight to it. Each message is its kind and the credit that it
+/// returns.
 struct End {
   Credits credits{Credits::kLeastDepth};
   std::deque<std::pair<std::uint32_t, Kind>> arriving;
-  int kept = 0;  ///< Data that it has not taken yet.
+  int kept = 0;  ///< Data messages that it has not taken yet.
   bool owes_answer = false;
 
   void send(End& peer, Kind kind) {
@@ -69,7 +69,8 @@ struct End {
   }
 };
 
-/// The two look and take as they please; whenever both have looked and taken all, both may send.
+/// Both ends poll and take at random. Whenever both have polled and taken everything, both may
+/// send.
 TEST(RdmaCredits, TwoEndsAreNeverBothOutOfThem) {
   std::mt19937 random(1);
   End ends[2];

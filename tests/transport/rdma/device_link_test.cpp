@@ -1,5 +1,5 @@
-// The link on a real device, where this machine has one: tests/rdma/run boots one that has. Two
-// ends of one process, on one device.
+// Runs the link on a real device, if this machine has one (tests/rdma/run boots a machine with
+// one). Both ends are in this process, on one device.
 #include "support/rdma_ends.h"
 #include "transport/link_conformance.h"
 #include "transport/rdma/verbs_library.h"
@@ -10,7 +10,7 @@ namespace {
 using mccl::testing::rdma_links;
 using mccl::testing::RdmaEnds;
 
-/// The first device whose port is active; empty when there is none.
+/// Returns the first device whose port 1 is active, or "" if there is none.
 std::string usable_device(const std::shared_ptr<Verbs>& verbs) {
   if (!verbs) return {};
   for (const std::string& name : verbs->devices()) {

@@ -60,7 +60,7 @@ TEST_F(DeviceTableTest, WhatIsMalformedIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal_of(R"([[null, "a"], [null, null]])", 2),
               HasSubstr("from rank 1 to rank 0: none, and back: a"));
   EXPECT_THROW(read_device_table("/nowhere/at/all", 2), InvalidArgument);
-  // What has no text, and what has no end.
+  // A folder has no content to read, and /dev/zero has no end.
   for (const std::string& path : {::testing::TempDir(), std::string("/dev/zero")})
     EXPECT_THROW(read_device_table(path, 2), InvalidArgument) << path;
 }

@@ -1,5 +1,5 @@
-// The link over a double, by the suite that every transport must pass, and what only this one can
-// get wrong.
+// Runs the conformance suite on an RDMA link over simulated devices, and tests failures that only
+// this link can have.
 #include "transport/rdma/link.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ class RdmaLinkTest : public LinkedEnds {
     for (const auto& station : ends_.stations) station->look(now);
   }
 
-  /// Until the answer to a question says that there is no more of it.
+  /// Writes until neither end grants more credit, even when probed.
   void write_all_that_credit_allows(Clock::time_point& now) {
     for (int since = 0; since < 20; ++since) {
       if (a_->write(Bytes(30000)) != 0) since = 0;
@@ -47,8 +47,8 @@ class RdmaLinkTest : public LinkedEnds {
     }
   }
 
-  /// Both ends send as fast as they can for a while, take all that comes, and then wait. What one
-  /// of them was told in the end; nothing where it waits for ever.
+  /// Both ends send as fast as they can for a while, read everything, and then wait. Returns the
+  /// error that one of them got, or "" if both would wait forever.
   std::string ending_of_a_talk() {
     constexpr int kTalk = 20, kRounds = 600;
     Clock::time_point now = Clock::now();
@@ -102,8 +102,8 @@ TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
   }
 }
 
-/// As Linux's RoCE in software does it, when it sends again what was only late. More often than
-/// there are slots, so that one that is not posted again is missed.
+/// Linux's software RoCE delivers twice when it retransmits a message that was only late. The loop
+/// is longer than the number of slots, so a slot that is not posted again is noticed.
 TEST_F(RdmaLinkTest, WhatComesTwiceIsDroppedAndItsSlotIsPostedAgain) {
   for (const Service service : {Service::uc, Service::rc}) {
     connect(service);
@@ -122,7 +122,7 @@ TEST_F(RdmaLinkTest, WhatComesTwiceIsDroppedAndItsSlotIsPostedAgain) {
   }
 }
 
-/// A device that errs may hand out more than the last.
+/// A faulty device may deliver more than the last message again.
 TEST_F(RdmaLinkTest, SeveralThatComeAgainInOrderAreDropped) {
   connect(Service::rc);
   std::vector<Bytes> copies;
@@ -138,7 +138,7 @@ TEST_F(RdmaLinkTest, SeveralThatComeAgainInOrderAreDropped) {
   EXPECT_EQ(b_->read(got), 350u);
 }
 
-/// It is dropped before anything that it says is believed; the next is checked as ever.
+/// A repeated message is dropped before its fields are used. The next message is checked as usual.
 TEST_F(RdmaLinkTest, AfterARepeatAGapIsAnErrorStill) {
   connect(Service::rc);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::twice}; };
@@ -153,8 +153,8 @@ TEST_F(RdmaLinkTest, AfterARepeatAGapIsAnErrorStill) {
               ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("was lost on the way")));
 }
 
-/// Who says that it has taken more than there was could have anything sent to where nothing is
-/// posted; who takes back what it said, nothing for ever.
+/// A peer that returns more credit than it has could make the sender overrun the posted receives.
+/// One that takes credit back could stop the sender forever.
 TEST_F(RdmaLinkTest, CreditsThatLieAreAnErrorThatNamesThePeer) {
   for (const std::uint32_t lie : {1'000U, 0xffff'ffffU}) {
     connect(Service::uc);
@@ -173,7 +173,7 @@ TEST_F(RdmaLinkTest, CreditsThatLieAreAnErrorThatNamesThePeer) {
   }
 }
 
-/// Nothing follows that would show it, but a probe.
+/// Only a probe can reveal the loss, because no message follows.
 TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
   connect(Service::uc);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
@@ -185,7 +185,7 @@ TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }), HasSubstr("was lost on the way"));
 }
 
-/// Also where nobody takes what was sent: that it has come is enough.
+/// One probe is enough even if the receiver reads nothing, since its arrival is confirmed.
 TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedOnceAndThenLeftAlone) {
   connect(Service::uc);
   send(100);
@@ -203,8 +203,8 @@ TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedOnceAndThenLeftAlone) {
   EXPECT_EQ(b_->read(got), 100u);
 }
 
-/// However many messages of both ends are lost, and whenever: one that gets through tells of it, or
-/// none does, which tells as much.
+/// Any number of messages may be lost at both ends at any time. Either a later message reveals the
+/// loss, or the lack of any message does.
 TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
   for (int first = 0; first < 40; ++first) {
     for (const int lost : {2, 3, 4, 5, 6}) {
@@ -224,8 +224,8 @@ TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
   }
 }
 
-/// What was asked is answered, and only then the receiver takes what it has; the credit that tells
-/// so is lost, and the sender has nothing more that it may send.
+/// A probe is answered before the receiver takes its data. The message that returns the credit is
+/// then lost, and the sender has no credit left.
 TEST_F(RdmaLinkTest, CreditThatIsLostIsMissed) {
   connect(Service::uc);
   Clock::time_point now = Clock::now();
@@ -249,7 +249,7 @@ TEST_F(RdmaLinkTest, CreditThatIsLostIsMissed) {
   fabric_.judge = {};
 }
 
-/// A receiver that computes for long is asked now and then, and not often.
+/// A receiver that computes for long is probed, but rarely.
 TEST_F(RdmaLinkTest, WhoTakesNothingForLongIsSeldomAsked) {
   connect(Service::uc);
   Clock::time_point now = Clock::now();
@@ -269,8 +269,8 @@ TEST_F(RdmaLinkTest, WhoTakesNothingForLongIsSeldomAsked) {
   EXPECT_NE(a_->write(got), 0u) << "it goes on";
 }
 
-/// The last word of the greeting is lost together with the data behind it. Said again, it must not
-/// have them passed over.
+/// The last message of the greeting is lost along with the data after it. If it were sent again,
+/// the receiver would skip the lost data.
 TEST(RdmaGreeting, ALastWordThatIsLostWithDataBehindItIsNotSaidAgain) {
   const auto verbs = std::make_shared<VerbsDouble>();
   verbs->add("here0", 1);
@@ -300,7 +300,7 @@ TEST(RdmaGreeting, ALastWordThatIsLostWithDataBehindItIsNotSaidAgain) {
   verbs->fabric->judge = {};
 }
 
-/// A path that is gone for good, while the processes live.
+/// The path fails for good, while both processes live.
 TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
   connect(Service::uc);
   send(100);
@@ -317,7 +317,7 @@ TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
   fabric_.judge = {};
 }
 
-/// The sender has nothing more to do with the link, and the receiver waits.
+/// The sender makes no further call on the link, and the receiver waits.
 TEST_F(RdmaLinkTest, WhatFailsAfterTheLastCallIsFoundOut) {
   for (const Service service : {Service::uc, Service::rc}) {
     connect(service);
@@ -384,7 +384,7 @@ TEST_F(RdmaLinkTest, WhoSpeaksWithoutTheTokenIsFoundOut) {
               ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("token")));
 }
 
-/// What only the peer itself could send: each field of the head, wrong.
+/// Alters each field of the header in turn, which in reality only the peer could do.
 TEST_F(RdmaLinkTest, GarbageInASlotIsAnErrorThatNamesThePeer) {
   const auto change = [](std::size_t at, std::size_t bytes) {
     return [at, bytes](Fabric::Message& message) {
@@ -435,7 +435,7 @@ TEST_F(RdmaLinkTest, APortThatGoesDownEndsItsLinksOnly) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }), HasSubstr("port 1 went down"));
 }
 
-/// A queue pair may fail without a completion that says so.
+/// A queue pair may fail without a completion that reports it.
 TEST_F(RdmaLinkTest, AQueuePairThatFailsEndsItsLinkOnly) {
   connect(Service::rc);
   const std::uint32_t here = fabric_.pairs.begin()->first;
@@ -455,7 +455,8 @@ TEST_F(RdmaLinkTest, AQueuePairThatFailsEndsItsLinkOnly) {
   EXPECT_EQ(b_->read(got), 10u) << "the device goes on";
 }
 
-/// Each call that makes something, refused: an error that names it, and nothing stays open.
+/// Refuses each call that makes an object. The error must name the call, and no object may stay
+/// open.
 TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
   for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
                                  "ibv_create_qp", "ibv_modify_qp"}) {

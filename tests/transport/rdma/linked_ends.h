@@ -1,5 +1,5 @@
-// Two ends of a link over a double, for tests of what one does to the other. Whatever a test does
-// to them, nothing stays open when it ends, and nothing was sent for which there was no room.
+// Two ends of a link over simulated devices. After each test, checks that no object is open and
+// that no message was sent without room for it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class LinkedEnds : public ::testing::Test {
     EXPECT_EQ(fabric_.strayed, 0u);
   }
 
-  /// Anew, where there are links already.
+  /// Connects the ends, after closing existing links.
   void connect(Service service) {
     disconnect();
     ends_ = mccl::testing::RdmaEnds::connect(verbs_, "here0", "there0", service);

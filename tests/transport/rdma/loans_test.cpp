@@ -1,5 +1,6 @@
-// Sends straight from a caller's memory: what is registered when, and that nothing reads memory
-// which is its owner's again. The double reads as late as a test says, and only what is registered.
+// Tests sends directly from the caller's memory: when memory is registered, and that the device
+// never reads memory after it is returned to its owner. The simulated device reads as late as a
+// test says, and only registered memory.
 #include "transport/rdma/loans.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,7 @@ class RdmaLoans : public LinkedEnds {
     slots_ = fabric_.regions.size();
   }
 
-  /// Sends all, with a head before it, while the other end reads; what arrives.
+  /// Sends `head` bytes and then the body, while the other end reads. Returns what arrives.
   Bytes carry(std::span<const std::byte> body, std::size_t head = 56) {
     const Bytes before(head, std::byte{9});
     Bytes got(head + body.size());
@@ -79,7 +80,7 @@ TEST_F(RdmaLoans, ItIsRegisteredOnceForAMessageAndNoLonger) {
   }
 }
 
-/// The very address at which other memory lay a moment ago.
+/// The memory is reused at the same address with other contents.
 TEST_F(RdmaLoans, MemoryThatIsFreedAndUsedAgainIsNotMistaken) {
   connect();
   Bytes body(kMuch);
@@ -114,7 +115,7 @@ TEST_F(RdmaLoans, ItIsBorrowedUntilTheDeviceHasReadIt) {
   EXPECT_EQ(lent(), 0u);
 }
 
-/// Its owner may free it as soon as the link has gone, whatever was on its way.
+/// The owner may free the memory as soon as the link is destroyed, even with messages in flight.
 TEST_F(RdmaLoans, ALinkThatGoesGivesItBackAtOnce) {
   connect();
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::held}; };
@@ -191,14 +192,14 @@ TEST_F(RdmaLoans, WhoGoesOnWithOtherMemoryEndsTheLoan) {
   EXPECT_EQ(lent(), 0u);
 }
 
-/// What arrives is handed out where the device has put it.
+/// Received data is handed out in the slot into which the device has written it.
 TEST_F(RdmaLoans, SumsAreTakenFromTheSlots) {
   connect();
   const Bytes body = pattern_of(kMuch);
   std::size_t sent = 0, taken = 0;
   while (taken < body.size()) {
     sent += a_->write(std::span(body).subspan(sent));
-    // As the engine does: whole elements of at most 8 bytes, as many as there are.
+    // Takes whole elements of at most 8 bytes, as many as have arrived, like the engine.
     const std::size_t wanted = std::min<std::size_t>(body.size() - taken, b_->peek_capacity());
     const std::size_t n = b_->peek(wanted).size() / 8 * 8;
     b_->consume(n);

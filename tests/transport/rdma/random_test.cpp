@@ -1,6 +1,6 @@
-// Two ends that do what they like, for many steps, while messages are held back, lost, and damaged.
-// What comes out is what went in, up to an error that names the peer; and at no time is more posted
-// than there is room for, nor is anything left when both have gone.
+// Two ends make random calls for many steps, while messages are held back, lost and damaged. The
+// bytes read must equal the bytes written, up to an error that names the peer. More messages than
+// there is room for must never be posted, and nothing may stay open afterwards.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using mccl::testing::VerbsDouble;
 
 constexpr std::size_t kLongest = 400'000;
 
-/// `count` bytes of what one end sends, as a stream that both know: of a period that is prime and
-/// longer than what is ever on its way.
+/// Returns `count` bytes of an end's stream, which both ends can compute. Its period is prime and
+/// longer than the bytes in flight can be.
 std::span<const std::byte> bytes_at(int end, std::uint64_t place, std::size_t count) {
   constexpr std::size_t kPeriod = 1'048'573;
   static const Bytes stream = [] {
@@ -47,7 +47,7 @@ class Chaos {
     verbs_->fabric->judge = [this](Fabric::Message& message) { return fate_of(message); };
   }
 
-  /// How many steps came before the links ended, at most so many.
+  /// Makes up to `steps` random moves. Returns how many were made before the links ended.
   int run(int steps, bool with_faults) {
     faults_ = with_faults;
     for (int step = 0; step < steps; ++step) {
@@ -67,10 +67,10 @@ class Chaos {
     return steps;
   }
 
-  /// From now on some messages are handed out twice.
+  /// Delivers some messages twice from now on.
   void repeat() { repeats_ = true; }
 
-  /// All that was written arrives, where nothing was damaged.
+  /// Expects that all bytes written arrive, if nothing was damaged.
   void finish() {
     faults_ = hold_ = false;
     for (int rounds = 0; rounds < 10'000 && (got_[0] < sent_[1] || got_[1] < sent_[0]); ++rounds) {
@@ -95,8 +95,7 @@ class Chaos {
     }
     ends_ = {};
     EXPECT_TRUE(fabric.all_closed());
-    // Whose word of what it has returned is damaged gets more than it has room for, and a message
-    // that comes twice takes the room of two.
+    // Damaged returns of credit, and repeated messages, may exceed the posted receives.
     if (!damaged_ && !repeats_) {
       EXPECT_EQ(fabric.starved, 0u) << "a message was sent without credit";
     }
@@ -124,15 +123,15 @@ class Chaos {
         case 3:
           return {Fate::Kind::forgotten};
         case 4:
-          overtaking_ = true;  // what follows arrives before it
+          overtaking_ = true;  // later messages arrive before it
           return {Fate::Kind::held};
         default:
-          // The head only: what follows it is for checksums to guard.
+          // Damages only the header; payload is protected by checksums.
           message.bytes[random_() % kHeaderBytes] ^= static_cast<std::byte>(1 + random_() % 255);
           return {};
       }
     }
-    // What is held keeps its place before what follows it.
+    // While messages are held, later ones are held too, to keep their order.
     if (std::exchange(overtaking_, false)) return {};
     if (!verbs_->fabric->held.empty()) return {Fate::Kind::held};
     if (repeats_ && random_() % 8 == 0) return {Fate::Kind::twice};
@@ -156,8 +155,8 @@ class Chaos {
     }
   }
 
-  /// One span after the other, each of which stays as it is until the link has done with it. Then
-  /// it is somebody else's, who writes to it.
+  /// Writes one span after another. A span stays unchanged until the link has released it; then it
+  /// is overwritten.
   void write(int end) {
     Span& span = writing_[end];
     if (span.at == span.bytes.size()) {
@@ -166,7 +165,7 @@ class Chaos {
       begin(span, end);
     }
     const std::span<const std::byte> rest = std::span(span.bytes).subspan(span.at);
-    // The head of a message goes with its beginning.
+    // Passes the first bytes as a separate head.
     const std::size_t cut =
         span.at == 0 && !rest.empty() ? random_() % std::min<std::size_t>(rest.size(), 100) : 0;
     const std::size_t taken = links_[end]->write(rest.first(cut), rest.subspan(cut));
@@ -177,7 +176,7 @@ class Chaos {
   void begin(Span& span, int end) {
     const unsigned kind = random_() % 64;
     const std::size_t most = kind < 8 ? 100'000 : 300;
-    // Often at the same place as the last; now and then so much that it is not copied.
+    // A span often reuses the last one's memory. Some are long enough to be sent without a copy.
     span.bytes.resize(kind == 0 ? Loans::kLeast + random_() % 100'000 : random_() % most);
     span.at = 0;
     const auto sent = bytes_at(end, sent_[end], span.bytes.size());
@@ -198,7 +197,7 @@ class Chaos {
       seen = got;
     }
     const auto sent = bytes_at(1 - end, got_[end], seen.size());
-    // By the library's function, which the thread sanitizer does not follow byte by byte.
+    // Uses memcmp(), which ThreadSanitizer does not check byte by byte.
     if (!seen.empty() && std::memcmp(seen.data(), sent.data(), seen.size()) != 0) {
       FAIL() << "after byte " << got_[end] << " of end " << 1 - end << " comes something else";
     }
@@ -207,7 +206,7 @@ class Chaos {
 
   std::mt19937 random_;
   const Service service_;
-  Span writing_[2];  // goes after the links
+  Span writing_[2];  // destroyed after the links
   const std::shared_ptr<VerbsDouble> verbs_ = std::make_shared<VerbsDouble>();
   RdmaEnds ends_;
   std::unique_ptr<RdmaLink> links_[2];
@@ -231,7 +230,7 @@ TEST_P(RdmaRandom, WhatGoesInComesOut) {
   }
 }
 
-/// On rc only: a uc queue pair loses what finds no receive, where the repeat of another lies.
+/// Only on rc: with uc, a repeat takes a receive that another message needs, which is then lost.
 TEST(RdmaRepeats, ChangeNothing) {
   for (unsigned seed = 0; seed < 10; ++seed) {
     Chaos chaos(Service::rc, 500 + seed);

@@ -18,7 +18,7 @@ using ::testing::Not;
 const std::string kMesh = R"([[null,"a","b"],["a",null,"c"],["b","c",null]])";
 const std::string kRingOf4 =
     R"([[null,"a",null,"b"],["a",null,"b",null],[null,"a",null,"b"],["a",null,"b",null]])";
-/// Of four, without the cable between ranks 2 and 3.
+/// A ring of four without the cable between ranks 2 and 3.
 const std::string kLine =
     R"([[null,"a",null,"b"],["a",null,"b",null],[null,"a",null,null],["a",null,null,null]])";
 

@@ -1,5 +1,5 @@
-// How two ranks come to a link by RDMA: what they tell each other, what each may refuse, and what
-// no honest peer can have told. On a double.
+// Tests how two ranks make an RDMA link, with simulated devices: the messages that they exchange,
+// what each may refuse, and messages that no correct peer sends.
 #include "transport/rdma/transport.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ Gid link_local(GidType type, int last, int index = 0) {
   return gid(type, {0xfe, 0x80}, last, index);
 }
 
-/// Two ranks, each with a machine of its own.
+/// Two ranks, each on its own machine.
 class RdmaTransportTest : public ::testing::Test {
  protected:
   RdmaTransportTest() {
@@ -51,7 +51,7 @@ class RdmaTransportTest : public ::testing::Test {
     devices_[1]->add("there0", 2);
   }
 
-  /// Once the devices are as a test wants them.
+  /// Makes the transports; call it when the devices are set up.
   void meet() {
     ends_ = {};
     std::vector<Survey> surveys;
@@ -70,7 +70,7 @@ class RdmaTransportTest : public ::testing::Test {
   RdmaTransport& low() { return *ends_[0]; }
   RdmaTransport& high() { return *ends_[1]; }
 
-  /// As the engine does; rank 1 dials.
+  /// Exchanges the messages that make a link, like the engine; rank 1 dials.
   void tell_each_other(const LinkKey& key = kKey) {
     const Making offer = high().dial(WorldRank(0), key, kNever);
     const Making answer = low().hear(WorldRank(1), key, *offer.tell);
@@ -79,7 +79,7 @@ class RdmaTransportTest : public ::testing::Test {
     EXPECT_FALSE(last.link);
     EXPECT_FALSE(last.tell);
   }
-  /// Until both have said what came of it.
+  /// Drives both ends until each has reported its result.
   std::vector<LinkEvent> events() {
     std::vector<LinkEvent> all;
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
@@ -203,7 +203,7 @@ TEST_F(RdmaTransportTest, SeveralDevicesGiveARailEach) {
   }
 }
 
-/// As MLX's jaccl names them: which device leads to whom.
+/// The table, in the format of MLX's jaccl, names the device that connects each pair.
 TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
@@ -223,7 +223,7 @@ TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
   EXPECT_FALSE(low().reaches(WorldRank(1)));
 }
 
-/// Its cable is lost, whichever end it is at, and the others are as they were.
+/// Only the cable of the bad device is lost, at whichever end it is.
 TEST_F(RdmaTransportTest, OneBadDeviceOfSeveralLosesItsOwnCableOnly) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
@@ -265,7 +265,7 @@ TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
   EXPECT_TRUE(events().front().link);
 }
 
-/// Where packets do not come through, the ends find out before anything depends on it.
+/// If no packets pass, the ends notice it before the link is used.
 TEST_F(RdmaTransportTest, APathOnWhichNothingComesThroughIsGivenUp) {
   config_.rdma_service = "uc";
   meet();
@@ -292,8 +292,8 @@ TEST_F(RdmaTransportTest, GreetingsThatAreLostAreSaidAgain) {
   for (const LinkEvent& event : made) EXPECT_TRUE(event.link) << event.reason;
 }
 
-/// Every byte of what is told, changed: an error, or a link that does not come about, or one that
-/// does, and never a crash.
+/// Alters every byte of the message. The result must be an error or a link, made or not, but never
+/// a crash.
 TEST_F(RdmaTransportTest, GarbageInWhatIsToldIsRefused) {
   meet();
   const Blob good = *high().dial(WorldRank(0), kKey, kNever).tell;
@@ -317,7 +317,7 @@ TEST_F(RdmaTransportTest, GarbageInWhatIsToldIsRefused) {
   EXPECT_THROW(low().hear(WorldRank(1), kKey, Blob(kMostBlobBytes)), CorruptionError);
 }
 
-/// The number of a queue pair that is somebody else's, who has a link already.
+/// The message names a queue pair that already serves another link.
 TEST_F(RdmaTransportTest, AForeignQueuePairNumberGivesNoLinkAndHarmsNone) {
   for (const char* service : {"rc", "uc"}) {
     config_.rdma_service = service;
@@ -362,7 +362,7 @@ TEST_F(RdmaTransportTest, AfterAFailedAttemptTheNextOneSucceeds) {
   }
 }
 
-/// Devices have few of them, so groups, ranks and links of a process share one of each.
+/// Devices are scarce, so all groups, ranks and links of a process share one context per device.
 TEST_F(RdmaTransportTest, ADeviceIsOpenedOnceForAProcess) {
   meet();
   const Survey again = survey(config_, WorldRank(0), 2, devices_[0], "");
@@ -385,8 +385,8 @@ TEST_F(RdmaTransportTest, ADeviceThatFailedIsOpenedAnew) {
   for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << event.reason;
 }
 
-/// What its parent has open is the parent's: the child closes its copies, calls the driver for none
-/// of it, and opens devices of its own.
+/// The parent's objects stay open for the parent. The child closes its copies without driver calls,
+/// and opens its own devices.
 TEST_F(RdmaTransportTest, RightAfterAForkTheChildHasDevicesOfItsOwn) {
   meet();
   tell_each_other();
