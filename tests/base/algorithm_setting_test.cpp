@@ -8,8 +8,7 @@
 namespace mccl {
 namespace {
 
-// The table cannot ask the schedule layer, which lies below it, so the names are held together
-// here.
+// The setting table must not include the schedule layer, so this test compares the names.
 TEST(AlgorithmSetting, TakesEveryAlgorithmThereIs) {
   Config config;
   for (int i = 0; i < schedule::kAlgorithmCount; ++i) {

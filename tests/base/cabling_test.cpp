@@ -71,8 +71,8 @@ TEST(Cabling, RefusesCablesThatJoinNoTwoRanks) {
   }
 }
 
-/// Of random cablings: every hop of a way is a cable, no way is longer than any other (by trying
-/// all of them), and whoever a message comes to agrees on how it goes on.
+/// In random cablings, every hop of a path is a cable, and every path is as short as one found by
+/// Floyd-Warshall. Every rank on a path agrees on its next hop.
 TEST(Cabling, WaysAreShortestAndAgreedOn) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

@@ -99,7 +99,7 @@ TEST(MergeJson, ANumberBeyondAllIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal, HasSubstr("a number too large"));
 }
 
-/// Whatever comes, it is taken or refused with InvalidArgument.
+/// Expects that any text is either accepted or refused with InvalidArgument.
 void expect_taken_or_refused(const std::string& text) {
   Config config;
   try {

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Environment = std::map<std::string, std::string>;
 
-/// A valid value other than the default, as text that get() gives back unchanged.
+/// Returns a valid value other than the default, in the text form that get() returns.
 std::string some_value(const SettingInfo& info, std::mt19937& random) {
   if (info.name == "rdma_gid") return fmt::format("10.9.0.{}", random() % 256);
   if (info.type == "boolean") return random() % 2 ? "true" : "false";

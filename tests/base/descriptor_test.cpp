@@ -15,7 +15,7 @@
 namespace mccl {
 namespace {
 
-/// Closes a descriptor of the process for as long as it lives.
+/// Closes a descriptor of the process during its lifetime.
 class Closed {
  public:
   explicit Closed(int descriptor)
@@ -36,7 +36,7 @@ class Closed {
   int kept_;
 };
 
-/// A pipe of descriptors in no particular place.
+/// A pipe whose descriptors have any free numbers.
 struct Pipe {
   Pipe() { EXPECT_EQ(::pipe(ends), 0); }
   ~Pipe() {

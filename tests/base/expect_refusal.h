@@ -1,4 +1,4 @@
-// Checks that something is refused with InvalidArgument, and what the message says.
+// Checks that a call is refused with InvalidArgument, and checks the message.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 
 namespace mccl::test {
 
-/// The message of the InvalidArgument that `call` throws; a test failure and "" when it throws
-/// none.
+/// Returns the message of the InvalidArgument that `call` throws. If it throws none, fails the test
+/// and returns "".
 template <typename Call>
 std::string refusal(Call&& call) {
   try {

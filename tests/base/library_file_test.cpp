@@ -21,7 +21,7 @@ TEST(LibraryFile, IsWhereTheLinkerFoundIt) {
 }
 
 TEST(LibraryFile, IsWhatWasAskedForWhereTheLinkerHasNoName) {
-  void* program = ::dlopen(nullptr, RTLD_NOW);  // the program itself, which has none
+  void* program = ::dlopen(nullptr, RTLD_NOW);  // the program itself, which has no file name
   ASSERT_NE(program, nullptr);
   EXPECT_EQ(library_file(program, "asked"), "asked");
   ::dlclose(program);

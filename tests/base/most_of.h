@@ -1,4 +1,4 @@
-// Values that a setting takes.
+// Limits of the values that a setting accepts.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace mccl::test {
 
-/// The largest of an integer setting, as its range has it ("1 to 63"), but no more than `limit`.
+/// Returns the largest value of an integer setting according to its range ("1 to 63"), or `limit`
+/// if that is smaller.
 inline unsigned most_of(const SettingInfo& info, unsigned limit) {
   const std::string range(info.range);
   const std::size_t at = range.find(" to ");

@@ -46,7 +46,7 @@ TEST(NearestOf, PrefersTheClosestThenTheFirst) {
 }
 
 TEST(NearestOf, TakesSwappedLettersForASwap) {
-  // "fro" is as far from "for" as from "frog" and "fry".
+  // Unless a swap counts as one edit, "fro" is as far from "for" as from "frog" and "fry".
   const std::array<std::string_view, 3> names = {"frog", "fry", "for"};
   EXPECT_EQ(nearest_of("fro", names), "for");
   EXPECT_EQ(nearest_of("FRO", names), "for");
@@ -54,7 +54,7 @@ TEST(NearestOf, TakesSwappedLettersForASwap) {
   EXPECT_EQ(nearest_of("fro", without), "frog");
 }
 
-/// Every word with two neighbours swapped leads back to itself, among words as close as flags are.
+/// A flag with two neighbouring letters swapped is recognised, even among flags that are similar.
 TEST(NearestOf, KnowsEveryFlagWithTwoLettersSwapped) {
   const std::array<std::string_view, 12> flags = {"--host",   "--hosts", "--hostfile", "--over",
                                                   "--output", "--env",   "--backend",  "--dot",
@@ -76,7 +76,7 @@ TEST(NearestOf, TakesAWordOfALongerNameWhereNoneIsCloser) {
   EXPECT_EQ(nearest_of("ree", names), std::nullopt);
 }
 
-/// What is near none was meant for something else, and a name of another would only mislead.
+/// A word that is near no name was meant as something else, so a suggestion would mislead.
 TEST(NearestOf, TakesNothingWhereNoneIsNear) {
   const std::array<std::string_view, 3> commands = {"launch", "bench", "plan"};
   EXPECT_EQ(nearest_of("help", commands), std::nullopt);

@@ -21,7 +21,7 @@ TEST(OpenFiles, AreCounted) {
   ::close(another);
 }
 
-/// In a process of its own, since the limit is the process's.
+/// Runs in a child process, since the limit applies to the process.
 TEST(OpenFiles, TheLimitIsRaisedOnceToTheHardOne) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -64,7 +64,7 @@ TEST(Placement, NeedsNoMeetingPointWhereMpiHasOne) {
   two_hosts["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   EXPECT_THAT(why_not(two_hosts), HasSubstr("MCCL_ROOT"));
   EXPECT_EQ(find_placement(config, two_hosts)->root, "");
-  // What hydra serves once is MPI's to use.
+  // hydra answers on this descriptor only once, and MPI needs the answer.
   EXPECT_EQ(find_placement(config, kMpich)->pmi, -1);
   config.rank = 1;
   config.world_size = 2;
@@ -171,7 +171,7 @@ TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
   for (const Environment& whole : {kTorchrun, kOpenMpi, kSlurm, kMpich}) {
     for (const auto& [name, value] : whole) {
       if (name == "LOCAL_RANK" || name == "SLURM_LOCALID" || name == "SLURM_JOB_NODELIST") continue;
-      // What a launcher is known by.
+      // These variables identify the launcher.
       if (name == "SLURM_PROCID" || name == "SLURM_STEP_ID" || name == "PMI_RANK" ||
           name == "MPI_LOCALNRANKS")
         continue;
@@ -210,7 +210,7 @@ TEST(Placement, ARootAloneIsHalfAPlace) {
   EXPECT_THAT(why_not({{"MASTER_ADDR", "h"}}, config),
               HasSubstr("MCCL_ROOT is set, and neither MCCL_RANK nor MCCL_WORLD_SIZE is"));
   EXPECT_EQ(find_placement(config, kTorchrun)->root, "h:1");
-  // MLX's ring is told of itself.
+  // MLX's own variables describe a job of MLX's ring, not of MCCL.
   EXPECT_FALSE(find_placement(config, {{"MLX_RANK", "0"}, {"MLX_HOSTFILE", "hosts.json"}}));
   Config by_mpi = config;
   by_mpi.backend = "mpi";

@@ -35,7 +35,7 @@ TEST(Settings, NamesAreUniqueAndEveryRowIsComplete) {
   }
 }
 
-// The settings that the earlier MCCL documented, with its defaults.
+// The settings and defaults that the earlier MCCL documented.
 TEST(Settings, HoldTheEarlierOnesWithTheirDefaults) {
   const std::map<std::string, std::string> documented = {
       {"transport", "auto"},      {"log_level", "WARN"},
@@ -58,7 +58,7 @@ TEST(Settings, EveryFieldOfConfigHasARow) {
   for (const Setting& setting : setting_table())
     std::visit([&](auto field) { fields.insert(&(config.*field)); }, setting.field);
   EXPECT_EQ(fields.size(), settings().size());
-  // Compiles only while Config has this many fields; all but the last three are settings.
+  // Compiles only if Config has this number of fields; all but the last three are settings.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
                f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
                f37, f38, f39, f40, f41, f42, f43, port, given_1, given_2] = config;

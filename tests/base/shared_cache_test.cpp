@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder like /sys/devices/system/cpu.
+/// A folder with the layout of /sys/devices/system/cpu.
 class Cpus : public ::testing::Test {
  protected:
   Cpus() { fs::create_directories(root_); }

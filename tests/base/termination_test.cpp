@@ -1,4 +1,4 @@
-// Each test in a process of its own, which dies.
+// Each test runs in a child process, which dies of a signal.
 #include "base/termination.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Outcome {
   std::string said;
 };
 
-/// What becomes of a process that does this; `say` writes to this one.
+/// Runs `body` in a child process and returns how it ended; `say` writes to this process.
 Outcome outcome_of(const std::function<void(const std::function<void(char)>& say)>& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -86,7 +86,7 @@ TEST(Termination, AnExitMeanwhileWaitsForTheClosing) {
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto open = at_termination([&] {
       say('a');
-      ::usleep(200'000);  // as a peer that is slow to answer
+      ::usleep(200'000);  // simulates a peer that is slow to answer
       say('b');
     });
     ::kill(::getpid(), SIGTERM);
@@ -108,7 +108,8 @@ TEST(Termination, WhatNeverEndsIsGivenUp) {
   EXPECT_EQ(outcome.said, "a");
 }
 
-/// The thread sanitizer defers signals for ever in a process that was forked beside other threads.
+/// ThreadSanitizer defers signals indefinitely in a process that was forked while other threads
+/// ran.
 bool signals_reach_children() {
 #ifdef __SANITIZE_THREAD__
   return false;
@@ -117,8 +118,8 @@ bool signals_reach_children() {
 #endif
 }
 
-/// Before a fork. A thread that begins allocates, and of a sanitizer's allocator the child would
-/// get the lock as it is just then.
+/// Waits until the signal thread has started; call it before a fork. A starting thread allocates,
+/// and the child could inherit a held lock of a sanitizer's allocator.
 void wait_until_it_listens() {
 #ifdef __linux__
   for (;;) {
@@ -131,7 +132,7 @@ void wait_until_it_listens() {
 #endif
 }
 
-/// It has its parent's handler, and nothing to close.
+/// The child inherits the handler, but has nothing to close.
 TEST(Termination, TheChildOfAForkDiesAlone) {
   if (!signals_reach_children()) GTEST_SKIP() << "not under the thread sanitizer";
   const Outcome outcome = outcome_of([](const auto& say) {
@@ -164,7 +165,8 @@ TEST(Termination, TheChildOfAForkMayHaveSomethingOfItsOwn) {
 }
 
 #ifdef __linux__
-/// Soon: of a thread that has been joined the system may show a trace for a moment.
+/// Returns true once the process has `expected` threads. The system may list a joined thread for a
+/// moment.
 bool comes_to_threads(std::ptrdiff_t expected) {
   for (int look = 0; look < 10'000; ++look) {
     using Tasks = std::filesystem::directory_iterator;
@@ -173,10 +175,10 @@ bool comes_to_threads(std::ptrdiff_t expected) {
   return false;
 }
 
-/// So a program may fork, or see to SIGTERM itself, as if nothing had been.
+/// Afterwards a program may fork, or handle SIGTERM itself, as before.
 TEST(Termination, NothingIsLeftOfTheLast) {
   const Outcome outcome = outcome_of([](const auto& say) {
-    std::thread([] {}).join();  // a sanitizer's own thread begins with the first
+    std::thread([] {}).join();  // starts a sanitizer's own thread
     using Tasks = std::filesystem::directory_iterator;
     const auto before = std::distance(Tasks("/proc/self/task"), Tasks());
     for (int round = 0; round < 3; ++round) {

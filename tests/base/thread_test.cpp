@@ -11,7 +11,7 @@
 namespace mccl {
 namespace {
 
-/// The signals that a thread started by start_thread has blocked.
+/// Returns the signals that a thread started by start_thread has blocked.
 sigset_t mask_of_a_new_thread() {
   sigset_t mask;
   start_thread("mccl test", [&] { pthread_sigmask(SIG_BLOCK, nullptr, &mask); }).join();
@@ -46,7 +46,7 @@ TEST(Thread, HasItsNameInDebuggers) {
 }
 
 #ifdef __GLIBC__
-/// While it lives, new threads ask for more stack than an address space holds.
+/// During its lifetime, new threads request more stack than the address space holds.
 class NoRoomForThreads {
  public:
   NoRoomForThreads() {

@@ -67,7 +67,7 @@ TEST(Quoted, CutsBetweenCharacters) {
   std::string text = "x";
   while (text.size() < 1000) text += "\xc3\xa9";  // e with an acute accent
   const std::string shown = printable(text);
-  EXPECT_EQ(shown.size() % 2, 0u) << shown;  // 1 + 2n bytes of text, and 3 of dots
+  EXPECT_EQ(shown.size() % 2, 0u) << shown;  // 1 + 2n bytes of text, and 3 dots
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(Work, ThatIsWaitedForInSlicesTellsOfTheWholeTime) {
   EXPECT_GT(slices, 0);
   const auto stop = [] { throw InvalidArgument("enough"); };
   EXPECT_THROW(work.wait_in_slices({}, milliseconds(1), stop), InvalidArgument);
-  // A call that timed out itself is no slice that ended.
+  // A TimeoutError of the call itself is not mistaken for the end of a slice.
   work.wait_in_slices({}, milliseconds(1), [&] { state->end(); });
   const auto failed = std::make_shared<ManualState>();
   failed->end(std::make_exception_ptr(TimeoutError("late")));

@@ -16,7 +16,7 @@
 namespace mccl_mlx {
 namespace {
 
-/// Runs tasks in the order in which they were enqueued, on a thread, as a stream of MLX does.
+/// Runs tasks on a thread in the order in which they were enqueued, like a stream of MLX.
 class Stream {
  public:
   using Task = std::function<void()>;
@@ -56,7 +56,8 @@ class Stream {
   std::thread thread_;
 };
 
-/// A group: a line, the lock under which turns are taken, and the operations as they started.
+/// A group: its line, the lock under which turns are taken, and the operations in the order in
+/// which they started.
 struct Group {
   std::shared_ptr<Line> line = std::make_shared<Line>();
   std::mutex order;
@@ -105,7 +106,7 @@ TEST(Turns, OperationsThatNeverRunHoldUpNobody) {
   EXPECT_TRUE(std::is_sorted(group.started.begin(), group.started.end()));
 }
 
-/// Threads that evaluate at once enqueue on the same streams, for the same groups.
+/// Threads that evaluate concurrently enqueue on the same streams for the same groups.
 TEST(Turns, SeveralThreadsStreamsAndGroupsDoNotDeadlock) {
   constexpr int kGroups = 3;
   constexpr int kThreads = 4;

@@ -1,4 +1,4 @@
-// What is thrown becomes a status and a text, whatever it is.
+// Any exception becomes a status and a text.
 #include "c_api/boundary.h"
 
 #include <gtest/gtest.h>

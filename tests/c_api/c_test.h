@@ -1,5 +1,5 @@
-/* Tests of the C interface are written in C and compiled as C99; c_api_test.cpp runs them under
- * GoogleTest. */
+/* Declarations for the tests of the C interface, which are written in C99. c_api_test.cpp runs them
+ * under GoogleTest. */
 #ifndef MCCL_TESTS_C_TEST_H
 #define MCCL_TESTS_C_TEST_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Every test: X(file, name) is c_<file>_<name>(). */
+/* Lists every test: X(file, name) stands for the function c_<file>_<name>(). */
 #define C_TESTS(X)                         \
   X(values, versions_and_names)            \
   X(values, types_and_reductions)          \
@@ -70,12 +70,13 @@ extern "C" {
 C_TESTS(C_TEST_DECLARE)
 #undef C_TEST_DECLARE
 
-/* Each goes on after a failure, and is 1 when all is well. The expression is evaluated once. */
+/* A check does not end the test on failure. It evaluates its expression once and yields 1 on
+ * success. */
 #define CHECK(condition) c_test_check(__FILE__, __LINE__, #condition, (condition) ? 1 : 0)
 #define CHECK_STATUS(call, status) c_test_check_status(__FILE__, __LINE__, #call, (call), (status))
 #define CHECK_OK(call) CHECK_STATUS(call, MCCL_OK)
 #define CHECK_TEXT(text, words) c_test_check_text(__FILE__, __LINE__, (text), (words))
-/* The call is refused for its arguments, and the error contains the words. */
+/* Checks that the call is refused for its arguments, and that the error contains the words. */
 #define CHECK_REFUSED(call, words) c_test_check_refused(__FILE__, __LINE__, #call, (call), (words))
 
 int c_test_check(const char* file, int line, const char* condition, int holds);
@@ -91,23 +92,24 @@ typedef struct Rank {
   mccl_group* world;
   int32_t rank;
   int32_t size;
-  void* user; /* what run_ranks() was given */
+  void* user; /* the argument of run_ranks() */
 } Rank;
 
-/* Runs `body` on `size` ranks that are threads of this process. The last thing that a rank does is
- * a barrier, unless its group failed. */
+/* Runs `body` on `size` ranks, which are threads of this process. Each rank ends with a barrier,
+ * unless its group failed. */
 void run_ranks(int32_t size, void (*body)(Rank* rank), void* user);
-/* The same with settings: names and values in turn, and NULL. */
+/* Does the same with settings: names and values in turn, terminated by NULL. */
 void run_ranks_with(int32_t size, const char* const* settings, void (*body)(Rank* rank),
                     void* user);
 
-/* Settings for tests: any free port, times in which a fault ends a test instead of hanging it. */
+/* Returns settings for tests: any free port, and timeouts short enough that a fault ends a test
+ * instead of hanging it. */
 mccl_config* test_config(void);
 mccl_context_options context_options(int32_t rank, int32_t size, mccl_store* store,
                                      const mccl_config* config);
 mccl_call_options call_options(void);
 
-/* "127.0.0.1:port", with a port that was free a moment ago. */
+/* Writes "127.0.0.1:port" with a port that was free at the time of the call. */
 void free_address(char* text, size_t capacity);
 
 #ifdef __cplusplus

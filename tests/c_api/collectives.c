@@ -4,7 +4,7 @@
 
 enum { RANKS = 3, COUNT = 5 };
 
-/* Rank r's element i is 10 r + i + 1: small integers, whose sums are exact. */
+/* Sets element i of rank r to 10 r + i + 1. These are small integers, whose sums are exact. */
 static void fill(int32_t* data, int32_t rank, int count) {
   int i;
   for (i = 0; i < count; ++i) data[i] = 10 * rank + i + 1;
@@ -128,7 +128,7 @@ static void exchange(Rank* rank) {
   fill(in, rank->rank, 2 * RANKS);
   CHECK_OK(mccl_all_to_all(rank->world, in, out, 2, MCCL_I32, NULL, NULL));
   for (r = 0; r < RANKS; ++r) CHECK(out[2 * r] == 10 * r + 2 * rank->rank + 1);
-  /* Rank r gives everyone else 1 and rank 0 two, but for itself none. */
+  /* Rank r sends nothing to itself, two elements to rank 0, and one to each other rank. */
   for (r = 0; r < RANKS; ++r) {
     given[r] = r == rank->rank ? 0 : (r == 0 ? 2 : 1);
     taken[r] = r == rank->rank ? 0 : (rank->rank == 0 ? 2 : 1);

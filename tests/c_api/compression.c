@@ -5,11 +5,11 @@
 
 enum { RANKS = 3, COUNT = 1024 };
 
-/* Ranks of one process share memory, where nothing is rounded. */
+/* Uses tcp, because ranks of one process share memory by default, where nothing is compressed. */
 static const char* const kBetweenMachines[] = {"transport", "tcp", "compression_min_bytes", "0",
                                                NULL};
 
-/* Of seven digits, so that every codec has something to leave out. */
+/* Returns values with about seven significant digits, so that every codec rounds them. */
 static float given(int32_t rank, int i) { return (float)(rank + 1) + 0.001234F * (float)(i % 377); }
 
 static float exact_sum(int i) {
@@ -24,7 +24,7 @@ static void fill(float* data, int32_t rank) {
   for (i = 0; i < COUNT; ++i) data[i] = given(rank, i);
 }
 
-/* The largest relative error of `out`. */
+/* Returns the largest relative error of `out`. */
 static float error_of(const float* out) {
   float most = 0;
   int i;
@@ -33,7 +33,7 @@ static float error_of(const float* out) {
 }
 
 static int equal_on_all_ranks(Rank* rank, const float* out) {
-  static float all[RANKS][RANKS * COUNT]; /* one for each rank, which is a thread */
+  static float all[RANKS][RANKS * COUNT]; /* one per rank, since ranks are threads */
   float* mine = all[rank->rank];
   int32_t r;
   int equal = 1;

@@ -30,7 +30,7 @@ void c_config_what_is_wrong_is_named(void) {
   mccl_config_destroy(config);
 
   setenv("MCCL_TIMEOUTS", "5", 1);
-  config = (mccl_config*)&config; /* what a failure leaves is NULL */
+  config = (mccl_config*)&config; /* a failure must set it to NULL */
   CHECK_REFUSED(mccl_config_from_environment(&config), "MCCL_TIMEOUT");
   CHECK(config == NULL);
   unsetenv("MCCL_TIMEOUTS");

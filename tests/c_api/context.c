@@ -51,7 +51,7 @@ void c_context_options_of_other_versions(void) {
   memset(&newer, 0, sizeof newer);
   newer.known = context_options(0, 1, NULL, config);
   newer.known.struct_size = sizeof newer;
-  CHECK_OK(mccl_context_create(&newer.known, &context)); /* what is not known is zero */
+  CHECK_OK(mccl_context_create(&newer.known, &context)); /* unknown fields are zero */
   mccl_context_destroy(context);
   newer.later = 1;
   CHECK_REFUSED(mccl_context_create(&newer.known, &context), "does not know");
@@ -166,7 +166,7 @@ static void shut_down_while_one_waits(Rank* rank) {
     CHECK_STATUS(mccl_work_wait(work, 0), MCCL_ERROR_ABORTED);
     CHECK_OK(mccl_work_error(work, text, sizeof text, NULL));
     CHECK_TEXT(text, "recv");
-    CHECK_OK(mccl_context_shutdown(rank->context)); /* twice is as good as once */
+    CHECK_OK(mccl_context_shutdown(rank->context)); /* a second shutdown is a no-op */
     mccl_work_destroy(work);
   } else {
     CHECK(mccl_recv(rank->world, &value, 1, MCCL_F32, 0, 5, NULL, NULL) != MCCL_OK);
@@ -188,7 +188,7 @@ static void fork_once(Rank* rank) {
     child = fork();
     if (child == 0) {
       int wrong = 0;
-      alarm(20); /* a lock that is held would never be free */
+      alarm(20); /* ends the child if a lock is held */
       wrong += mccl_after_fork_in_child(rank->context) != MCCL_OK;
       wrong += mccl_barrier(other, NULL, NULL) != MCCL_ERROR_INVALID_ARGUMENT;
       wrong += strstr(mccl_last_error(), "fork") == NULL;

@@ -22,7 +22,7 @@ static void stay_away(Rank* rank) {
   float value = 1;
   options.timeout_ms = 200;
   if (rank->rank == 1) {
-    /* Ends with the failure that rank 0 tells. */
+    /* Ends with the failure that rank 0 reports. */
     CHECK(mccl_recv(rank->world, &value, 1, MCCL_F32, 0, 0, NULL, NULL) != MCCL_OK);
     return;
   }

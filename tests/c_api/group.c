@@ -43,7 +43,7 @@ static void abort_one(Rank* rank) {
   CHECK_OK(mccl_group_split(rank->world, 0, rank->rank, &part));
   CHECK_OK(mccl_group_failure(part, text, sizeof text, NULL));
   CHECK(strcmp(text, "") == 0);
-  CHECK_OK(mccl_barrier(rank->world, NULL, NULL)); /* so that no rank aborts it before */
+  CHECK_OK(mccl_barrier(rank->world, NULL, NULL)); /* keeps rank 0 from aborting it earlier */
   CHECK_REFUSED(mccl_group_abort(part, NULL), "reason is NULL");
   if (rank->rank == 0) {
     CHECK_OK(mccl_group_abort(part, "enough of it"));

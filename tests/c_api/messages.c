@@ -59,7 +59,7 @@ static void exchange_at_once(Rank* rank) {
   CHECK_OK(mccl_end_coalescing(rank->world, NULL));
   CHECK(sum == 4);
   CHECK_OK(mccl_all_reduce(rank->world, &sum, &sum, 1, MCCL_I32, MCCL_SUM, NULL, NULL));
-  CHECK(sum == 8); /* and then calls block again */
+  CHECK(sum == 8); /* calls block again */
 }
 
 void c_messages_coalesced(void) { run_ranks(2, exchange_at_once, NULL); }
@@ -72,7 +72,7 @@ static void coalesce_wrongly(Rank* rank) {
   CHECK_OK(mccl_begin_coalescing(rank->world));
   CHECK_REFUSED(mccl_begin_coalescing(rank->world), "begun one already");
   CHECK_REFUSED(mccl_group_split(rank->world, 0, 0, &part), "mccl_end_coalescing");
-  CHECK_OK(mccl_end_coalescing(rank->world, &work)); /* of nothing */
+  CHECK_OK(mccl_end_coalescing(rank->world, &work)); /* the batch is empty */
   CHECK_OK(mccl_work_wait(work, 0));
   mccl_work_destroy(work);
 }

@@ -2,7 +2,7 @@
 
 #include "c_api/c_test.h"
 
-/* Every function, with NULL where a handle should be. */
+/* Calls every function with NULL in place of a handle. */
 void c_misuse_null_handles(void) {
   char text[8];
   size_t n = 5;
@@ -65,7 +65,7 @@ void c_misuse_null_handles(void) {
   CHECK(group == NULL && work == NULL);
 }
 
-/* A context of one rank, for what is refused before anything is sent. */
+/* A context of one rank, for calls that are refused before anything is sent. */
 typedef struct One {
   mccl_config* config;
   mccl_context* context;
@@ -88,7 +88,7 @@ static void end_one(One* one) {
   mccl_config_destroy(one->config);
 }
 
-/* NULL where a result should go. */
+/* Passes NULL in place of a result. */
 void c_misuse_null_results(void) {
   One one = make_one();
   const mccl_context_options options = context_options(0, 1, NULL, one.config);
@@ -131,7 +131,7 @@ void c_misuse_handles_of_another_kind(void) {
   CHECK(mccl_group_name((mccl_group*)one.config) == NULL);
   CHECK_OK(mccl_barrier(one.world, NULL, &work));
   CHECK_REFUSED(mccl_context_shutdown((mccl_context*)work), "is a mccl_work");
-  mccl_group_destroy((mccl_group*)work); /* is left alone */
+  mccl_group_destroy((mccl_group*)work); /* does not destroy the work */
   CHECK_TEXT(mccl_last_error(), "mccl_group_destroy");
   CHECK_OK(mccl_work_wait(work, 0));
   CHECK_OK(mccl_store_memory(&store));
@@ -233,7 +233,7 @@ void c_misuse_wild_options(void) {
   CHECK_OK(mccl_all_reduce(g, &x, &x, 1, MCCL_F32, MCCL_PREMUL_SUM, &options, NULL));
   CHECK(x == 2);
   options = call_options();
-  options.struct_size = offsetof(mccl_call_options, compression); /* that of version 1 */
+  options.struct_size = offsetof(mccl_call_options, compression); /* the size of version 1 */
   options.compression = "what lies behind it is not read";
   CHECK_OK(mccl_all_reduce(g, &x, &x, 1, MCCL_F32, MCCL_SUM, &options, NULL));
   options = call_options();
@@ -262,7 +262,7 @@ static void ask_for_too_much(Rank* rank) {
   CHECK_REFUSED(mccl_gatherv(g, &x, &y, large, MCCL_I32, 0, NULL, NULL), words);
   CHECK_REFUSED(mccl_all_to_allv(g, &x, half, &y, large, MCCL_I32, NULL, NULL), words);
   CHECK_REFUSED(mccl_send(g, &x, most, MCCL_U8, 1 - rank->rank, 0, NULL, NULL), words);
-  CHECK_OK(mccl_barrier(g, NULL, NULL)); /* and the group goes on */
+  CHECK_OK(mccl_barrier(g, NULL, NULL)); /* the group still works */
 }
 
 void c_misuse_counts_beyond_memory(void) { run_ranks(2, ask_for_too_much, NULL); }

@@ -34,7 +34,7 @@ static void* sum_and_fail(void* argument) {
     mccl_work* work = NULL;
     CHECK_OK(mccl_all_reduce(task->group, &value, &value, 1, MCCL_I32, MCCL_SUM, NULL,
                              round % 2 == 0 ? &work : NULL));
-    /* Errors of one thread are not seen by the others. */
+    /* An error in one thread is not visible to the others. */
     CHECK_STATUS(mccl_broadcast(task->group, &value, 1, 100 + task->number, 0, NULL, NULL),
                  MCCL_ERROR_INVALID_ARGUMENT);
     if (work) CHECK_OK(mccl_work_wait(work, 0));
@@ -55,7 +55,7 @@ static void use_many_groups(Rank* rank) {
 
 void c_threads_many_groups_at_once(void) { run_ranks(2, use_many_groups, NULL); }
 
-/* Messages match by tag, so threads share a handle without an order. */
+/* Messages match by tag, so threads may share a handle without agreeing on an order. */
 static void* talk(void* argument) {
   const Task* task = argument;
   const int32_t peer = 1 - task->rank->rank;

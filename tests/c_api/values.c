@@ -39,6 +39,6 @@ void c_values_an_error_is_the_threads_own(void) {
   if (CHECK(pthread_create(&other, NULL, fail_elsewhere, NULL) == 0)) pthread_join(other, NULL);
   CHECK_TEXT(mccl_last_error(), "mccl_config_defaults");
   CHECK_OK(mccl_config_defaults(&config));
-  CHECK_TEXT(mccl_last_error(), "mccl_config_defaults"); /* success leaves it */
+  CHECK_TEXT(mccl_last_error(), "mccl_config_defaults"); /* success leaves it unchanged */
   mccl_config_destroy(config);
 }

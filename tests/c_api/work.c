@@ -62,7 +62,7 @@ static void destroy_and_take_note(void* user, mccl_status status, const char* er
   take_note(&last->told, status, error);
 }
 
-/* Nobody but the callback holds the work, as where a language hands its results on. */
+/* Only the callback holds the work, as in a language binding that delivers results by callback. */
 static void let_the_callback_destroy(Rank* rank) {
   int round;
   for (round = 0; round < 20; ++round) {
@@ -104,14 +104,14 @@ static void call_back(Rank* rank) {
   while (told.times == 0) pthread_cond_wait(&told.changed, &told.mutex);
   pthread_mutex_unlock(&told.mutex);
   CHECK(told.status == MCCL_OK && strcmp(told.error, "") == 0 && value == 2);
-  CHECK_OK(mccl_work_on_done(work, take_note, &told)); /* done: at once */
+  CHECK_OK(mccl_work_on_done(work, take_note, &told)); /* the work is done: called at once */
   CHECK(told.times == 2);
   CHECK_REFUSED(mccl_work_on_done(work, NULL, &told), "callback is NULL");
   mccl_work_destroy(work);
 
   CHECK_OK(mccl_group_split(rank->world, rank->rank, 0, &part));
   CHECK_OK(mccl_group_abort(part, "no more"));
-  CHECK_OK(mccl_barrier(part, NULL, &work)); /* what goes wrong is the work's */
+  CHECK_OK(mccl_barrier(part, NULL, &work)); /* the work reports the error */
   CHECK_STATUS(mccl_work_wait(work, 0), MCCL_ERROR_ABORTED);
   CHECK_OK(mccl_work_on_done(work, take_note, &told));
   CHECK(told.times == 3 && told.status == MCCL_ERROR_ABORTED);
@@ -138,7 +138,7 @@ static void combine(Rank* rank) {
   CHECK_OK(mccl_work_wait(all, 0));
   CHECK(values[0] == 2 && values[1] == 4);
   mccl_work_destroy(all);
-  CHECK_OK(mccl_work_all(NULL, 0, &all)); /* of none is done */
+  CHECK_OK(mccl_work_all(NULL, 0, &all)); /* an empty list is done */
   CHECK_OK(mccl_work_wait(all, 0));
   mccl_work_destroy(all);
   parts[0] = NULL;
@@ -149,7 +149,7 @@ static void combine(Rank* rank) {
 
 void c_work_all_of(void) { run_ranks(2, combine, NULL); }
 
-/* As where a garbage collector picks the order. */
+/* Destroys the handles in an order that a garbage collector might choose. */
 static void drop_the_group_first(Rank* rank) {
   mccl_group* part = NULL;
   mccl_work* work = NULL;

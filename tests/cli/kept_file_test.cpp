@@ -1,4 +1,4 @@
-// Files that a person may have changed since they were written last.
+// Tests writing files that a user may have edited since they were last written.
 #include "cli/kept_file.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST_F(KeptFile, TheOldOneIsKeptOnce) {
   write_keeping_old(path_, "second");
   EXPECT_EQ(text_in(path_), "second");
   EXPECT_EQ(text_in(path_ + ".bak"), "first");
-  write_keeping_old(path_, "second");  // the same again takes nothing away
+  write_keeping_old(path_, "second");  // unchanged content keeps the backup
   EXPECT_EQ(text_in(path_ + ".bak"), "first");
   write_keeping_old(path_, "third");
   EXPECT_EQ(text_in(path_ + ".bak"), "second");

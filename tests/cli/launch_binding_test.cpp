@@ -1,4 +1,4 @@
-// Which cores ranks are bound to.
+// Tests to which cores ranks are bound.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Two sockets of two cores of two threads, numbered as Linux does: first threads first.
+/// Two sockets with two cores of two threads each. Linux numbers the first threads of all cores
+/// first.
 const Processors kTwoSockets =
     processors_of("0-7", "0:0:0 1:0:1 2:1:0 3:1:1 4:0:0 5:0:1 6:1:0 7:1:1");
 

@@ -1,4 +1,4 @@
-// How long `mccl launch` and another machine bear silence, and what people are told after it.
+// Tests how long `mccl launch` and another machine tolerate silence, and the messages afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(LaunchSilence, AWishThatIsTooShortIsRefused) {
 TEST(LaunchSilence, IsThatOfSshAndOfTheGuard) {
   const Job job = job_of();
   const auto words = ssh_words(job.hosts[0], SshRole::master, "/s", 18s, {}, "true");
-  // Three questions to a silent server, and the end five seconds after the last.
+  // ssh probes a silent server three times, and gives up five seconds after the last probe.
   EXPECT_THAT(words, Contains("ServerAliveInterval=5"));
   EXPECT_THAT(words, Contains("ServerAliveCountMax=3"));
   EXPECT_THAT(check_script("token", {}, "", 5s, 18s), HasSubstr("-lt 18 ]"));
@@ -61,7 +61,7 @@ TEST(LaunchSilence, IsThatOfSshAndOfTheGuard) {
 
 class LaunchContact : public ::testing::Test {
  protected:
-  /// Beats and answers up to this many seconds after the beginning.
+  /// Sends beats and answers until this many seconds after the start.
   void talk_until(int second) {
     for (; second_ < second; ++second_) {
       contact_.beat(at(second_), at(second_));

@@ -1,4 +1,4 @@
-// Where `mccl launch` finds its hosts: flags, hostfiles, Slurm.
+// Tests how `mccl launch` finds its hosts: flags, hostfiles, Slurm.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

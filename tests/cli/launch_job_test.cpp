@@ -1,4 +1,5 @@
-// What `mccl launch` would run: ranks, environments, files, remote scripts; and how it judges ends.
+// Tests what `mccl launch` would run: ranks, environments, files and remote scripts. Also tests how
+// it judges the ends of ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,7 +143,7 @@ TEST(LaunchJob, TheRingsFileIsMlxs) {
   EXPECT_THROW(ports_from(job, 2), InvalidArgument);
 }
 
-/// Names of variables of MLX and its backends, in order.
+/// Returns the names of the variables for MLX and its backends, in order.
 std::vector<std::string> names_for_mlx(const Variables& variables) {
   std::vector<std::string> names;
   for (const auto& [name, value] : variables)
@@ -204,7 +205,7 @@ TEST(LaunchJob, ALauncherInAJobPassesItsTableOfDevicesToNobody) {
   EXPECT_EQ(variables_with(Backend::any, 2, false, inherited).at("MCCL_RDMA_RING"), "1");
 }
 
-/// torch and C++ know MCCL's variables only.
+/// torch and C++ programs use only MCCL's variables.
 TEST(LaunchJob, AllProgramsAreToldOfTheTableOfDevices) {
   const Variables inherited = {{"MCCL_RDMA_DEVICE", "roce7"}};
   const Variables mesh = variables_with(Backend::jaccl, 2, false, inherited);
@@ -217,7 +218,7 @@ TEST(LaunchJob, AllProgramsAreToldOfTheTableOfDevices) {
   EXPECT_FALSE(variables_with(Backend::jaccl, 1).contains("MCCL_RDMA_DEVICE"));
 }
 
-/// MLX's ring and jaccl would wait for a second rank, or fail.
+/// With one rank, MLX's ring and jaccl would wait for a second rank or fail.
 TEST(LaunchJob, OneRankIsAloneForMlx) {
   for (const Backend backend : {Backend::any, Backend::ring, Backend::jaccl})
     EXPECT_THAT(names_for_mlx(variables_with(backend, 1)), ElementsAre());

@@ -1,4 +1,4 @@
-// Jobs of `mccl launch --backend mpi`: what mpirun is told.
+// Tests the command line of mpirun for `mccl launch --backend mpi`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Variables variables_of(const std::string& hosts, const MpiOptions& options = {},
   return mpi_variables(job_on(hosts), options, mpirun);
 }
 
-/// Without the words that tell torch its place.
+/// Returns the words without the shell wrapper that sets torch's variables.
 std::vector<std::string> words_of(const Job& job, const MpiOptions& options, MpirunKind kind,
                                   const Variables& variables = {}) {
   std::vector<std::string> words = mpirun_words(job, options, kind, variables);

@@ -1,4 +1,4 @@
-// The pure parts of `mccl launch` that deal with bytes: lines, words for a shell, standard input.
+// Tests the parts of `mccl launch` that process text: lines, shell quoting, standard input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-/// Any bytes but NUL, with those that shells read as something else among them.
+/// Returns random bytes other than NUL, many of which are special to shells.
 std::string some_word(std::mt19937& random) {
   constexpr std::string_view kSpecial = " '\"\\$`!*?~#&|;<>(){}[]\n\t=%^-";
   std::string word(random() % 24, ' ');
@@ -34,7 +34,7 @@ std::string some_word(std::mt19937& random) {
   return word;
 }
 
-/// What sh hands to a program that prints its arguments, each with a NUL after it.
+/// Runs a program through sh that prints each argument followed by NUL. Returns its arguments.
 std::vector<std::string> words_through_sh(const std::string& line) {
   std::array<int, 2> in = {};
   std::array<int, 2> out = {};
@@ -97,7 +97,7 @@ TEST(LaunchLines, WholeCharactersAreNeverCut) {
   EXPECT_EQ(whole_characters("a\xff"), 2U);
 }
 
-/// Everything that comes out of Lines when `text` arrives in pieces.
+/// Returns all lines that Lines yields when `text` arrives in random pieces.
 std::vector<std::string> taken_of(std::string_view text, std::mt19937& random, std::string& rest) {
   Lines lines;
   std::vector<std::string> taken;
@@ -150,7 +150,7 @@ TEST(LaunchLines, EachGetsThePrefix) {
   EXPECT_EQ(text, "[1] a\n[1] \n[1] b");
 }
 
-/// What is left of `text` when it arrives in pieces of random lengths.
+/// Returns what the filter leaves of `text` when it arrives in random pieces.
 std::string filtered(RankWords& words, std::string_view text, std::mt19937& random) {
   std::string left;
   std::array<char, 4096> space = {};

@@ -24,7 +24,7 @@ std::string read_all(const Pipe& pipe, std::size_t bytes) {
   return text;
 }
 
-/// Waits until the writer says that something has changed.
+/// Blocks until the writer signals a change.
 void wait_for_room(const Writer& writer) {
   pollfd entry = {writer.room(), POLLIN, 0};
   EXPECT_EQ(::poll(&entry, 1, 60'000), 1);

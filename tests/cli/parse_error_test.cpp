@@ -1,4 +1,4 @@
-// What is wrong with the arguments is told in one line.
+// Tests that errors in the arguments are reported in one line.
 #include "cli/parse_error.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 constexpr OtherName kOthers[] = {{"-np", "-n"}, {"--nproc", "-n"}};
 
-/// The complaint of a command with a few flags; empty where there is none.
+/// Returns the error of a command with a few flags, or "" if there is none.
 std::string said(std::vector<const char*> words) {
   CLI::App program("", "mccl");
   CLI::App* command = program.add_subcommand("launch");

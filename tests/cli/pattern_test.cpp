@@ -1,5 +1,4 @@
-// The patterns are right when the reference arithmetic agrees with them whatever the order of the
-// ranks.
+// Tests the patterns against the reference arithmetic, with the ranks in several orders.
 #include "cli/bench/pattern.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ std::vector<std::byte> data_of(const Pattern& pattern, DType dtype) {
   return data;
 }
 
-/// The reduction of all ranks' contributions, one after the other in that order.
+/// Returns the reduction of all ranks' contributions in the given order.
 std::vector<std::byte> reduced(DType dtype, ReduceKind kind, const std::vector<int>& order) {
   const int ranks = static_cast<int>(order.size());
   const auto given = [&](int rank) {
@@ -43,7 +42,7 @@ std::vector<std::byte> reduced(DType dtype, ReduceKind kind, const std::vector<i
   return result;
 }
 
-/// Whether the pattern of the result is what the ranks give, forwards and shuffled.
+/// Expects the pattern of the result to equal the reduction in rank order and in a shuffled order.
 void expect_exact(DType dtype, ReduceKind kind, int ranks) {
   const Pattern expected = reduction(dtype, kind, ranks);
   std::vector<int> forwards(static_cast<std::size_t>(ranks));
@@ -85,7 +84,7 @@ TEST(Reduction, DiffersFromEveryContribution) {
   }
 }
 
-/// The largest of them would be infinite in fp16 otherwise.
+/// Without the limit, the largest sum would be infinite in fp16.
 TEST(Reduction, KeepsWithinWhatEveryCodecCarries) {
   for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::avg}) {
     for (const int ranks : {2, 8}) {

@@ -29,7 +29,7 @@ schedule::Facts facts(int ranks, int per_node) {
   return facts;
 }
 
-/// Of the schedules of all ranks; empty when they are right.
+/// Verifies the schedules of all ranks. Returns the first defect, or "".
 std::string defect_of(const Answer& found, const schedule::Facts& known) {
   std::vector<schedule::Problem> problems;
   std::vector<schedule::Schedule> schedules;
@@ -64,7 +64,7 @@ TEST(Answer, CountsTheBytesOfTheBusiestRank) {
   known.forced = schedule::Algorithm::ring;
   const Answer ring = answer(question(Routine::all_reduce, 4 << 20, 4), known);
   ASSERT_TRUE(ring.traffic);
-  EXPECT_EQ(ring.traffic->sent, 6U << 20);  // 2 * 3/4 of it
+  EXPECT_EQ(ring.traffic->sent, 6U << 20);  // 2 * 3/4 of the buffer
   EXPECT_EQ(ring.traffic->received, 6U << 20);
   EXPECT_EQ(ring.traffic->published, 0U);
 
@@ -73,10 +73,10 @@ TEST(Answer, CountsTheBytesOfTheBusiestRank) {
   const Answer shared = answer(question(Routine::all_reduce, 1 << 20, 4), known);
   ASSERT_TRUE(shared.traffic);
   EXPECT_EQ(shared.traffic->published, 1U << 20);
-  EXPECT_EQ(shared.traffic->read, 3U << 20);  // everyone else's
+  EXPECT_EQ(shared.traffic->read, 3U << 20);  // the parts of the three other ranks
   EXPECT_EQ(shared.traffic->sent, 0U);
 
-  // Only the root sends; it is looked at wherever it is.
+  // Only the root sends. The answer must report the root's traffic, whichever rank it is.
   known = facts(4, 1);
   known.forced = schedule::Algorithm::direct;
   Question broadcast = question(Routine::broadcast, 1 << 20, 4);
@@ -95,8 +95,8 @@ TEST(Answer, AlternativesAreAllThatCanCheapestFirst) {
   const Question asked = question(Routine::all_reduce, 1 << 20, 8);
   const auto found = alternatives(asked, known);
   EXPECT_TRUE(std::ranges::is_sorted(found, {}, &schedule::Choice::predicted_s));
-  EXPECT_EQ(found.size(), 7U);  // all but those of barriers, windows and nodes
-  // Nothing is settled beforehand above small_bytes: the cheapest is the choice.
+  EXPECT_EQ(found.size(), 7U);  // all algorithms except those for barriers, windows and nodes
+  // Above small_bytes no algorithm is preset, so the cheapest is chosen.
   EXPECT_EQ(found.front().algorithm, choose(asked, known).algorithm);
 }
 

@@ -16,7 +16,7 @@ using bench::Routine;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// What mccl bench would write.
+/// Returns JSON as mccl bench writes it.
 json measured() {
   bench::Result result;
   result.setup = {"1.2.3", "a CPU", 2, 2, true, "auto", "auto"};

@@ -21,7 +21,7 @@ struct Said {
   std::string text;
 };
 
-/// Runs `mccl plan` with these arguments; errors of the arguments are thrown.
+/// Runs `mccl plan` with these arguments. Errors in the arguments are thrown.
 Said plan(const std::string& arguments) {
   CLI::App program{"", "mccl"};
   const Command command = add_plan(program);

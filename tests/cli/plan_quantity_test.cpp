@@ -26,7 +26,7 @@ TEST(Quantity, RatesAreOfBitsOrOfBytes) {
 TEST(Quantity, WhatIsNoQuantityIsRefusedByName) {
   for (const char* text : {"", "15", "us", "15 lightyears", "-1us", "1..2us", "0us", "61s", "1e3s"})
     EXPECT_THROW(parse_seconds("--x", text), InvalidArgument) << text;
-  // 10 Gb could be either.
+  // "10Gb" is ambiguous: bits or bytes.
   for (const char* text : {"", "10", "10Gb", "Gbit", "0Gbit", "99999999999Tbit", "10Gbit/h"})
     EXPECT_THROW(parse_rate("--x", text), InvalidArgument) << text;
   try {

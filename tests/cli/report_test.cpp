@@ -59,7 +59,7 @@ TEST(Table, ColumnsLineUp) {
     if (line.find("size") != std::string::npos) names = line;
   const std::string row = row_text(row_of(Routine::reduce));
   ASSERT_EQ(names.size() + 1, row.size());
-  // Every name ends where the value below it ends.
+  // Each column's name ends at the same position as its value.
   for (std::size_t i = 1; i < names.size(); ++i) {
     if (names[i] != ' ' && (i + 1 == names.size() || names[i + 1] == ' ')) {
       EXPECT_NE(row[i], ' ') << "column that ends at " << i;

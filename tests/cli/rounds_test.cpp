@@ -20,7 +20,8 @@ Pairs all_pairs(int hosts, int networks) {
   return pairs;
 }
 
-/// Checks what holds for all pairs, and returns the number of rounds.
+/// Checks that each pair occurs once, and that no host is in two pairs of a round. Returns the
+/// number of rounds.
 std::size_t count_rounds(const Pairs& pairs) {
   std::set<std::size_t> seen;
   const auto rounds = rounds_of(pairs);

@@ -61,7 +61,7 @@ TEST(SelftestTrials, TakeAllHostsAlsoOverRdmaWhereAllHaveIt) {
       .flags = {"--hosts", "a,b"}, .programs = {"/bin/mccl"}, .bound_gbs = 1, .rdma_gbs = {}};
   EXPECT_THAT(names_of(selftest_trials(machine(), others, "/tmp")),
               AllOf(Contains("all hosts"), Not(Contains("all hosts, rdma"))));
-  others.rdma_gbs = 0;  // as on Macs, which do not tell
+  others.rdma_gbs = 0;  // unknown, as on Macs
   const auto trials = selftest_trials(machine(), others, "/tmp");
   EXPECT_EQ(trials.back().name, "all hosts, rdma");
   EXPECT_NE(trials.back().argv.back().find("--transport rdma"), std::string::npos);
@@ -71,7 +71,7 @@ TEST(RdmaRate, IsOfPortsThatAreActive) {
   EXPECT_EQ(rdma_gbs_of(with_devices({})), std::nullopt);
   EXPECT_EQ(rdma_gbs_of(with_devices({"DOWN"})), std::nullopt);
   EXPECT_EQ(rdma_gbs_of(with_devices({"ACTIVE", "DOWN", "ACTIVE"})), 25);
-  EXPECT_EQ(rdma_gbs_of(with_devices({""})), 12.5);  // macOS tells of no state
+  EXPECT_EQ(rdma_gbs_of(with_devices({""})), 12.5);  // macOS reports no state
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ TEST(Percentile, IsTheSmallestThatThatManyAreNoLargerThan) {
   EXPECT_EQ(percentile({}, 0.5), 0);
 }
 
-/// Calls of each of two ranks under these options, and what rank 0 was told.
+/// Returns the number of calls that each of two ranks makes with these options, and rank 0's
+/// timing.
 std::pair<std::vector<std::uint64_t>, Timing> calls_of(const Options& options) {
   std::vector<std::uint64_t> calls(2);
   Timing timing;

@@ -1,5 +1,5 @@
-// Every routine on real groups: what a right engine writes counts as right, and a single wrong bit
-// does not.
+// Tests every routine on real groups: a correct result is accepted, and a single wrong bit is
+// detected.
 #include "cli/bench/trial.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(Trial, WithoutTheCallEveryElementIsWrong) {
   });
 }
 
-/// Where nothing is rounded, the numbers of rounded sums are as exact as all others.
+/// The inputs of compressed sums have exact results when nothing is compressed.
 TEST(Trial, NumbersThatEveryCodecCanCarryHaveExactSumsToo) {
   Options options;
   testing::run_ranks(2, [&](Context& context) {

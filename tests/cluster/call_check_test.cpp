@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Hosts a and b with interfaces c0 and c1 each, whose cables are plugged in.
+/// Makes hosts a and b, each with interfaces c0 and c1 whose cables are plugged in.
 std::vector<HostFacts> two_hosts_with_cables() {
   std::vector<HostFacts> hosts(2);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
@@ -32,7 +32,7 @@ const Heard kSecond = {{0, "c1"}, {1, "c1"}};
 
 TEST(CheckCalls, FindNothingWhereAllAreAnswered) {
   EXPECT_THAT(check_calls(two_hosts_with_cables(), {.heard = {kFirst}}), IsEmpty());
-  // The other direction is enough.
+  // A call heard in the other direction is enough.
   const Calls calls{.heard = {{kFirst.from, kFirst.at}}, .unanswered = {kFirst}, .deaf = {}};
   EXPECT_THAT(check_calls(two_hosts_with_cables(), calls), IsEmpty());
 }
@@ -83,7 +83,7 @@ TEST(CheckSilence, SparesTheWayToTheMachineThatAsks) {
   }
   const Calls calls{.heard = {kFirst}, .unanswered = {}, .deaf = {}};
   EXPECT_THAT(check_silence(hosts, calls), IsEmpty());
-  // Hosts of one network should have heard each other there.
+  // Hosts in one network should have heard each other there.
   hosts[1].interfaces[1].addresses = {*parse_network("10.80.0.2/24")};
   hosts[1].asked_at = "10.80.0.2";
   const auto findings = check_silence(hosts, calls);

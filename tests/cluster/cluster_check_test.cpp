@@ -1,4 +1,4 @@
-// Hosts beside each other.
+// Tests the checks that compare hosts.
 #include "cluster/cluster_check.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ TEST(CheckIdentity, FindsOneMachineUnderTwoNames) {
 }
 
 TEST(CheckIdentity, TakesContainersForMachinesOfTheirOwn) {
-  // Docker gives the first container of every machine the same address.
+  // Docker gives the first container on every machine the same MAC address.
   const std::vector<HostFacts> hosts = {host_with("a", "boot", "02:42:ac:11:00:02"),
                                         host_with("b", "another", "02:42:ac:11:00:02")};
   EXPECT_THAT(check_identity(hosts), IsEmpty());

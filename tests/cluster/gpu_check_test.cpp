@@ -1,4 +1,4 @@
-// GPUs, as nvidia-smi was seen to tell of them.
+// Tests the reading and checking of GPUs, with real output of nvidia-smi.
 #include "cluster/gpu_check.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Cables, the addresses that they get, and what they are good for.
+// Tests finding cables, giving them addresses, and choosing backends for them.
 #include "cluster/links.h"
 
 #include <gmock/gmock.h>
@@ -113,7 +113,7 @@ TEST(JoinedBy, TakesNoInterfaceFromAStranger) {
 }
 
 TEST(ThunderboltLinks, TellSeveralCablesOfTwoComputersApartByTheirCalls) {
-  // Linux names the computer behind a cable, and not its port.
+  // Linux reports the computer behind a cable, but not its port.
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].ports = {port_of("A", "B", "e1"), port_of("A", "B", "e2")};
   hosts[1].ports = {port_of("B", "A", "e1"), port_of("B", "A", "e2")};
@@ -157,10 +157,10 @@ TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
   const auto given = [&](const SubnetChoice& choice = {}) {
     return text_of(give_addresses(hosts, links, choice)[0].a);
   };
-  // Nobody knows how wide the network of a lone address is.
+  // The prefix length of this address's network is unknown.
   hosts[1].in_use = {{*parse_network("192.168.0.77"), "an end of ssh's connection"}};
   EXPECT_EQ(given(), "192.168.1.1/30");
-  // Here the host does: it has an address in it.
+  // Now it is known: the host has an address in that network.
   hosts[1].interfaces[3] = interface_of("e3", "192.168.0.64/26");
   EXPECT_EQ(given(), "192.168.0.1/30");
   std::vector<HostFacts> others = hosts_of(1);
@@ -242,7 +242,7 @@ TEST(PersistSteps, KeepWhatAnEarlierSetUpGave) {
     hosts[i].interfaces[1] = interface_of("e1", i == 0 ? "10.1.0.1/24" : "10.1.0.2/24");
   }
   const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
-  // The /24 is somebody else's.
+  // The /24 was not set up by mccl, so it is left alone.
   EXPECT_THAT(persist_steps(hosts, give_addresses(hosts, links)), SizeIs(2));
 }
 
@@ -277,7 +277,7 @@ TEST(GiveAddresses, KeepsThoseThatFit) {
   const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
   EXPECT_TRUE(give_addresses(hosts, links)[0].keeps);
   EXPECT_THAT(setup_steps(hosts, give_addresses(hosts, links)), IsEmpty());
-  // Two interfaces in one network: routing takes one of them for both.
+  // With two interfaces in one network, routing would use one of them for both.
   hosts[0].interfaces[1] = interface_of("e1", "10.0.0.3/24");
   EXPECT_FALSE(give_addresses(hosts, links)[0].keeps);
 }
@@ -327,7 +327,8 @@ TEST(Choice, TakesTheRingAndLeavesOtherCables) {
   EXPECT_THAT(choice.order, ElementsAre(0, 2, 1, 3));
   const std::vector<Addressed> given = give_addresses(hosts, choice.links);
   const auto entries = entries_of(hosts, choice, given, std::vector<std::string>(4));
-  // Each at its end towards the one before it, as often as the busiest pair has cables.
+  // Each host gets the address on its side towards the previous host, repeated for the busiest
+  // pair's number of cables.
   EXPECT_THAT(entries[1].ips, ElementsAre("192.168.0.2", "192.168.0.18"));
   EXPECT_EQ(entries[2].ips.size(), 2U);
 }

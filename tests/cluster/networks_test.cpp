@@ -1,4 +1,4 @@
-// Networks that all hosts are in.
+// Tests networks that all hosts share.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
   EXPECT_EQ(joined.networks[0].ends.size(), 3U);
 }
 
-/// Each network lies at c0 of a and at c1 of b or the other way round, as if plugs were exchanged.
+/// Each network is on c0 of one host and on c1 of the other, as if the plugs were exchanged.
 TEST(CheckAddressing, TellsExchangedCables) {
   std::vector<HostFacts> hosts(2);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -82,7 +82,7 @@ TEST(CheckAddressing, TellsExchangedCables) {
   EXPECT_EQ(findings[0].where, "b (c1), b (c0)");
   const Joined straight{.links = {{{0, "c0"}, {1, "c0"}}, {{0, "c1"}, {1, "c1"}}}, .networks = {}};
   EXPECT_TRUE(check_addressing(hosts, straight).empty());
-  // One alone is no exchange.
+  // A single mismatch is not an exchange.
   const Joined one{.links = {{{0, "c0"}, {1, "c1"}}}, .networks = {}};
   ASSERT_EQ(check_addressing(hosts, one).size(), 1U);
   EXPECT_EQ(check_addressing(hosts, one)[0].id, "cable-ends-differ");

@@ -1,4 +1,4 @@
-// What is found between hosts, from what was measured.
+// Tests findings about the paths between hosts, from measurements.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<HostFacts> two_hosts() {
   return {host_with("a", "10.0.0.1/24"), host_with("b", "10.0.0.2/24")};
 }
 
-/// All that was tried went well.
+/// Returns all paths, measured without faults.
 std::vector<Path> good_paths(std::span<const HostFacts> hosts) {
   std::vector<Path> paths = paths_of(hosts);
   for (Path& path : paths) {
@@ -60,7 +60,7 @@ TEST(CheckPaths, HoldsTheRateAgainstTheHardware) {
   EXPECT_THAT(findings[0].what, HasSubstr("800 Mbit/s, and its hardware 10 Gbit/s"));
 }
 
-/// Two cables in one network; one host answers through the other cable.
+/// Both cables are in one network, and one host answers through the other cable.
 TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   auto hosts = two_hosts();
   for (HostFacts& host : hosts) {
@@ -84,7 +84,7 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   const auto findings = check_paths(hosts, paths, joined);
   EXPECT_THAT(findings[0].what, HasSubstr("come in at eth0, and answers leave through eth1"));
   EXPECT_THAT(findings[0].cure, HasSubstr("on b: sudo sysctl -w net.ipv4.conf.all.rp_filter=2"));
-  // Nor is it the cause where something refuses, or where the check is loose.
+  // rp_filter is not the cause if a connection is refused, or if the check is loose.
   for (Path& path : paths) path.faults = {"Connection refused", ""};
   EXPECT_EQ(dropped(), 0);
   for (Path& path : paths) path.faults = {"Connection timed out", ""};
@@ -121,7 +121,7 @@ TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
   EXPECT_THAT(findings[0].what, HasSubstr("2 parts"));
 }
 
-/// Hosts without any address of IPv4.
+/// Makes hosts without IPv4 addresses.
 std::vector<HostFacts> hosts_of_ipv6(const std::string& one, const std::string& other) {
   auto hosts = two_hosts();
   for (HostFacts& host : hosts) host.interfaces[0].addresses.clear();
@@ -152,7 +152,7 @@ TEST(CheckPaths, TakesHostsThatHearEachOtherForJoined) {
   Joined joined;
   joined.links.push_back({{0, "eth0"}, {1, "eth0"}, Medium::cable, 0, false});
   EXPECT_THAT(check_paths(hosts, {}, joined), IsEmpty());
-  EXPECT_THAT(check_paths(hosts, {}, {}), SizeIs(1));  // two parts
+  EXPECT_THAT(check_paths(hosts, {}, {}), SizeIs(1));  // the hosts form two parts
 }
 
 TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
@@ -179,7 +179,7 @@ TEST(CheckHostfile, KnowsAddressesOfIpv6) {
   cable.addresses = {*parse_network("10.0.0.1/24")};
   const std::vector<std::vector<std::string>> given = {{"FD00:1:0::1", "fd00:9::9", "fe80::1%x"}};
   const auto findings = check_hostfile(hosts, given);
-  ASSERT_THAT(findings, SizeIs(1));  // of others than lasting ones hosts do not tell
+  ASSERT_THAT(findings, SizeIs(1));  // hosts report only lasting addresses
   EXPECT_THAT(findings[0].what, HasSubstr("which is eth0 (Wi-Fi), and it has a cable: eth1"));
 }
 
@@ -207,7 +207,7 @@ TEST(PathTable, OfManyHostsShowsWhatIsWrong) {
   EXPECT_THAT(table, HasSubstr("1557 of 1560 paths are not shown; --json has all"));
   for (Path& path : paths) path.tried = false;
   EXPECT_LT(std::ranges::count(table_of(paths, hosts), '\n'), 500);
-  // Of few, all.
+  // A short table shows all paths.
   EXPECT_EQ(std::ranges::count(table_of(std::span(paths).first(30), hosts), '\n'), 31);
 }
 
@@ -219,7 +219,7 @@ TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
   EXPECT_THAT(check_paths(hosts, paths, {}).at(0).cure, HasSubstr("sudo ifconfig eth0 mtu 1000"));
 }
 
-/// At 10.0.0.1 by eth0, and at 10.9.0.2 by the tunnel wg0.
+/// Has 10.0.0.1 on eth0, and 10.9.0.2 on the tunnel wg0.
 HostFacts host_with_tunnel() {
   HostFacts host = host_with("a", "10.0.0.1/24");
   Interface& tunnel = host.interfaces.emplace_back();
@@ -237,7 +237,7 @@ TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME gives it 10.9.0.2, which is wg0 (a tunnel"));
-  // A list of them, as MCCL takes it.
+  // A list, as MCCL accepts it.
   hosts[0].variables["MCCL_IFNAME"] = "eth0, wg0";
   EXPECT_EQ(check_hostfile(hosts, none), findings);
 }
@@ -247,7 +247,7 @@ TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
   hosts[0].variables["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
-  ASSERT_THAT(findings, SizeIs(1));  // that 9.9.9.9 is not there is told of with the settings
+  ASSERT_THAT(findings, SizeIs(1));  // check_settings reports 9.9.9.9
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR gives it 10.9.0.2, which is wg0"));
 }
 

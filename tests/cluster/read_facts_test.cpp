@@ -21,7 +21,7 @@ using nlohmann::json;
 
 HostFacts facts_of(const std::string& text) { return read_facts("h", json::parse(text)); }
 
-/// What a Mac's programs print.
+/// Reads the output of a Mac's programs.
 HostFacts mac_of(const Outputs& outputs) {
   HostFacts facts;
   facts.host = "h";
@@ -111,7 +111,7 @@ TEST(ReadFacts, OfHugeAnswersEnd) {
   EXPECT_GE(facts.odd.size(), 2U);
 }
 
-/// Whatever a host says, there is an answer.
+/// Any input from a host must yield facts and no crash.
 TEST(ReadFacts, SurviveAnything) {
   std::mt19937 random(1);
   const json whole = json_of(facts_of(R"({"system": "Linux", "interfaces": [{"name": "eth0"}],
@@ -173,7 +173,7 @@ TEST(ReadMac, TakesAddressesOfIpv6ThatLast) {
   EXPECT_THAT(mac.interface("en0")->link_local, ElementsAre("fe80::10"));
 }
 
-/// Behind a hub, and a dock behind that; of Thunderbolt 3.
+/// The other Mac is behind a Thunderbolt 3 hub and a dock.
 TEST(ReadMac, LooksBehindHubs) {
   const HostFacts facts = mac_of({{"ifconfig", "en2: flags=8863<UP> mtu 1500\n"},
                                   {"networksetup", "Hardware Port: Thunderbolt 1\nDevice: en2\n"},
@@ -274,7 +274,7 @@ TEST(CheckMachine, NamesCuresOfMacos) {
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].cure, HasSubstr("launchctl"));
   EXPECT_EQ(findings[1].cure, "sudo ifconfig en2 mtu 1500");
-  EXPECT_EQ(findings[1].fix, "");  // Nobody has seen it work there.
+  EXPECT_EQ(findings[1].fix, "");  // this has not been tested on a Mac
 }
 
 TEST(CheckSettings, FindsWhatMcclRefuses) {
@@ -313,7 +313,7 @@ TEST(NoteInUse, FindsPrivateAddressesInTexts) {
 
 TEST(NoteTcpPeers, ReadsLinuxsTables) {
   HostFacts facts;
-  // 10.0.0.9 established, 10.0.0.8 listening, 10.0.0.7 over a socket of IPv6.
+  // 10.0.0.9 is established, 10.0.0.8 is listening, and 10.0.0.7 uses an IPv6 socket.
   note_tcp_peers(facts,
                  "  sl  local_address rem_address   st\n"
                  "   0: 0100007F:0016 0900000A:D431 01 00000000:00000000\n"

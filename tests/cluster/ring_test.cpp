@@ -1,4 +1,4 @@
-// The search for rings, against trying all orders.
+// Tests the search for rings against a search of all orders.
 #include "cluster/ring.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ double slowest_of(const Capacities& capacities, const std::vector<int>& order) {
   return slowest;
 }
 
-/// The best slowest pair of any order; 0 when none is a ring.
+/// Returns the best rate of the slowest pair over all orders, or 0 if no order is a ring.
 double by_brute_force(const Capacities& capacities) {
   std::vector<int> order(static_cast<std::size_t>(capacities.size()));
   std::iota(order.begin(), order.end(), 0);
@@ -35,7 +35,7 @@ double by_brute_force(const Capacities& capacities) {
   return best;
 }
 
-/// The fewest pairs without a cable in any order.
+/// Returns the smallest number of pairs without a cable over all orders.
 int fewest_missing(const Capacities& capacities) {
   std::vector<int> order(static_cast<std::size_t>(capacities.size()));
   std::iota(order.begin(), order.end(), 0);
@@ -136,7 +136,7 @@ TEST(Ring, OfManyHostsIsHiddenAmongFewCables) {
 }
 
 TEST(Ring, IsProvedNotToBeThere) {
-  // Two rings with one host in common.
+  // Two rings that share one host.
   Capacities eight(63);
   for (int i = 0; i < 32; ++i) eight.add(i, (i + 1) % 32, 1);
   for (int i = 31; i < 62; ++i) eight.add(i, i + 1, 1);
@@ -147,8 +147,8 @@ TEST(Ring, IsProvedNotToBeThere) {
   EXPECT_EQ(answer.missing.size(), 1U);
 }
 
-/// That there is none is proved at once; how many cables are missing at least is another question,
-/// whose answer may be given up.
+/// It is proved at once that there is no ring. The minimal number of missing cables is a harder
+/// question, which the search may give up.
 TEST(Ring, IsProvedNotToBeThereWhereAHostHasOneCable) {
   std::mt19937 random(13);
   for (int round = 0; round < 10; ++round) {

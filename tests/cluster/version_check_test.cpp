@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 using Versions = std::map<std::string, std::string>;
 
-/// Hosts a, b, c, … with these versions.
+/// Makes hosts a, b, c, … with these versions.
 std::vector<HostFacts> hosts_with(const std::vector<Versions>& versions) {
   std::vector<HostFacts> hosts;
   for (const Versions& each : versions) {
@@ -95,7 +95,7 @@ TEST(CheckVersions, AsksForNcclWhereThereAreGpus) {
 }
 
 TEST(CheckVersions, TakesAVersionThatCannotBeReadForNone) {
-  // That it cannot is a finding of its own, made where it was read.
+  // An unreadable version is reported where it is read.
   EXPECT_THAT(check_versions(hosts_with({{{"torch", "2.11.0"}}, {{"torch", ""}}})), IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-// What is kept for the calls of a device, and the order of a passage.
+// Tests the resources kept for the calls of a device, and the order within a passage.
 #include "device/depot.h"
 
 #include <gtest/gtest.h>

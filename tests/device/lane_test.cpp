@@ -1,4 +1,4 @@
-// The order of calls that a device carries out by itself.
+// Tests the order of calls that a device carries out itself.
 #include "device/lane.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using testing::DeviceDouble;
 
 class LaneTest : public ::testing::Test {
  protected:
-  /// A call that notes its number when it runs.
+  /// Makes a call that records its number when it runs.
   Lane::Act noting(int number) {
     return [this, number](void* stream) {
       static_cast<DeviceDouble::Queue*>(stream)->enqueue(
@@ -24,7 +24,7 @@ class LaneTest : public ::testing::Test {
 
   const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
   const std::shared_ptr<Depot> depot_ = std::make_shared<Depot>(device_);
-  std::vector<int> ran_;  // by the device's thread alone
+  std::vector<int> ran_;  // used only by the device's thread
 };
 
 TEST_F(LaneTest, CallsOfSeveralStreamsRunInTheirOrder) {
@@ -60,7 +60,7 @@ TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
   EXPECT_EQ(ran_, std::vector<int>{7});
 }
 
-/// The address sanitizer sees it if it is.
+/// AddressSanitizer detects an access to the destroyed stream.
 TEST_F(LaneTest, AStreamThatIsGoneIsNotTouched) {
   DeviceDouble::Queue stays(*device_);
   Lane lane(depot_);
@@ -89,7 +89,7 @@ TEST_F(LaneTest, ACallThatIsCapturedIsNoPlaceToWaitFor) {
   captured.capture(true);
   lane.run_on(&captured, false, noting(1));
   const auto open = std::make_shared<std::atomic<bool>>(false);
-  captured.hold(open);  // as long as the graph is not run
+  captured.hold(open);  // blocked until the graph runs
   lane.run_on(&other, false, noting(2));
   other.finish();
   const Word last = lane.end();

@@ -1,4 +1,4 @@
-// Memory that others may reach: what is found in it, and what stays.
+// Tests memory that peers may access: lookup of addresses, and which memory stays allocated.
 #include "device/pool.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which devices a process sees before any driver is loaded.
+// Tests which devices a process sees before it loads any driver.
 #include "device/registry.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Whatever parses as the addresses of all ranks says of each which they are.
+// A text that parses as a hostfile must give every rank an address.
 #include <cstdint>
 #include <cstdlib>
 

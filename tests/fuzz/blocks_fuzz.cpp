@@ -1,6 +1,6 @@
-// Blocks of a codec, as a peer may send them. The first byte says which codec, the second how much
-// of the last block there is, the third how many elements topk keeps. However the bytes are taken,
-// by one reading or as the only operand of a sum, they are good or not, and mean the same.
+// Blocks of a codec as a peer may send them. The first byte selects the codec, the second how much
+// of the last block is missing, and the third how many elements topk keeps. Decoding the bytes and
+// folding them as the only operand of a sum must agree on their validity and values.
 #include <cmath>
 #include <vector>
 

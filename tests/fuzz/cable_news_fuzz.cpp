@@ -1,4 +1,5 @@
-// Whatever decodes as news of cables is what encode writes, and no link state is upset by it.
+// Bytes that decode as news of cables must encode to the same bytes, and must not break a
+// LinkState.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// A stream of control messages: however it is cut, a connection hears what it says, and what is
-// heard is what encode writes. The first byte says how it is cut.
+// A stream of control messages must be received alike however it is split, and each message must
+// encode to the same bytes. The first byte sets the length of the pieces.
 #include <algorithm>
 #include <vector>
 

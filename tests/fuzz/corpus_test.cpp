@@ -1,5 +1,5 @@
-// Every parser takes the seeds of its fuzzer, cut short at every length and with every byte
-// changed. `make fuzz` looks further; this keeps what is known, in every run of the tests.
+// Runs the seeds of every fuzz target, truncated at every length and with every byte changed. `make
+// fuzz` searches further; this test guards known cases in every run.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 using Target = int(const std::uint8_t* data, std::size_t size);
 
-// LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
+// Each is LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
 Target fuzz_address_table, fuzz_blocks, fuzz_cable_news, fuzz_control, fuzz_device_table,
     fuzz_endpoint, fuzz_frame, fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label,
@@ -48,7 +48,7 @@ const std::map<std::string, Target*> kTargets = {
     {"window_offer", fuzz_window_offer},
 };
 
-/// Where the case lies that made a target fail, to be given to it again.
+/// Saves the failing case to a file, so that it can be replayed, and reports its path.
 void report(const std::string& name, const std::vector<std::uint8_t>& bytes, const char* what) {
   const fs::path path = fs::path(::testing::TempDir()) / ("mccl_fuzz_" + name);
   std::ofstream(path, std::ios::binary)
@@ -58,7 +58,8 @@ void report(const std::string& name, const std::vector<std::uint8_t>& bytes, con
 }
 
 void run(const std::string& name, const std::vector<std::uint8_t>& bytes) {
-  // A copy of just this size, so that a sanitizer sees what lies behind.
+  // Copies the bytes to memory of exactly their size, so that a sanitizer detects reads past the
+  // end.
   const std::vector<std::uint8_t> exact(bytes);
   try {
     kTargets.at(name)(exact.data(), exact.size());

@@ -1,5 +1,5 @@
-// Whatever somebody writes into a table of RDMA devices joins ranks at both ends, or is refused;
-// its ring is a ring.
+// A table of RDMA devices is either refused, or each of its cables has a device at both ends. A
+// table required to be a ring must be one.
 #include <string>
 
 #include "input.h"

@@ -1,4 +1,4 @@
-// Whatever parses as an endpoint is what serialise writes.
+// A text that parses as an endpoint must serialise to the same text.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,6 @@
-// Whatever decodes as a frame is what encode writes. First what is agreed on, then the frame, whose
-// checksum is made right for half of the cases, or none would get beyond it.
+// Bytes that decode as a frame must encode to the same bytes. The input starts with the agreed
+// settings, followed by the frame. For half of the inputs the checksum is corrected, since
+// otherwise hardly any would pass the check.
 #include <algorithm>
 
 #include "engine/links/frame.h"

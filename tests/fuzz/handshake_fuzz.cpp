@@ -1,5 +1,5 @@
-// Feeds arbitrary bytes to both roles of the handshake. The first byte picks the role and whether
-// the other end is honest up to a point, so that the later steps are reached as well.
+// Feeds arbitrary bytes to both roles of the handshake. The first byte selects the role, and how
+// many messages an honest peer sends before, so that later steps are reached as well.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ void feed(Handshake& handshake, std::span<const std::byte>& bytes) {
   bytes = bytes.subspan(n);
 }
 
-/// Lets the honest other end speak `messages` times.
+/// Exchanges `messages` messages with the honest peer.
 void converse(Handshake& subject, Handshake& honest, int messages) {
   for (int i = 0; i < messages; ++i) {
     for (auto [from, to] : {std::pair{&honest, &subject}, std::pair{&subject, &honest}}) {
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (subject.state() == Handshake::State::done) return 0;
   std::span<const std::byte> bytes = std::as_bytes(std::span(data + 1, size - 1));
   while (!bytes.empty() && subject.wanted() > 0) feed(subject, bytes);
-  // Nobody without the key gets in.
+  // A peer without the key must never complete the handshake.
   if (subject.state() == Handshake::State::done) std::abort();
   if (subject.state() == Handshake::State::refused && subject.reason().empty()) std::abort();
   return 0;

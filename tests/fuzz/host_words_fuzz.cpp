@@ -1,5 +1,5 @@
-// What two hosts say of themselves: whatever it is, there is an answer, and root is told nothing of
-// it that a shell would take for more than a name.
+// The facts that two hosts report, which may be any bytes. Every check must finish, and commands to
+// run as root must contain no special characters of a shell.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 using namespace mccl::cluster;
 using nlohmann::json;
 
-/// What a probe tells as JSON; "outputs" holds what programs of macOS print, and nvidia-smi.
+/// Reads a probe's JSON. Its "outputs" hold the output of programs on macOS and of nvidia-smi.
 HostFacts facts_of(const std::string& host, std::string_view text) {
   json said;
   try {
@@ -40,7 +40,7 @@ HostFacts facts_of(const std::string& host, std::string_view text) {
   read_mac_network(facts, outputs);
   read_gpus(facts, outputs["nvidia-smi"]);
   read_versions(facts, outputs["python"]);
-  // What one side writes the other reads.
+  // Facts must survive a round trip through JSON.
   return read_facts(
       host, json::parse(json_of(facts).dump(-1, ' ', false, json::error_handler_t::replace)));
 }

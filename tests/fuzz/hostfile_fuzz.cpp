@@ -1,4 +1,4 @@
-// A hostfile is refused, or says what a table can show.
+// A hostfile is either refused, or its contents can be shown in a table.
 #include "cli/launch/hostfile.h"
 #include "input.h"
 #include "mccl/error.h"

@@ -1,4 +1,4 @@
-// What every fuzz target needs: bytes to take apart, and a way to say that something is wrong.
+// Shared by all fuzz targets: reading the input, and reporting a violation.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,19 @@
 
 namespace mccl::fuzz {
 
-/// Ends the run, under libFuzzer and in mccl_fuzz_corpus_test alike.
+/// Throws std::logic_error if the condition does not hold. This ends the run under libFuzzer and in
+/// mccl_fuzz_corpus_test alike.
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-/// Reads every byte, so that memory that is not there shows.
+/// Reads every byte, so that a sanitizer detects invalid memory.
 inline volatile std::byte touched;
 inline void touch(std::span<const std::byte> bytes) {
   for (const std::byte each : bytes) touched = each;
 }
 
-/// Takes the bytes of a case from the front; past their end there are zeros.
+/// Takes the bytes of an input from the front. Past the end, it supplies zeros.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : rest_(std::as_bytes(std::span(data, size))) {}
@@ -33,13 +34,13 @@ class Input {
     return {reinterpret_cast<const char*>(rest_.data()), rest_.size()};
   }
 
-  /// At most n bytes.
+  /// Takes up to n bytes.
   std::span<const std::byte> take(std::size_t n) {
     const auto taken = rest_.first(std::min(n, rest_.size()));
     rest_ = rest_.subspan(taken.size());
     return taken;
   }
-  /// Fills all of it.
+  /// Fills the whole destination.
   void fill(std::span<std::byte> destination) {
     const auto taken = take(destination.size());
     std::fill(std::copy(taken.begin(), taken.end(), destination.begin()), destination.end(),
@@ -59,5 +60,5 @@ class Input {
 
 }  // namespace mccl::fuzz
 
-/// What a target defines; the fuzzer's main calls it with one case after another.
+/// Defined by each target; the fuzzer's main calls it with one input after another.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -1,4 +1,4 @@
-// Whatever a neighbour's line in the window says of its call is a call, or refused.
+// A neighbour's label in the window either decodes to a call or is refused.
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,6 @@
-// Point to point with a peer that keeps no rule: a script of what the peer writes and of what this
-// rank asks for. Whatever comes, no byte lands outside of the memory that was posted for it, and
-// every call ends, or is still pending and comes back when all are dropped.
+// Point-to-point messages with a peer that breaks the protocol. A script holds the peer's writes
+// and this rank's calls. No byte may land outside posted memory. Every call must end, or be
+// returned as pending when all calls are dropped.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -22,7 +22,7 @@ using mccl::transport::Purpose;
 
 namespace {
 
-/// Little, so that small messages come in pieces too.
+/// Small, so that small messages are split into pieces too.
 constexpr std::size_t kPayloadLimit = 4096;
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
@@ -76,7 +76,7 @@ class Scene {
   }
 
  private:
-  /// Until nothing moves. A peer that is gone ends what waits for it, and nothing else.
+  /// Advances until nothing moves. A peer that is gone ends only the calls that wait for it.
   void advance() {
     for (bool moved = true; moved;) {
       try {
@@ -161,7 +161,7 @@ class Scene {
     } catch (const mccl::MismatchError&) {
       mccl::engine::OperationList refused;
       refused.push_back(std::static_pointer_cast<Operation>(operation.shared_from_this()));
-      end(refused);  // the caller knows
+      end(refused);  // the caller is notified
       throw;
     }
   }
@@ -171,7 +171,7 @@ class Scene {
     messages_.post_send(posted_.back().operation);
   }
 
-  /// The oldest receive that is left.
+  /// Cancels the oldest open receive.
   void cancel() {
     for (Posted& posted : posted_) {
       if (posted.ended || posted.operation->call.collective != mccl::Collective::recv) continue;
@@ -180,7 +180,7 @@ class Scene {
     }
   }
 
-  /// What has gone well, also in a pass that has thrown.
+  /// Takes the calls that completed, even in a pass that threw.
   void finish() {
     const OperationList finished = messages_.take_finished();
     for (const Operation& operation : finished) {
@@ -202,7 +202,8 @@ class Scene {
 
   const Membership group_;
   Channels channels_;
-  std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // the peer's; null once it left
+  std::vector<std::unique_ptr<mccl::testing::MemoryLink>>
+      ends_;  // held by the peer; null once it left
   std::vector<Posted> posted_;
   Messages messages_;
   const bool crc_;

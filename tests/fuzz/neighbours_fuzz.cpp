@@ -1,5 +1,5 @@
-// What other ranks say in the store of whom they have mapped: to rank 0 a line each, to the others
-// the table that rank 0 makes of them.
+// The store's records of which ranks have mapped each other. Rank 0 reads one line per rank; the
+// others read the table that rank 0 makes.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// A list of hosts is as long as it may be, or refused.
+// A list of hosts is either within the limit or refused.
 #include "base/node_list.h"
 #include "input.h"
 #include "mccl/error.h"

@@ -1,5 +1,5 @@
-// Whatever a rank says of its RDMA devices while the ranks meet is a card that can be compared with
-// this rank's and drawn, or refused.
+// A text about a rank's RDMA devices is either refused, or a card that can be compared with this
+// rank's card and drawn.
 #include <string>
 
 #include "base/value_text.h"
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   own.devices = {{"mlx5_0", {"RoCE v2 over IPv4"}, ""}, {"mlx5_1", {}, "its port is down"}};
   try {
     const rdma::Card theirs = rdma::parse_card(there, input.text());
-    // But for texts, which are cut where they are long, and escapes make them longer.
+    // Texts may differ, since long ones are truncated and escapes make them longer.
     const rdma::Card again = rdma::parse_card(there, rdma::serialise(theirs));
     mccl::fuzz::require(again.services == theirs.services && again.leads_to == theirs.leads_to &&
                             again.devices.size() == theirs.devices.size(),
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         mccl::fuzz::require(place < own.devices.size(), "a device of this rank that is not there");
     } catch (const mccl::CorruptionError&) {
       throw;
-    } catch (const mccl::Error&) {  // they have none in common
+    } catch (const mccl::Error&) {  // the cards have no common device
     }
   } catch (const mccl::CorruptionError&) {
   }

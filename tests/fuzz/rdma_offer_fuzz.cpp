@@ -1,5 +1,5 @@
-// Whatever a rank tells of its queue pair is an offer that says the same again, or refused; and so
-// is whatever stands at the head of a message that a device has put into a slot.
+// Bytes that decode as an offer of a queue pair must encode to the same bytes. The same holds for
+// the header of a message in a slot.
 #include <algorithm>
 #include <vector>
 

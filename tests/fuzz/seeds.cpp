@@ -1,4 +1,5 @@
-// Writes the seeds of the fuzz targets, a file each: what honest ranks and people say.
+// Writes the seeds of the fuzz targets, one file each. The seeds are valid input.
+//
 //   mccl_fuzz_seeds tests/fuzz/corpus
 #include <fmt/format.h>
 
@@ -34,7 +35,7 @@ using namespace mccl;
 using Bytes = std::vector<std::byte>;
 
 template <typename T>
-requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // those are texts
+requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // arrays are texts
     Bytes raw(const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
   return {bytes.begin(), bytes.end()};
@@ -52,7 +53,7 @@ Bytes operator+(Bytes first, const Bytes& second) {
 
 Bytes one(int value) { return {static_cast<std::byte>(value)}; }
 
-/// The seeds of one target, named by what they say.
+/// The seeds of one target, named after their content.
 class Corpus {
  public:
   Corpus(const std::filesystem::path& root, std::string_view target) : folder_(root / target) {
@@ -188,7 +189,7 @@ void write_rdma(const std::filesystem::path& root) {
   card.leads_to.clear();
   card.why = "there is no libibverbs.so.1";
   cards.add("none", raw(rdma::serialise(card)));
-  card.why.assign(190, '\x7f');  // shown as escapes, and so longer than it may be
+  card.why.assign(190, '\x7f');  // escapes make it longer than allowed
   cards.add("escapes", raw(rdma::serialise(card)));
   cards.add("huge_place", raw(R"(["there","",["rc"],[["a",["RoCE v2 over IPv4"],""]],[[1e26]]])"));
 
@@ -200,7 +201,7 @@ void write_rdma(const std::filesystem::path& root) {
 }
 
 void write_shared_links(const Corpus& corpus) {
-  const Bytes here(16);  // added to the place: the true one
+  const Bytes here(16);  // added to the place, so zeros keep the correct one
   const auto counts = [](std::uint64_t written, std::uint64_t taken, int left = 0) {
     return raw(written) + raw(taken) + raw(written) + raw(taken) + one(left);
   };
@@ -221,7 +222,7 @@ void write_neighbours(const Corpus& corpus) {
   corpus.add("no_table", one(3) + one(1) + raw("1:9:1"));
 }
 
-/// Two hosts each, as mccl probe tells of them.
+/// Writes seeds of two hosts each, as reported by mccl probe.
 void write_what_hosts_say(const Corpus& corpus) {
   using nlohmann::json;
   const auto of_linux = [](int number) {
@@ -317,7 +318,8 @@ void write_what_people_say(const std::filesystem::path& root) {
   endpoints.add("two", rendezvous::serialise({0, "desk", 1, {"fe80::1%eth0", "::1"}, true}));
 }
 
-/// What a stranger with another key says to a member, who has heard as much as it takes.
+/// Returns the bytes that a stranger with another key sends to a member, until the member refuses
+/// it.
 Bytes stranger_says(bool to_dialer) {
   using rendezvous::Handshake;
   const rendezvous::Party member = {1, 4, "key", "chunk_bytes=1\n"};
@@ -339,7 +341,7 @@ Bytes stranger_says(bool to_dialer) {
   return said;
 }
 
-/// Scripts of messages_fuzz.cpp.
+/// Writes the scripts of messages_fuzz.cpp.
 void write_messages(const Corpus& corpus) {
   using fuzz::Script;
   constexpr int kEager = 1, kRequest = 2, kGrant = 3, kData = 4, kCredit = 5;
@@ -395,7 +397,7 @@ void write_blocks(const Corpus& corpus) {
   for (int number = 1; number < kCodecCount; ++number) {
     const auto codec = static_cast<Codec>(number);
     const Coding coding = coding_of({codec, 0.001}, 1);
-    // A topk block is of 4096 elements; of the others two are enough.
+    // A topk block has 4096 elements. For other codecs, 200 elements give two blocks.
     const std::size_t count = codec == Codec::topk ? values.size() : 200;
     Bytes blocks(coding.bytes(count, Coded::contribution));
     kernels::encode(coding, Coded::contribution, DType::f32, values.data(), count, blocks.data());

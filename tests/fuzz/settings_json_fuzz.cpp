@@ -1,4 +1,4 @@
-// Settings from a JSON text are taken or refused as a whole.
+// Settings in a JSON text are accepted or refused as a whole.
 #include "input.h"
 #include "mccl/config.h"
 #include "mccl/error.h"

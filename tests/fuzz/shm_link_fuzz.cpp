@@ -1,5 +1,6 @@
-// The end of a link in memory that the peer has made: the range's place and the counts of its rings
-// are what the peer says. First the place, then, again and again, counts and a use of the link.
+// The end of a shared-memory link that the peer has made. The peer controls the range's place and
+// the counts in its rings. The input holds the place, followed by pairs of counts and a use of the
+// link.
 #include <unistd.h>
 
 #include <array>
@@ -15,8 +16,8 @@ using mccl::transport::shm::ShmLink;
 
 namespace {
 
-/// The peer's words, in the first lines of the range: what each side has written, what the other
-/// has taken of it, and whether they have left.
+/// Sets the peer's counts in the first lines of the range: bytes written, bytes taken, and whether
+/// each side has left.
 void lie(std::span<std::byte> range, Input& input) {
   for (const std::size_t ring : {0, 1}) {
     RingState& state = reinterpret_cast<RingState*>(range.data())[ring];
@@ -33,7 +34,7 @@ void use(ShmLink& link, Input& input) {
   std::array<std::byte, 1024> memory{};
   switch (input.byte() % 4) {
     case 0: {
-      // How large its rings are is the peer's to say; to ask for more is the caller's own mistake.
+      // The peer decides the size of its rings. A peek beyond that would be the caller's mistake.
       const auto bytes = link.peek(std::min(wanted, link.peek_capacity()));
       mccl::fuzz::touch(bytes);
       link.consume(std::min(bytes.size(), wanted));
@@ -57,7 +58,7 @@ void use(ShmLink& link, Input& input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
-  // One for all cases: to make memory takes most of their time.
+  // All inputs share one arena, since making it would dominate the run time.
   static const auto arena = Arena::make(std::size_t{1} << 20);
   static const Range range = arena->allocate(std::size_t{540} << 10, 1);
   static const PeerArena seen(mccl::Descriptor(::dup(arena->descriptor())));

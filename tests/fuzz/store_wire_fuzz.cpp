@@ -1,4 +1,4 @@
-// Requests, one after another, as the store's server takes them, with the answers to them; then the
+// Handles a sequence of requests like the store's server and decodes each answer. Then decodes the
 // same bytes as an answer.
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@ using namespace mccl::rendezvous;
 
 namespace {
 
-/// Does to the table what the request asks for.
+/// Applies the request to the table and returns the encoded answer.
 Bytes answer_to(MemoryStore& table, const RequestHeader& header, std::string_view key,
                 std::string_view value) {
   try {
@@ -32,7 +32,7 @@ Bytes answer_to(MemoryStore& table, const RequestHeader& header, std::string_vie
   }
 }
 
-/// The request at the front; false when there is none, or not all of it.
+/// Handles the request at the front. Returns false if it is missing or incomplete.
 bool take_request(mccl::fuzz::Input& input, MemoryStore& table) {
   if (input.rest().size() < kRequestHeaderBytes) return false;
   const auto header = decode_request(input.take(kRequestHeaderBytes));

@@ -1,5 +1,5 @@
-// Neighbours that offer windows of any size at any place of their memory. What is settled on, a
-// rank can read; everything else is refused.
+// Neighbours offer windows of any size at any place in their memory. An agreed window must be
+// readable; everything else must be refused.
 #include <unistd.h>
 
 #include <optional>
@@ -20,10 +20,10 @@ using mccl::node::PeerArena;
 
 namespace {
 
-/// Little, so that a case costs little.
+/// Small, so that a run is cheap.
 constexpr std::size_t kArenaBytes = std::size_t{128} << 10;
 
-/// As it comes: most often of the right length.
+/// Decodes an offer from the input, in most cases of the right length.
 WindowOffer offer_of(mccl::fuzz::Input& input) {
   const bool cut = input.byte() == 0;
   std::vector<std::byte> told(cut ? input.byte() : 24);
@@ -33,7 +33,7 @@ WindowOffer offer_of(mccl::fuzz::Input& input) {
   return offer;
 }
 
-/// A whole call, so that every line and block is touched that it may use.
+/// Runs a whole call, which touches every line and block that it may use.
 void read_all(GroupWindow& group) {
   if (!group.window()) return;
   for (const std::size_t bytes : {std::size_t{1}, group.call_bytes()}) {

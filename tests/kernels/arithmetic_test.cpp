@@ -1,4 +1,4 @@
-// What the reductions mean, by examples worked out by hand; and the reference's number formats.
+// Tests reductions, and the number formats of the reference, with examples computed by hand.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,14 +25,14 @@ TEST(Formats, F16KnownValues) {
   EXPECT_EQ(narrow_f16(-0.0f), 0x8000);
   EXPECT_EQ(narrow_f16(65504.0f), 0x7BFF);
   EXPECT_EQ(narrow_f16(65519.996f), 0x7BFF);
-  EXPECT_EQ(narrow_f16(65520.0f), 0x7C00);  // halfway to 2^16: to even, which is infinity
+  EXPECT_EQ(narrow_f16(65520.0f), 0x7C00);  // halfway to 2^16: rounds to even, which is infinity
   EXPECT_EQ(narrow_f16(-1e10f), 0xFC00);
   EXPECT_EQ(narrow_f16(kInf), 0x7C00);
   EXPECT_EQ(narrow_f16(kNan), 0x7E00);
   EXPECT_EQ(narrow_f16(-kNan), 0x7E00);
   EXPECT_EQ(narrow_f16(std::ldexp(1.0f, -14)), 0x0400);
   EXPECT_EQ(narrow_f16(std::ldexp(1.0f, -24)), 0x0001);
-  EXPECT_EQ(narrow_f16(std::ldexp(1.0f, -25)), 0x0000);  // halfway: to even
+  EXPECT_EQ(narrow_f16(std::ldexp(1.0f, -25)), 0x0000);  // halfway: rounds to even
   EXPECT_EQ(narrow_f16(std::ldexp(1.001f, -25)), 0x0001);
   EXPECT_EQ(narrow_f16(std::ldexp(3.0f, -25)), 0x0002);
   EXPECT_EQ(narrow_f16(std::ldexp(2047.5f, -25)), 0x0400);  // carries into the normal numbers
@@ -119,14 +119,14 @@ TEST_P(Arithmetic, ProductsOfHalvesRoundAsTheReference) {
 }
 
 TEST_P(Arithmetic, FoldOfHalvesRoundsOnce) {
-  // In f16 numbers from 2048 on are two apart; one at a time, each 1 would be lost.
+  // In f16, numbers from 2048 on are two apart. Added one at a time, each 1 would be lost.
   const std::uint16_t big = 0x6800, one = 0x3C00;
   EXPECT_EQ(folded<std::uint16_t>(DType::f16, ReduceKind::sum, {big, one, one}), 0x6801);
   EXPECT_EQ(reduced<std::uint16_t>(DType::f16, ReduceKind::sum, big, one), big);
-  // 65504 + 65504 overflows f16, its half does not.
+  // The sum 65504 + 65504 overflows f16, but half of it does not.
   EXPECT_EQ(folded<std::uint16_t>(DType::f16, ReduceKind::avg, {0x7BFF, 0x7BFF}), 0x7BFF);
   EXPECT_EQ(folded<std::uint16_t>(DType::f16, ReduceKind::sum, {0x7BFF, 0x7BFF}), 0x7C00);
-  // bf16: 256 + 1 + 1.
+  // The sum 256 + 1 + 1 in bf16.
   EXPECT_EQ(folded<std::uint16_t>(DType::bf16, ReduceKind::sum, {0x4380, 0x3F80, 0x3F80}), 0x4381);
 }
 

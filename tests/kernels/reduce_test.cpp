@@ -1,4 +1,4 @@
-// Every vector kernel against the scalar reference, bit for bit, on every instruction set.
+// Tests every vector kernel against the scalar reference, bit for bit, on every instruction set.
 #include "kernels/reduce.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ std::vector<ReduceKind> kinds_of(DType dtype) {
   return kinds;
 }
 
-/// Every length up to beyond an unrolled round of the widest vectors, some longer, one large.
+/// Returns every length below `every_below`, which exceeds an unrolled round of the widest vectors.
+/// Adds some longer lengths and one large length.
 std::vector<std::size_t> lengths(Samples& samples, std::size_t every_below, std::size_t large) {
   std::vector<std::size_t> all;
   for (std::size_t n = 0; n < every_below; ++n) all.push_back(n);
@@ -113,7 +114,7 @@ TEST_P(KernelsThatDivide, DivideMatchesTheReference) {
       const Array data = sample(n);
       Array expected = data;
       Array actual(data, samples_.below(17));
-      // Dividing by one leaves the bits as they are, whatever they mean.
+      // Dividing by one leaves the bits unchanged, even of NaNs.
       if (divisor != 1) reference::divide(dtype(), expected.data(), n, divisor);
       divide(dtype(), actual.data(), n, divisor);
       ASSERT_EQ(actual, expected) << n << " by " << divisor;

@@ -1,4 +1,4 @@
-// Arrays to reduce: random numbers mixed with the values where arithmetic goes wrong.
+// Arrays to reduce: random numbers mixed with values at which arithmetic may fail.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace mccl::kernels {
 
-/// Bytes that begin `offset` past a 64-byte boundary, with bytes of a known value all around.
+/// Bytes that begin `offset` past a 64-byte boundary, surrounded by bytes of a known value.
 class Array {
  public:
   Array(std::size_t bytes, std::size_t offset)
@@ -30,7 +30,7 @@ class Array {
   const std::uint8_t* data() const { return memory_.data() + begin_; }
   std::size_t size() const { return bytes_; }
 
-  /// Same contents, and nothing written outside either.
+  /// True if the contents are equal and neither array was written outside its bounds.
   friend bool operator==(const Array& a, const Array& b) {
     return a.bytes_ == b.bytes_ && std::equal(a.data(), a.data() + a.bytes_, b.data()) &&
            a.surroundings_intact() && b.surroundings_intact();

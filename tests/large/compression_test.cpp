@@ -1,4 +1,4 @@
-// Rounded sums of more elements than 32 bits can count.
+// Tests compressed sums of more elements than a signed 32-bit count holds.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kCount = (std::size_t{1} << 31) + 8;
 constexpr std::size_t kBlock = 128;
-/// What is given repeats itself after so many blocks: a prime, so that a place that is wrong by a
-/// power of two holds something else.
+/// The input repeats after this many elements. The number of blocks is prime, so an offset that is
+/// wrong by a power of two yields different values.
 constexpr std::size_t kPeriod = 8191 * kBlock;
 
 std::size_t available_bytes() {
@@ -48,7 +48,7 @@ std::vector<std::uint16_t> narrowed(const std::vector<float>& values) {
   return bits;
 }
 
-/// Calls `at(place, count)` for each repetition, the last of which is short.
+/// Calls `at(place, count)` for each repetition, of which the last is shorter.
 template <typename At>
 void for_each_period(At&& at) {
   for (std::size_t place = 0; place < kCount; place += kPeriod) {
@@ -63,7 +63,7 @@ TEST(CompressionBeyond32Bits, EveryElementIsTheSumThatTheCodecDefines) {
   const Coding coding = coding_of({Codec::int8}, 2);
   ASSERT_EQ(coding.block(), kBlock);
   const auto expected = narrowed(kernels::reference::sum_in(coding, given, false));
-  // The last block has eight elements only.
+  // The last block has only eight elements.
   constexpr std::size_t kLast = kCount % kBlock, kPlace = (kCount - kLast) % kPeriod;
   std::vector<std::vector<float>> of_last;
   for (const auto& values : given) {

@@ -1,5 +1,5 @@
-// Collectives by NCCL, a double of which notes what it is asked: what is asked of it, by which
-// communicator, and what becomes of ranks where it is not as it should be.
+// Tests collectives by NCCL, with a substitute that records calls: which calls are made, on which
+// communicator, and how ranks fail if NCCL is unusable.
 #include "loaded/doubles/nccl.h"
 
 #include <dlfcn.h>
@@ -30,13 +30,13 @@ void* load(const std::string& file) {
   return library;
 }
 
-/// Of this process.
+/// The simulated device of this process.
 std::shared_ptr<DeviceDouble> gpu;
 NcclDouble* nccl = nullptr;
 
 std::string calls() { return fmt::format("{}", fmt::join(nccl->seen(), ", ")); }
 
-/// What an all_reduce of ones makes of them: ones, where it goes by the double.
+/// Returns the result of an all_reduce of ones, which is one if the NCCL substitute handles it.
 float all_reduce(Group& group, Device device = kDevice) {
   DeviceDouble::Queue stream(*gpu);
   const auto memory = gpu->allocate(kCount * sizeof(float));
@@ -55,7 +55,7 @@ float all_reduce(Group& group, Device device = kDevice) {
   return found;
 }
 
-/// Ranks with a GPU each, and both libraries.
+/// Starts ranks with one GPU each and both substitute libraries.
 struct Job {
   std::string backend = "nccl";
   std::function<void(int rank)> change = [](int) {};
@@ -96,7 +96,7 @@ TEST(Nccl, PartsOfAGroupThatHasMetAreSplitOffItsCommunicator) {
   Processes ranks = Job{}.start(3, [](Context& context, const Processes::Say& say) {
     Group& world = *context.world();
     all_reduce(world);
-    // Ranks 2 and 0, in this order, and rank 1 in none.
+    // The part has ranks 2 and 0, in this order; rank 1 is in none.
     const auto part = world.split(context.rank() == 1 ? -1 : 5, -context.rank());
     if (part) all_reduce(*part);
     const auto seen = nccl->seen();
@@ -139,7 +139,8 @@ TEST(Nccl, TwoRanksOfAGpuGoThroughTheHost) {
   ranks.expect_good_end();
 }
 
-/// As one that is missing, which a machine that has one cannot show.
+/// Makes NCCL too old on rank 1, which acts like a missing NCCL. A machine with NCCL cannot test
+/// that case.
 void make_too_old(int rank) {
   if (rank == 1) nccl->version = 21704;
 }

@@ -105,7 +105,7 @@ TEST(Arena, CapacityUsedUpGivesAnEmptyRange) {
   for (;;) {
     Range range = arena.allocate(100'000, 0);
     if (!range) break;
-    std::memset(range.memory().data(), 1, range.memory().size());  // it is really there
+    std::memset(range.memory().data(), 1, range.memory().size());  // the memory exists
     ranges.push_back(std::move(range));
     ASSERT_LT(ranges.size(), 11u);
   }
@@ -130,13 +130,13 @@ TEST(Arena, PlacesOutsideOfItAreRefused) {
   const std::uint64_t size = kCapacity + page;
   const std::uint64_t huge = std::numeric_limits<std::uint64_t>::max() - page + 1;
   for (const RangePlace& place :
-       {RangePlace{page, 0},                                        // nothing
+       {RangePlace{page, 0},                                        // empty
         RangePlace{0, page},                                        // the arena's own page
-        RangePlace{page + 1, page},                                 // not whole pages
-        RangePlace{page, page + 1},                                 //
-        RangePlace{size, page},                                     // behind the end
-        RangePlace{page, size},                                     // over the end
-        RangePlace{size - page, 2 * page}, RangePlace{huge, page},  // sums that wrap around
+        RangePlace{page + 1, page},                                 // unaligned offset
+        RangePlace{page, page + 1},                                 // unaligned size
+        RangePlace{size, page},                                     // begins at the end
+        RangePlace{page, size},                                     // extends past the end
+        RangePlace{size - page, 2 * page}, RangePlace{huge, page},  // sums that overflow
         RangePlace{page, huge}, RangePlace{huge, 2 * page}}) {
     EXPECT_THROW(process.passed().map(place), CorruptionError)
         << place.offset << " " << place.bytes;
@@ -172,7 +172,7 @@ TEST(MemoryFile, NobodyCanResizeIt) {
   EXPECT_NE(::ftruncate(process.arena().descriptor(), 100 << 20), 0);
 }
 
-/// Writing over the limit would raise a signal.
+/// A write past the limit would raise a signal.
 TEST(MemoryFile, TheLimitOfFileSizesIsAnError) {
   rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -28,7 +28,7 @@ TEST(Bell, RingsOnlyForWhoeverSleeps) {
 TEST(Bell, OneOfManyIsEnough) {
   NodeProcess process;
   process.fall_asleep();
-  for (int i = 0; i < 1'000'000; ++i) process.bell().ring();  // a full socket would block here
+  for (int i = 0; i < 1'000'000; ++i) process.bell().ring();  // blocks if rings fill the socket
   EXPECT_TRUE(process.sleep(20'000));
   EXPECT_EQ(process.arena().header().asleep.load(), 0u);
 }
@@ -40,7 +40,7 @@ TEST(Bell, OfAProcessThatDiedRaisesNoSignal) {
   process.bell().ring();
 }
 
-/// Two threads that meet in every round.
+/// Lets two threads meet in every round.
 class Meeting {
  public:
   void meet() {
@@ -60,8 +60,8 @@ class Meeting {
   std::atomic<std::uint32_t> turn_{0};
 };
 
-/// One side stores and rings while the other falls asleep and looks: whoever does not see what was
-/// stored is rung for.
+/// One side stores and rings while the other announces sleep and looks. If the sleeper misses the
+/// stored value, it must be rung.
 TEST(Bell, NeitherSideMissesTheOther) {
   constexpr std::uint32_t kRounds = 100'000;
   NodeProcess process;

@@ -127,7 +127,7 @@ TEST(LocalSocket, AFullQueueHoldsNobodyUp) {
   EXPECT_TRUE(LocalConnection::dial(listener.name()).connection);
 }
 
-/// This process can open no further file while it lives.
+/// Keeps this process from opening more files during its lifetime.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -147,7 +147,7 @@ class NoMoreFiles {
       thrown = std::current_exception();
     }
     if (!thrown) return;
-    // A sanitizer that looks at an object needs files of its own.
+    // A sanitizer needs to open files to check an object.
     ::setrlimit(RLIMIT_NOFILE, &before_);
     try {
       std::rethrow_exception(thrown);
@@ -182,8 +182,8 @@ TEST(LocalSocket, DescriptorsThatFindNoRoomAreAnErrorThatNamesTheLimit) {
   full.expect_named_by([&] { ends.far.receive(got, in(seconds(20))); });
 }
 
-/// The system counts what a user has on its way, over all processes, against the limit of the one
-/// that sends; it does not limit who may do everything.
+/// The kernel counts the descriptors in flight of a user over all processes, and compares them to
+/// the limit of the sending process. It does not limit a privileged user.
 TEST(LocalSocket, TooManyDescriptorsOnTheirWayAreNoError) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t kCallBytes = std::size_t{16} << 10;
 constexpr int kPatienceMs = 20'000;
 
-/// Whether ranks see each other's memory at one address, where a sanitizer can watch it, or each at
-/// its own, as processes do.
+/// `one_address`: ranks see each other's memory at one address, where a sanitizer can track it.
+/// `own_address`: each maps it at its own address, as processes do.
 enum class Memory { one_address, own_address };
 
 struct alignas(kLine) Line {
@@ -89,14 +89,14 @@ void begin(Window& window, std::uint64_t call, std::uint32_t arrivals = 1,
   window.begin(arrivals, published, call * 0x9e3779b97f4a7c15ULL);
 }
 
-/// Opens it and says which call it is.
+/// Opens the call and writes its number into the label. Returns false if it cannot be opened yet.
 bool open(Window& window, std::uint64_t call) {
   if (!window.open()) return false;
   std::memcpy(window.label().data(), &call, sizeof call);
   return true;
 }
 
-/// A whole call in which nothing is read.
+/// Makes a whole call in which nothing is read.
 void pass(Window& window, std::uint64_t call) {
   begin(window, call);
   ASSERT_TRUE(open(window, call));
@@ -331,7 +331,7 @@ TEST(Window, ANeighboursMemoryThatIsTooSmallIsRefused) {
   }
 }
 
-/// What a rank does that must wait.
+/// How a rank waits.
 enum class Waiting { yields, sleeps };
 
 struct Traffic {
@@ -344,7 +344,7 @@ struct Traffic {
 
 void PrintTo(const Traffic& traffic, std::ostream* stream) { *stream << traffic.name; }
 
-/// What all ranks do in a call, the same for all.
+/// The actions of a call, equal on all ranks.
 struct Shape {
   enum Kind { everyone_reads_everyone, everyone_reads_the_root, some_read_some };
   Kind kind;
@@ -371,7 +371,7 @@ class WindowTraffic : public ::testing::TestWithParam<Traffic> {
     if (!failed_.exchange(true)) ADD_FAILURE() << what;
   }
 
-  /// False once a rank has failed.
+  /// Waits until ready() returns true. Returns false if a rank has failed.
   template <typename Ready>
   bool until(int rank, Ready ready) {
     NodeProcess& process = node_->process(rank);

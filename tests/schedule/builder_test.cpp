@@ -28,8 +28,8 @@ TEST(Builder, OrdersReadsAndWritesOfTheSameMemory) {
   b.send(2, output({0, 2}));                // 1 reads what 0 wrote
   b.send(1, output({2, 2}));                // 2 reads what 0 wrote
   b.recv(2, output({1, 2}));                // 3 overwrites what 1 and 2 read
-  b.recv(1, output({4, 4}));                // 4 touches nothing of it
-  b.copy(output({0, 8}), scratch({0, 8}));  // 5 reads from 0, 3 and 4
+  b.recv(1, output({4, 4}));                // 4 touches other memory
+  b.copy(output({0, 8}), scratch({0, 8}));  // 5 reads what 0, 3 and 4 wrote
   const Schedule s = b.finish();
   EXPECT_THAT(s.waits, ElementsAre(0, 1, 1, 2, 0, 3));
   EXPECT_THAT(successors(s, 0), ElementsAre(1, 2, 5));
@@ -53,9 +53,9 @@ TEST(Builder, SeesThePlaceOfAPartInTheWhole) {
       {.collective = Collective::reduce_scatter, .size = 3, .counts = {2, 3, 4}, .chunk = 9}, 1);
   p.in_place = true;
   ScheduleBuilder b(p);
-  b.send(0, input({0, 2}));   // 0: before the own part
-  b.send(2, input({4, 2}));   // 1: its last element and one more
-  b.recv(0, output({0, 3}));  // 2: the own part, input[2..5)
+  b.send(0, input({0, 2}));   // 0: before this rank's part
+  b.send(2, input({4, 2}));   // 1: the part's last element and one more
+  b.recv(0, output({0, 3}));  // 2: this rank's part, input[2..5)
   EXPECT_THAT(b.finish().waits, ElementsAre(0, 0, 1));
 }
 
@@ -136,7 +136,7 @@ TEST(Build, BoundsScratch) {
   }
 }
 
-/// The work of finding waits grows with the number of pieces, not with its square.
+/// The number of waits grows linearly with the number of pieces.
 TEST(Build, WaitsStayFew) {
   for (const Algorithm algorithm : kAlgorithms) {
     const Problem p = problem_of({.size = 4, .count = 1 << 20, .chunk = 1024}, 1);

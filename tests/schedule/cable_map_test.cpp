@@ -68,7 +68,7 @@ TEST(CableMap, AGroupThatItsOwnCablesDoNotJoinHasNoTree) {
 TEST(CableMap, TheBusiestCableCounts) {
   const CableMap map = map_of(cabled(4, {{0, 1}, {1, 2}, {2, 3}}));
   EXPECT_DOUBLE_EQ(map.seconds({{{0, 1}, 125e6}}), 1);
-  EXPECT_DOUBLE_EQ(map.seconds({{{0, 1}, 125e6}, {{1, 0}, 125e6}}), 1);  // each way
+  EXPECT_DOUBLE_EQ(map.seconds({{{0, 1}, 125e6}, {{1, 0}, 125e6}}), 1);  // full duplex
   EXPECT_DOUBLE_EQ(map.seconds({{{0, 3}, 125e6}, {{0, 1}, 125e6}}), 2);
   EXPECT_DOUBLE_EQ(map.seconds({{{0, 1}, 125e6}, {{2, 3}, 250e6}}), 2);
 }

@@ -1,5 +1,5 @@
-// Every collective over cablings of all shapes: proved, along cables alone where it can be, and
-// chosen so.
+// Verifies every collective over cablings of all shapes. Schedules that can use cables alone must
+// do so, and must be chosen.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ TEST_P(CableSchedules, AreProvedAndKeepToCables) {
   }
 }
 
-/// What is chosen for large buffers loads no cable more than twice as much as it must.
+/// The schedule chosen for a large buffer loads each cable at most twice as much as necessary.
 TEST_P(CableSchedules, LargeCallsAreChosenAlongCables) {
   Facts facts;
   facts.cables = map_;
@@ -99,7 +99,7 @@ TEST(BeyondCables, WhatMustBePassedOnIsNamed) {
   EXPECT_EQ(beyond_cables(direct, map_of(ring_of({0, 1, 2}))), "");
 }
 
-/// No rank knows what the others exchange, and all must choose alike.
+/// No rank knows what the others exchange, and yet all must make the same choice.
 TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
   Facts facts;
   facts.cables = std::make_shared<CableMap>(map_of(ring_of({0, 1, 2, 3})));
@@ -122,7 +122,7 @@ TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
   }
 }
 
-/// Half as many bytes take half as long on the cables.
+/// Half as many bytes take half the time on the cables.
 TEST(CableChoice, RoundedSumsAreChargedWhatTheySend) {
   Facts facts;
   facts.cables = std::make_shared<CableMap>(map_of(cabled(3, {{0, 1}, {1, 2}})));
@@ -141,7 +141,7 @@ TEST(CableChoice, ARingGoesBothWaysAround) {
   const Case c{.collective = Collective::all_reduce, .size = 4, .count = std::size_t{16} << 20};
   const Choice choice = choose(problem_of(c, 0), 4, facts);
   EXPECT_EQ(choice.algorithm, Algorithm::ring_both);
-  // Each cable carries 3/4 of the buffer each way, at 125 MB/s.
+  // Each cable carries 3/4 of the buffer in each direction, at 125 MB/s.
   const double bound = 0.75 * (64 << 20) / 125e6;
   EXPECT_GT(choice.predicted_s, bound);
   EXPECT_LT(choice.predicted_s, 1.1 * bound);

@@ -1,4 +1,4 @@
-// Cablings of all shapes, for the tests of what runs along them.
+// Cablings of all shapes, for tests of schedules that use them.
 #pragma once
 
 #include <memory>

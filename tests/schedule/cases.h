@@ -22,7 +22,7 @@ inline constexpr Algorithm kAlgorithms[] = {
     Algorithm::hierarchical,
 };
 
-/// How ranks lie on nodes.
+/// Which ranks share a node.
 enum class Placement { apart, one_node, pairs, uneven, interleaved };
 inline constexpr Placement kPlacements[] = {Placement::apart, Placement::one_node, Placement::pairs,
                                             Placement::uneven, Placement::interleaved};
@@ -71,7 +71,7 @@ struct Case {
   Codec codec = Codec::none;
 };
 
-/// Algorithms that need no window do not look at where ranks lie.
+/// Returns the placements to test. Algorithms without a window ignore the placement of ranks.
 inline std::vector<Placement> placements(Algorithm algorithm) {
   if (algorithm == Algorithm::one_shot || algorithm == Algorithm::two_shot) {
     return {Placement::one_node};
@@ -80,7 +80,8 @@ inline std::vector<Placement> placements(Algorithm algorithm) {
   return {Placement::pairs, Placement::uneven, Placement::interleaved};
 }
 
-/// What rank `from` sends to rank `to` in an all_to_all of about `count` elements each.
+/// Returns how many elements rank `from` sends to rank `to` in an all_to_all of about `count`
+/// elements per pair.
 inline std::size_t exchange_count(std::size_t count, bool uneven, int from, int to) {
   return uneven
              ? (static_cast<std::size_t>(from) * 7 + static_cast<std::size_t>(to) * 3) % (count + 1)
@@ -137,7 +138,8 @@ inline std::string describe(Algorithm algorithm, const Case& c) {
       name_of(c.codec));
 }
 
-/// Parts of about `count`: 0 even, 1 uneven with zeros, 2 all with the last rank.
+/// Returns parts of about `count` elements. Shapes: 0 even, 1 uneven with zeros, 2 all at the last
+/// rank.
 inline std::vector<std::size_t> parts_of(int size, std::size_t count, int shape) {
   std::vector<std::size_t> counts(size, count);
   for (int r = 0; r < size && shape != 0; ++r) {

@@ -27,7 +27,7 @@ TEST(Choose, IsTheSameForEveryRank) {
     for (const int size : {1, 2, 3, 8, 12, 33}) {
       for (const std::size_t bytes : {std::size_t{0}, std::size_t{4}, kMiB / 10, 40 * kMiB}) {
         Case c = call(collective, size, bytes);
-        c.mixed = true;  // in place on odd ranks; uneven in all_to_all
+        c.mixed = true;  // in place on odd ranks, and uneven in all_to_all
         if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 1);
         const Choice first = choose(problem_of(c, 0), 4, {});
         EXPECT_TRUE(can(first.algorithm, problem_of(c, 0)));
@@ -109,7 +109,7 @@ TEST(Choose, RespectsTheLargestMessage) {
   }
 }
 
-/// However many steps that makes: the piece is what the cache holds.
+/// This holds for any number of steps, since a piece is as large as the cache allows.
 TEST(Choose, GoesThroughTheWindowOfANodeAtEverySize) {
   for (const int size : {2, 4}) {
     Facts facts;
@@ -133,7 +133,8 @@ TEST(Choose, KeepsSchedulesShort) {
   for (const Collective collective : kCollectives) {
     for (const int size : {1, 2, 4, 8, 16}) {
       for (const std::size_t bytes : {kMiB, 64 * kMiB, 512 * kMiB}) {
-        if (collective == Collective::all_to_all) continue;  // knows nothing of the bytes
+        if (collective == Collective::all_to_all)
+          continue;  // its choice does not depend on the bytes
         for (const Algorithm forced : kAlgorithms) {
           Facts facts;
           facts.forced = forced;
@@ -152,7 +153,7 @@ TEST(Choose, KeepsSchedulesShort) {
   }
 }
 
-/// Through the window every piece is a step with every rank.
+/// In a window, each piece takes a step with every rank.
 TEST(Choose, KeepsSchedulesShortOnANodeOfManyRanks) {
   for (const int size : {16, 64, 256, 1024}) {
     Facts facts;
@@ -171,7 +172,7 @@ TEST(Choose, KeepsSchedulesShortOnANodeOfManyRanks) {
   }
 }
 
-/// What is chosen by default is right, at real sizes.
+/// The schedules chosen by default are correct at real sizes.
 TEST(Choose, ChoosesWhatCanBeProved) {
   for (const Collective collective : kCollectives) {
     for (const int size : {2, 3, 4, 8}) {
@@ -187,7 +188,8 @@ TEST(Choose, ChoosesWhatCanBeProved) {
   }
 }
 
-/// Fault 28 of the earlier system: a reduce-scatter in which one rank receives everything.
+/// Regression test for fault 28 of the earlier system: a reduce-scatter in which one rank received
+/// everything.
 TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
   for (const int size : {2, 3, 4, 8, 16}) {
     const std::size_t part = 4 * kMiB;
@@ -211,8 +213,8 @@ TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
   }
 }
 
-/// With three ranks beside it, a rank that adds everything itself copies nearly twice as much as
-/// one that adds a part, but meets the others half as often.
+/// In a group of four, a rank that adds everything itself copies nearly twice as much as one that
+/// adds a part. It synchronises with the others half as often.
 TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
   Facts facts;
   facts.nodes.assign(4, 0);
@@ -224,7 +226,7 @@ TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
   EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 64 << 10, facts).algorithm, Algorithm::one_shot);
 }
 
-/// As its text in the table of settings says.
+/// The setting's description promises this.
 TEST(Choose, TheSmallMessageThresholdHoldsWhereNoTwoRanksShareMemory) {
   for (const bool shared : {false, true}) {
     Facts none, all;

@@ -32,7 +32,7 @@ TEST(Cost, GrowsWithTheDataAndTheLatency) {
   }
 }
 
-/// Of one node, whose ranks share cores or do not.
+/// Returns the facts of one node with this number of ranks per core.
 Facts of_node(int ranks, double ranks_per_core) {
   Facts facts;
   facts.nodes.assign(static_cast<std::size_t>(ranks), 0);
@@ -82,7 +82,7 @@ TEST(Cost, WhoHasACoreNeitherSwitchesNorTakesTurns) {
   }
 }
 
-/// A root that sends to three others works three times, and waits once.
+/// A root that sends to three ranks pays the work of three messages, but one latency.
 TEST(Cost, EveryMessageTakesItsWorkAndAllOfThemOneLatency) {
   Problem problem = problem_of(call(Collective::broadcast, 4, 64), 0);
   problem.chunk = 1024;

@@ -1,4 +1,4 @@
-// Every collective with every algorithm that can do it, proved over sizes, counts, chunks and
+// Verifies every collective with every algorithm that supports it, over sizes, counts, chunks and
 // roots.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::vector<int> roots(Collective collective, int size) {
   return roots;
 }
 
-/// Small chunks where the number of steps stays small.
+/// Returns a chunk that is small as long as the number of steps stays small.
 std::size_t small_chunk(int size, std::size_t count) {
   if (count < 100) return 1;
   return size <= 4 ? 7 : size <= 9 ? 40 : size <= 17 ? 100 : 400;
@@ -94,7 +94,7 @@ void prove_counts(Algorithm algorithm, Case c) {
 
 class Matrix : public ::testing::TestWithParam<Algorithm> {};
 
-/// Room for hardly anything, for a few pieces, for everything.
+/// Returns window sizes: the smallest possible, one for a few pieces, and one for everything.
 std::vector<std::size_t> windows(Algorithm algorithm, int size) {
   if (placements(algorithm).front() == Placement::apart) return {0};
   const auto least = 2 * static_cast<std::size_t>(size);
@@ -130,8 +130,8 @@ TEST_P(Matrix, EveryScheduleIsProved) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, Matrix, ::testing::ValuesIn(kAlgorithms),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-/// Chunks that are multiples of the granule, so that parts are divided at granules and a buffer
-/// takes several segments.
+/// The chunks are multiples of the granule, so parts are split at granules and a buffer takes
+/// several segments.
 TEST(Segments, LargeBuffersAreProved) {
   for (const int size : {2, 3, 4, 7}) {
     for (const std::size_t count : {std::size_t{40000}, std::size_t{262144}, std::size_t{262151}}) {
@@ -164,10 +164,10 @@ TEST(Segments, LargePartsAreProved) {
   }
 }
 
-/// Wherever the ranks lie.
+/// Verifies the case for every placement of ranks.
 void prove_on_nodes(Case c) {
   prove(Algorithm::direct, c);
-  if (c.size > 8 || c.chunk == 1) return;  // such a chunk is a block, as others are
+  if (c.size > 8 || c.chunk == 1) return;  // a chunk of 1 is rounded up to a block
   for (const Placement placement : placements(Algorithm::hierarchical)) {
     c.placement = placement;
     c.window = placement == Placement::uneven ? 5000 : 100000;

@@ -1,5 +1,5 @@
-// Runs the schedules of a group on numbers, in a random order of whatever may run. It knows nothing
-// of the library's layout or verifier, so that the two can be held against each other.
+// Runs the schedules of a group on numbers, in a random order of the steps that may run. It uses
+// neither the library's layout nor the verifier, so that it can check them.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Replay {
   double* input(int rank) { return ranks_[rank].input; }
   double* output(int rank) { return ranks_[rank].output; }
 
-  /// False if not every step could run.
+  /// Runs the steps. Returns false if not all of them could run.
   bool run() {
     for (;;) {
       std::vector<std::pair<std::size_t, std::size_t>> ready;
@@ -36,7 +36,7 @@ class Replay {
       }
       if (ready.empty()) break;
       std::shuffle(ready.begin(), ready.end(), random_);
-      // Some of what may run now stays behind what becomes possible later.
+      // Leaves some steps that may run now until later ones may run too.
       const std::size_t count = 1 + random_() % ready.size();
       for (std::size_t k = 0; k < count; ++k) {
         const auto [r, i] = ready[k];
@@ -54,14 +54,14 @@ class Replay {
     std::vector<double> in_memory;
     std::vector<double> out_memory;
     std::vector<double> scratch;
-    std::vector<double> coded;  // blocks hold what was encoded, as it is
+    std::vector<double> coded;  // blocks hold elements without rounding
     std::vector<double> sums;
     double* input = nullptr;
     double* output = nullptr;
     std::vector<std::uint32_t> waits;
     std::vector<std::size_t> open;                         // steps that wait for no other step
-    std::vector<std::deque<std::vector<double>>> arrived;  // by sender
-    std::vector<std::deque<std::size_t>> sends;            // by peer, in order
+    std::vector<std::deque<std::vector<double>>> arrived;  // one queue per sender
+    std::vector<std::deque<std::size_t>> sends;            // one queue per peer, in order
     std::vector<std::deque<std::size_t>> receives;
     std::vector<double> window;
     std::size_t arrivals = 0;

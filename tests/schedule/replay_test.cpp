@@ -1,4 +1,4 @@
-// Schedules run on numbers, in random orders: what the verifier proves must also come out.
+// Runs schedules on numbers in random orders. The results must match what the verifier proves.
 #include "replay.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Whole numbers, whose sums are exact.
+/// Returns whole numbers, whose sums are exact.
 double given(int rank, std::size_t element) {
   return static_cast<double>((rank + 1) * 1000 + static_cast<int>(element % 997));
 }
@@ -159,7 +159,7 @@ TEST(Replay, GivesTheRightNumbersFromBlocks) {
   }
 }
 
-/// Sums of numbers of very different size depend on the order of addition.
+/// Sums of numbers of very different magnitude depend on the order of addition.
 TEST(Replay, GivesTheSameBitsOnEveryRank) {
   for (const int size : {2, 3, 5, 7, 8, 12}) {
     for (const Algorithm algorithm : kAlgorithms) {

@@ -1,4 +1,4 @@
-// The verifier finds what is wrong with schedules that are nearly right.
+// Tests that the verifier detects defects in schedules that are nearly correct.
 #include "support/verifier/verify.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The schedules of a call, to be spoilt.
+/// The schedules of a call, which a test then breaks.
 struct Group {
   std::vector<Problem> problems;
   std::vector<Schedule> schedules;
@@ -27,7 +27,7 @@ struct Group {
 
   std::string defect() const { return verify(problems, schedules); }
 
-  /// Makes the waits fit the steps again, so that only the steps are at fault.
+  /// Recomputes the waits for the steps, so that only the steps are wrong.
   void wait_again(int rank) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
     find_hazards(layout_of(problems[rank]), schedules[rank].steps, waits);
@@ -44,7 +44,7 @@ struct Group {
 
 const Case kRing{.collective = Collective::all_reduce, .size = 4, .count = 23, .chunk = 3};
 
-/// The same call for every rank, with steps written by `write`.
+/// Returns the defect of schedules whose steps `write` makes, for the same call on every rank.
 std::string fault_of(const Case& c,
                      const std::function<void(const Problem&, ScheduleBuilder&)>& write) {
   const std::vector<Problem> problems = problems_of(c);
@@ -114,7 +114,7 @@ TEST(Verify, FindsEveryShiftedRegion) {
   }
 }
 
-/// Whether `later` waits for `earlier` through the waits of others.
+/// True if `later` waits for `earlier`, directly or through other steps.
 bool reaches(const Schedule& s, std::uint32_t earlier, std::uint32_t later) {
   if (earlier == later) return true;
   for (auto e = s.successor_begin[earlier]; e < s.successor_begin[earlier + 1]; ++e) {
@@ -242,7 +242,7 @@ TEST(Verify, FindsAnotherOrderOfAddition) {
 }
 
 TEST(Verify, FindsDeadlocks) {
-  // Each rank overwrites what it sends, and so waits for the peer to take it first.
+  // Each rank overwrites what it sends, so it waits until the peer has received it.
   const Case two{.size = 2, .count = 4, .chunk = 4, .in_place = true};
   EXPECT_THAT(fault_of(two,
                        [](const Problem& p, ScheduleBuilder& b) {
@@ -250,7 +250,7 @@ TEST(Verify, FindsDeadlocks) {
                          b.recv_reduce(1 - p.rank, output({0, 4}), output({0, 4}), true);
                        }),
               HasSubstr("deadlock"));
-  // Both pass on what they are still to get.
+  // Both ranks forward data that they have yet to receive.
   const Case gather{.collective = Collective::all_gather, .size = 2, .counts = {1, 1}, .chunk = 1};
   EXPECT_THAT(fault_of(gather,
                        [](const Problem& p, ScheduleBuilder& b) {
@@ -259,7 +259,8 @@ TEST(Verify, FindsDeadlocks) {
                          b.send(1 - p.rank, output({peer, 1}));
                        }),
               HasSubstr("deadlock"));
-  // Rank 0's second message, for which rank 1 waits, is behind the first, which waits for rank 1.
+  // Rank 1 waits for rank 0's second message. It is queued behind the first, which waits for rank
+  // 1.
   const Case exchange{.collective = Collective::all_to_all, .size = 2, .count = 2, .chunk = 1};
   EXPECT_THAT(fault_of(exchange,
                        [](const Problem& p, ScheduleBuilder& b) {
@@ -285,7 +286,7 @@ TEST(Verify, FindsWritesToInput) {
   }
   group.wait_again(3);
   EXPECT_THAT(group.defect(), HasSubstr("writes input"));
-  // In place, a reduce_scatter may write its own part but no other.
+  // In place, a reduce_scatter may write only this rank's part of the input.
   const Case scatter{.collective = Collective::reduce_scatter,
                      .size = 2,
                      .counts = {2, 2},
@@ -339,7 +340,7 @@ TEST(Verify, FindsRanksThatUseUnequallyMuchOfTheWindow) {
     ++group.schedules[1].window_count;
     EXPECT_THAT(group.defect(), HasSubstr("rank 1 uses")) << name_of(algorithm);
   }
-  // Without data to follow as well.
+  // The same holds without data that follows.
   Case barrier = kShared;
   barrier.collective = Collective::barrier;
   Group group(Algorithm::one_shot, barrier);
@@ -379,7 +380,7 @@ TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
 const Case kCoded{.size = 3, .count = 1000, .chunk = 256, .codec = Codec::int8};
 
 TEST(Verify, ASumThatTwoRanksEncodeIsNotTheSame) {
-  // Everyone adds up everything, and rounds the sum by itself.
+  // Every rank adds up all contributions and rounds the sum itself.
   const std::string fault = fault_of(kCoded, [](const Problem& p, ScheduleBuilder& builder) {
     const Extent all{0, 128};
     const std::size_t operands = builder.reserve_coded(128 * 3);
@@ -437,7 +438,7 @@ TEST(Verify, RanksOfANodeAddUpBeforeTheyRound) {
   EXPECT_THAT(scatter.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
 }
 
-/// Sums of decoded contributions would be right, but no rank runs such steps.
+/// Sums of decoded contributions would be correct, but no algorithm uses such steps.
 TEST(Verify, OnlySumsAreDecodedAndOnlyBlocksAddedUp) {
   Case scatter = kCoded;
   scatter.collective = Collective::reduce_scatter;

@@ -1,4 +1,5 @@
-// How a failure reads on the rank that met it, on the others, and in calls that come later.
+// Tests the error text of a failure on the rank where it occurred, on the others, and in later
+// calls.
 #include "engine/calls/failure.h"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,8 @@ schedule::Problem exchange(int ranks, std::size_t count) {
 
 std::size_t allocated() { return ::mallinfo2().uordblks; }
 
-/// Counting them is not enough: one of many ranks and of many pieces takes megabytes.
+/// A limit on the number of plans would not do: a plan for many ranks and many pieces takes
+/// megabytes.
 TEST(PlanCache, IsBoundedByWhatItsPlansWeigh) {
   PlanCache plans{schedule::Facts()};
   const std::size_t before = allocated();
@@ -49,7 +50,7 @@ TEST(PlanCache, OneThatAloneWeighsTooMuchIsStillMade) {
   EXPECT_EQ(&plans.plan(problem, 1), plan) << "it is kept until another one comes";
 }
 
-/// A call that finds the last plan by its shape must not find one that is gone.
+/// A call that looks up the last plan by its shape must not find a deleted plan.
 TEST(PlanCache, ForgetsTheLastPlanWithTheOthers) {
   PlanCache plans{schedule::Facts()};
   PlanShape shape;

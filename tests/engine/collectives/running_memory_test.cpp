@@ -1,4 +1,4 @@
-// Memory that fills, and is fetched, while a call runs.
+// Tests memory that is filled and fetched while a call runs.
 #include "engine/collectives/running_memory.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class ConveyorDouble final : public Conveyor {
   std::size_t delivered = 0;
 };
 
-constexpr std::size_t kCount = 25;  // of four bytes: two pieces and a half
+constexpr std::size_t kCount = 25;  // four bytes each: two and a half pieces
 
 class RunningMemoryTest : public ::testing::Test {
  protected:

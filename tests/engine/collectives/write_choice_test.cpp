@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kBytes = 65536;
 constexpr std::size_t kFreshBytes = 20 * kBytes;
 
-/// Writes in a world where either way has a rate, with a clock of its own.
+/// Simulates writes whose two ways have fixed rates, with its own clock.
 struct World {
   WriteChoice choice{kFreshBytes};
   Clock::time_point now{1h};
@@ -28,7 +28,7 @@ struct World {
     past += way == Way::past_cache;
     return way;
   }
-  /// Past what places that nobody has read yet would tell.
+  /// Writes once around the window, since places that no rank has read yet give no useful timing.
   World() {
     for (std::size_t done = 0; done < kFreshBytes; done += kBytes) {
       EXPECT_EQ(write(), Way::through_cache);

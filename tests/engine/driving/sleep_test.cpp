@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kDescriptor = 17;
 
-/// Of a system that may be short of memory for what is sent. Nothing ever comes or goes.
+/// A link of a system that may lack memory for sends. It never carries data.
 class ShortLink final : public transport::Link {
  public:
   std::size_t write(std::span<const std::byte>, std::span<const std::byte>) override { return 0; }

@@ -8,7 +8,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Gives the name and gives it up again.
+/// Takes the name and releases it.
 std::optional<std::uint32_t> use(GroupNames& names, const std::string& name,
                                  std::uint64_t identity) {
   const std::optional<std::uint32_t> times = names.give(name, identity);
@@ -44,7 +44,7 @@ TEST(GroupNames, WithoutEndTakeBoundedMemory) {
 TEST(GroupNames, AreForgottenFromTheOldestOn) {
   GroupNames names(3);
   for (const std::uint64_t identity : {1, 2, 3}) use(names, std::to_string(identity), identity);
-  use(names, "1", 1);  // and is the youngest from now on
+  use(names, "1", 1);  // makes "1" the most recently used
   use(names, "4", 4);
   EXPECT_EQ(use(names, "1", 1), 3u);
   EXPECT_EQ(use(names, "3", 3), 2u);

@@ -1,4 +1,5 @@
-// What a proven peer may say of a group, and what becomes of the group when it lies.
+// Tests what an authenticated peer may send about a group, and how the group fails if the peer
+// lies.
 #include "engine/groups/group_state.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Rank 0 of two that share memory, in an engine of which there is no more than a group needs.
+/// Rank 0 of two that share memory, with only those parts of an engine that a group needs.
 struct Scene {
   Scene() {
     memory->arena = node::Arena::make(std::size_t{4} << 20);

@@ -55,7 +55,7 @@ TEST(UnmadeGroups, TheLastClosedOnesAreRemembered) {
     unmade.closed(group);
     unmade.closed(group);
   }
-  unmade.closed(UnmadeGroups::kMostClosed + 11);  // which was not made
+  unmade.closed(UnmadeGroups::kMostClosed + 11);  // this group was not made
   EXPECT_FALSE(unmade.is_closed(10));
   EXPECT_TRUE(unmade.is_closed(11));
   EXPECT_TRUE(unmade.is_closed(UnmadeGroups::kMostClosed + 10));

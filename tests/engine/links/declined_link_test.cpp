@@ -1,5 +1,5 @@
-// A rank that can accept no connection of tcp says so to the peers that make links to it, also
-// where tcp is what they fall back to.
+// A rank that can accept no tcp connection reports this to the peers that dial it, even if tcp is
+// only their fallback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using transport::Purpose;
 
 constexpr const char* kTrouble = "no file descriptors are left";
 
-/// Connects in its own way, as tcp does, and never gets anywhere.
+/// Connects without offers, like tcp, and never succeeds.
 class Stuck final : public transport::Transport {
  public:
   std::string_view name() const override { return "stuck"; }
@@ -135,7 +135,7 @@ TEST_F(DecliningLinks, TheTransportThatIsFallenBackToIsDeclined) {
 
 TEST_F(DecliningLinks, ATransportMayBeDeclinedBeforeItIsTried) {
   low.need_link();
-  high.hear();  // which offers by the first
+  high.hear();  // `high` offers a link by the first transport
   low.progress();
   high.hear();
   settle();
@@ -147,7 +147,7 @@ TEST_F(DecliningLinks, ATransportMayBeDeclinedBeforeItIsTried) {
 TEST_F(DecliningLinks, WhatWasDeclinedBeforeIsNotTriedLater) {
   low.first->broken = true;
   low.need_link();
-  high.hear();  // which offers by the first
+  high.hear();  // `high` offers a link by the first transport
   low.progress();
   high.hear();
   settle();

@@ -1,5 +1,5 @@
-// What goes over the wire, byte for byte: alike on every processor and system, since ranks of
-// several of them are in one group. Whoever changes these changes the protocol's version.
+// Pins the wire format byte for byte. It must be equal on every processor and system, since a group
+// may mix them. A change here requires a new protocol version.
 #include <gtest/gtest.h>
 
 #include "engine/links/frame.h"

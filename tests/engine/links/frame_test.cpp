@@ -25,7 +25,7 @@ Frame sample() {
   return frame;
 }
 
-/// With the checksum that whoever wrote the bytes would have made.
+/// Replaces the checksum by the correct one, as the writer of the bytes could.
 FrameBytes sealed(FrameBytes bytes) {
   const std::uint32_t crc = kernels::crc32c(0, std::span(bytes).first(kFrameBytes - 4));
   std::memcpy(bytes.data() + kFrameBytes - 4, &crc, 4);
@@ -71,7 +71,8 @@ TEST(Frame, ABitThatIsFlippedInTheHeaderIsSeen) {
   }
 }
 
-/// Whether payloads are checked is the job's to say, and not the bytes' that are to be checked.
+/// A setting of the job decides whether payloads are checked. The frame itself must not decide
+/// this.
 TEST(Frame, CannotSwitchItsChecksumOffOrOn) {
   Frame frame = sample();
   EXPECT_THROW(decode(encode(frame), 4096, false), CorruptionError);

@@ -1,5 +1,4 @@
-// A lane over a link that reads what it has taken where it lies, as a card does that moves memory
-// by itself.
+// Tests a lane over a link that reads borrowed memory in place, like a network card with DMA.
 #include "engine/links/lane.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +12,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Copies late: until then, what was written must stay as it is.
+/// Copies late. Written memory must stay unchanged until copy().
 class BorrowingLink final : public transport::Link {
  public:
   explicit BorrowingLink(std::unique_ptr<transport::Link> inner) : inner_(std::move(inner)) {}
@@ -29,7 +28,7 @@ class BorrowingLink final : public transport::Link {
     for (const auto& part : lent_) bytes += part.size();
     return bytes;
   }
-  /// The card is done.
+  /// Copies all borrowed memory, as the card does when it has finished.
   void copy() {
     for (const auto& part : lent_) EXPECT_EQ(inner_->write(part), part.size());
     lent_.clear();
@@ -70,7 +69,7 @@ TEST(Lane, IsNotDoneWithAMessageWhileTheLinkReadsItsMemory) {
   EXPECT_TRUE(sender.push(traffic));
   EXPECT_FALSE(sender.sending());
   EXPECT_EQ(traffic.bytes_sent, sent);
-  payload.fill(std::byte{2});  // which is the caller's right now
+  payload.fill(std::byte{2});  // allowed, since the send is complete
 
   ASSERT_NE(receiver.incoming(traffic), nullptr);
   std::array<std::byte, 100> got;

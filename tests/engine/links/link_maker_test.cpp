@@ -1,4 +1,4 @@
-// Who makes a link, by which transport, and what both ends do when one of them cannot have it.
+// Tests which rank makes a link, by which transport, and what both ends do if one of them cannot.
 #include "engine/links/link_maker.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ class End {
         log_);
   }
 
-  /// Hears what the other has said; false if that was nothing.
+  /// Handles the messages of the other end. Returns false if there were none.
   bool hear() {
     bool heard = false;
     peers.receive(
@@ -87,7 +87,7 @@ class LinkMaking : public ::testing::Test {
     high.peers.connect(WorldRank(0), std::move(second));
   }
 
-  /// Until neither has anything to hear.
+  /// Runs both ends until neither receives a message.
   void settle() {
     for (bool heard = true; heard;) {
       heard = high.hear();
@@ -193,7 +193,8 @@ TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMoreAndTheOtherEndHearsIt) {
   EXPECT_THAT(low.channel().lost, HasSubstr("destroyed this group"));
 }
 
-/// A peer that lacked descriptors for a while declines a link that stands at both ends by now.
+/// A peer that had no descriptors for a while declines a link that both ends have established
+/// meanwhile.
 TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
   low.need_link();
   settle();
@@ -208,7 +209,7 @@ TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
 
 TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
   low.need_link();
-  high.hear();  // which offers
+  high.hear();  // `high` offers a link
   ControlMessage offer;
   offer.kind = ControlKind::link;
   offer.key = {high.group().id, Purpose::collective, 0};
@@ -219,7 +220,7 @@ TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
   EXPECT_FALSE(high.connected());
 }
 
-/// What no honest peer says ends its connection, which is how it is taken for lost.
+/// A message that no correct peer sends ends the connection, and the peer counts as lost.
 class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
  protected:
   ControlMessage lie() const {
@@ -228,7 +229,7 @@ class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
     message.key = {high.group().id, Purpose::collective, 0};
     message.transport = "fast";
     switch (GetParam()) {
-      case 0:  // nothing was offered
+      case 0:  // no link was offered
         break;
       case 1:
         message.transport = "carrier";
@@ -256,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(OfLinks, Lies, ::testing::Range(0, 5));
 
 TEST_F(LinkMaking, AnAnswerByAnotherTransportThanWasOfferedIsALie) {
   low.need_link();
-  high.hear();  // which offers by the first
+  high.hear();  // `high` offers a link by the first transport
   ControlMessage answer;
   answer.kind = ControlKind::link;
   answer.key = {high.group().id, Purpose::collective, 0};

@@ -1,5 +1,5 @@
-// A peer that has proved itself may still be broken: whatever it states is an error that names it,
-// and nothing of it is used.
+// An authenticated peer may still be faulty. Any invalid statement is an error that names the peer,
+// and none of its data is used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ Frame piece(std::uint64_t number, std::size_t total, std::size_t index) {
   return frame;
 }
 
-/// Rank 0, which waits for 32 bytes of rank 1, with other memory right behind them.
+/// Rank 0 waits for 32 bytes from rank 1, and other memory lies directly after its buffer.
 class HostileMessages : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 32;
@@ -201,7 +201,7 @@ TEST_F(HostileMessages, AnAnnouncementOnALinkForPieces) {
   expect_refusal("a link that carries pieces only");
 }
 
-/// Rank 0 has asked for a message of three pieces.
+/// Rank 0 has granted a message of three pieces.
 class HostilePieces : public HostileMessages {
  protected:
   static constexpr std::size_t kTotal = 2 * kPieceBytes + 100;
@@ -224,7 +224,7 @@ TEST_F(HostilePieces, APieceThatComesTwice) {
   expect_refusal("piece 0 for recv from rank 1 (tag 1, 524388 u8) twice");
 }
 
-/// Neither has come whole when the other begins.
+/// Neither copy of the piece is complete when the other begins.
 TEST_F(HostilePieces, APieceThatComesOnTwoLinksAtOnce) {
   peer_.send(piece(1, kTotal, 2), bytes(50), 0);
   peer_.send(piece(1, kTotal, 2), bytes(50), 1);
@@ -275,7 +275,7 @@ TEST_F(HostilePieces, APieceOfAnotherMessage) {
   }
 }
 
-/// What nobody waits for may go unsaid to a peer that has left.
+/// A message without a waiting receiver may go unreported to a peer that has left.
 TEST_F(HostileMessages, CreditForAPeerThatHasLeftIsNoFailure) {
   HostilePeer peer(victim_, 1, kFrameLimit);
   constexpr std::size_t kMessages = kEagerCredit / 4 / kEagerBytes + 1;
@@ -286,7 +286,7 @@ TEST_F(HostileMessages, CreditForAPeerThatHasLeftIsNoFailure) {
     receives.push_back(victim_.receive(got, kAnySource, 1));
   }
   Bytes more(1);
-  victim_.receive(more, kAnySource, 3);  // of somebody else, perhaps
+  victim_.receive(more, kAnySource, 3);  // may still come from another rank
   peer.leave();
   for (int pass = 0; pass < 100; ++pass) ASSERT_NO_THROW(victim_.advance());
   EXPECT_TRUE(victim_.done(receives.back()));

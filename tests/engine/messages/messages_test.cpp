@@ -1,4 +1,4 @@
-// What goes before what, how much may wait, and that what is delivered is delivered.
+// Tests the order of messages, how much may wait, and that delivered messages stay delivered.
 #include "engine/messages/messages.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::vector<const Operation*> calls_of(const OperationList& list) {
   return calls;
 }
 
-/// A large message from the first to the second, of which some has arrived and most has not.
+/// A large message from the first end to the second. A small part of it has arrived.
 struct LargeOnItsWay : MessagesPair {
   explicit LargeOnItsWay(std::size_t link_capacity = MemoryLink::kUsualCapacity, int rails = 1)
       : MessagesPair(link_capacity, rails), large(pattern(kLarge, 1)), got(kLarge) {
@@ -64,7 +64,8 @@ TEST(Messages, ASmallOneOvertakesThePiecesOfALargeOne) {
       pair.second.advance();
     }
     EXPECT_EQ(got, small);
-    // What the links had taken, and the rest of the pieces that were being written.
+    // Only bytes in the links, and the rest of pieces that had begun, may arrive before the small
+    // message.
     const std::size_t ahead =
         (kPieceBytes + 2 * MemoryLink::kUsualCapacity) * static_cast<std::size_t>(rails);
     EXPECT_LE(pair.arrived() - before, ahead + kPassBytes) << rails;
@@ -75,7 +76,7 @@ TEST(Messages, ASmallOneOvertakesThePiecesOfALargeOne) {
   }
 }
 
-/// A request, its grant, and credit are small messages too.
+/// Requests, grants and credit overtake pieces too, like small messages.
 TEST(Messages, ASecondLargeOneIsAnnouncedAndGrantedBetweenThePiecesOfTheFirst) {
   LargeOnItsWay pair;
   const Bytes other = pattern(kPieceBytes, 3);
@@ -104,7 +105,7 @@ TEST(Messages, PiecesOfSeveralMessagesTakeTurns) {
     pair.first.advance();
     pair.second.advance();
     if (receives.back()->traffic.bytes_received == 0) continue;
-    // From the moment they all have begun, none is more than two pieces ahead of another.
+    // Once all messages have begun, none is more than two pieces ahead of another.
     for (std::size_t i = 1; i < kOthers; ++i) {
       EXPECT_NEAR(static_cast<double>(receives[i]->traffic.bytes_received),
                   static_cast<double>(receives[i - 1]->traffic.bytes_received), 2.0 * kPieceBytes);
@@ -133,7 +134,7 @@ TEST(Messages, OfOneTagArriveInOrderWhateverTheirSizes) {
   }
 }
 
-/// A link that takes and gives everything: only the bound of a pass ends it.
+/// The links accept and deliver everything, so only the limit of a pass ends it.
 TEST(Messages, OnePassMovesABoundedAmountOnEachWay) {
   LargeOnItsWay pair(kLarge);
   const std::size_t sent = pair.sends->traffic.bytes_sent;
@@ -161,7 +162,7 @@ TEST(Messages, OnePassTakesABoundedNumberOfEmptyMessages) {
   EXPECT_TRUE(pair.second.done(receives.back()));
 }
 
-/// A frame may be smaller than what otherwise travels at once.
+/// Frames may be smaller than the limit for eager messages.
 TEST(Messages, OfEverySizePassWhereFramesAreSmall) {
   constexpr std::size_t kLimit = 4 << 10;
   for (const std::size_t size : {kLimit - 1, kLimit, kLimit + 1, kEagerBytes - 1, kEagerBytes,
@@ -238,7 +239,7 @@ TEST(Messages, WhatIsDeliveredIsNotDropped) {
   const auto looks = pair.second.receive(other, 0, 2);
   pair.first.send(data, 1, 1);
   pair.settle();
-  const auto receives = pair.second.receive(got, 0, 1);  // it is here already
+  const auto receives = pair.second.receive(got, 0, 1);  // the message has arrived already
   const OperationList dropped = pair.second.messages().drop_all();
   EXPECT_EQ(calls_of(dropped), std::vector<const Operation*>{looks.get()});
   EXPECT_TRUE(pair.second.done(receives));
@@ -256,7 +257,7 @@ TEST(Messages, PendingNamesEachCallOnce) {
             std::vector<const Operation*>{pair.receives.get()});
 }
 
-/// Far more than fit into the links, and each rank receives only when it has sent all.
+/// The messages exceed the capacity of the links, and each rank receives only after all its sends.
 TEST(Messages, RanksThatBothSendBeforeTheyReceiveGetOn) {
   constexpr std::size_t kMessages = 3000;
   constexpr std::size_t kBytes = 1000;
@@ -284,7 +285,7 @@ TEST(Messages, RanksThatBothSendBeforeTheyReceiveGetOn) {
   for (const Bytes& one : got) ASSERT_EQ(one, data);
 }
 
-/// Walking a list for each message would take minutes here.
+/// A list walk for each message would take minutes here.
 TEST(Messages, VeryManyUnderWayCostNoMoreThanAFewEach) {
   constexpr std::uint32_t kMessages = 100'000;
   for (const bool receives_first : {true, false}) {
@@ -327,7 +328,7 @@ TEST(Messages, OnlyALateOneIsFoundLate) {
   EXPECT_TRUE(pair.second.messages().idle());
 }
 
-/// The sender's links end one after another; what each has brought is read before that counts.
+/// The sender's links end one after another. The data of each is read before its end takes effect.
 TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
   constexpr std::size_t kBytes = 512 << 10;
   constexpr std::size_t kRoom = 4 << 20;
@@ -343,7 +344,7 @@ TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
   const auto sent = first->send(in, 1, 5);
   const auto received = second.receive(out, 0, 5);
   first->advance();
-  second.advance();  // takes the request
+  second.advance();  // handles the request
   second.advance();  // grants it
   while (first->advance()) {
   }

@@ -1,4 +1,4 @@
-// As frame_bytes_test.cpp, of what ranks tell each other beside the data.
+// Pins the bytes of control messages, like frame_bytes_test.cpp.
 #include <gtest/gtest.h>
 
 #include "engine/peers/control.h"

@@ -47,8 +47,8 @@ TEST(Liveness, WhoIsForgottenIsNotMissed) {
 constexpr Clock::duration kPeriod = kInterval / Liveness::kBeats;
 using Late = Clock::duration (*)(int beat);
 
-/// Plays a peer that beats until its stop. This process's own beats come `late` after they are due.
-/// Returns the time from the stop until the peer is lost.
+/// Simulates a peer that beats until it stops. This process's own beats are `late` after they are
+/// due. Returns the time from the stop until the peer is lost.
 Clock::duration time_to_notice(Clock::duration peers_phase, Clock::duration stop, Late late) {
   Liveness liveness(2, kInterval);
   liveness.beat(kStart);
@@ -78,7 +78,7 @@ TEST(Liveness, AStopIsNoticedAfterTheIntervalWhateverItsPhase) {
   }
 }
 
-/// Late beats do not make the stop of a peer noticed much later.
+/// Late beats of this process delay the detection of a stopped peer only a little.
 TEST(Liveness, AStopIsNoticedInTimeByAProcessThatRunsSeldom) {
   const Late four_periods = [](int) { return 4 * kPeriod; };
   const Clock::duration took = time_to_notice({}, kInterval, four_periods);

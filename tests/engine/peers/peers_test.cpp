@@ -1,4 +1,4 @@
-// What one peer can do to this rank by what it says, and by not listening.
+// Tests how a peer can affect this rank by its messages, and by not reading.
 #include "engine/peers/peers.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ ControlMessage probe() {
   return message;
 }
 
-/// Rank 0 of three, and what ranks 1 and 2 hold of their connections to it.
+/// Rank 0 of three, and the ends of its connections that ranks 1 and 2 hold.
 struct Scene {
   Scene() {
     for (const WorldRank peer : {kFirst, kSecond}) {

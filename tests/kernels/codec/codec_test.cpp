@@ -30,7 +30,7 @@ std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
   return bits;
 }
 
-/// Of many magnitudes, with whole stretches of zeros.
+/// Returns values of many magnitudes, with long runs of zeros.
 std::vector<float> random_values(std::size_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -168,7 +168,8 @@ TEST(Codecs, MemoryMayBeginAnywhere) {
   }
 }
 
-/// Whatever they are, no memory but the destination is written; run under a sanitizer.
+/// Arbitrary bytes are refused or decoded to numbers. Only the destination may be written, which a
+/// sanitizer checks.
 TEST(Codecs, BytesThatNobodyEncodedAreFoundOutOrAreNumbers) {
   std::mt19937 random(11);
   for (const Coding& coding : codings()) {
@@ -199,7 +200,7 @@ TEST(Codecs, AnOperandThatNobodyEncodedIsNamed) {
   EXPECT_EQ(fold_to_elements(coding, operands, 400, 1, DType::f32, found.data()), 1);
 }
 
-/// A double has digits that a float has not. They are left out, and not lost.
+/// A double has more digits than a float. The extra digits stay in the residual and are not lost.
 TEST(Codec, WhatIsLeftOutOfDoublesIsExact) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal;

@@ -1,4 +1,4 @@
-// What codecs round to, element by element, written for reading and not for speed.
+// Reference implementation of the codecs' rounding, element by element, written for clarity.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace mccl::kernels::reference {
 
 inline float nan() { return std::bit_cast<float>(0x7FC00000U); }
 
-/// The nearest number with `places` binary places of fraction, the even one of two, whose exponents
-/// begin at 1 - bias, below which they go on in equal steps.
+/// Rounds to the nearest number with `places` binary places of fraction, ties to even. Exponents
+/// begin at 1 - bias; below that the steps are equal.
 inline double nearest_float(double x, int places, int bias) {
   if (x == 0) return x;
   const int exponent = std::max(std::ilogb(x), 1 - bias);
@@ -96,7 +96,7 @@ inline std::vector<float> round_trip_of_block(const Coding& coding, Coded form,
   return found;
 }
 
-/// What decode gives of what encode makes.
+/// Returns the values after encoding and decoding.
 inline std::vector<float> round_trip(const Coding& coding, Coded form,
                                      const std::vector<float>& values) {
   std::vector<float> found;
@@ -110,8 +110,8 @@ inline std::vector<float> round_trip(const Coding& coding, Coded form,
   return found;
 }
 
-/// The result of a reduce_scatter on the rank that has these parts of what each rank (or node)
-/// gives; of an average the ranks are the divisor.
+/// Returns the result of a reduce_scatter on the rank whose parts are `given`, one from each rank
+/// (or node). For an average, the divisor is the number of ranks; otherwise 1.
 inline std::vector<float> part_in(const Coding& coding,
                                   const std::vector<std::vector<float>>& given, int divisor) {
   std::vector<float> sum;
@@ -130,7 +130,7 @@ inline std::vector<float> part_in(const Coding& coding,
   return sum;
 }
 
-/// The same of an all_reduce.
+/// Returns the result of an all_reduce, with the same arguments.
 inline std::vector<float> sum_in(const Coding& coding, const std::vector<std::vector<float>>& given,
                                  int divisor) {
   return round_trip(coding, Coded::sum, part_in(coding, given, divisor));

@@ -1,4 +1,4 @@
-// The arithmetic of the kernels for GPUs, as the host runs it, beside that of the host's own.
+// Tests the arithmetic of the GPU kernels, run on the host, against the host's kernels.
 #include "kernels/cuda/arithmetic.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,8 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Every value of a 16-bit type, what lies half way between neighbours, and beside that.
+/// Compares every value of a 16-bit type, the midpoints between neighbours, and values beside
+/// those.
 template <typename T>
 void compare(float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -49,7 +50,7 @@ TEST(CudaArithmetic, F16IsTheHosts) {
 }
 
 TEST(CudaArithmetic, ASumIsRoundedOnce) {
-  // 256 + 1 + 1 is 258 in bf16 only if the ones meet before it is rounded.
+  // In bf16, 256 + 1 + 1 is 258 only if the sum is rounded once at the end.
   const std::uint16_t large[8] = {Bf16::narrow(256)};
   const std::uint16_t one[8] = {Bf16::narrow(1)};
   Wide<Bf16> sum;

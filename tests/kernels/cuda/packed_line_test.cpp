@@ -1,4 +1,4 @@
-// Where words lie in lines that have a flag each.
+// Tests where words are placed in lines that hold one flag each.
 #include "kernels/cuda/packed_line.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// As a warp does it: each lane takes two words from where they lie.
+/// Packs and unpacks like a warp: each lane handles two words.
 TEST(PackedLine, WhatIsPackedIsUnpackedAsItWas) {
   int data[kLanes][2] = {};
   for (int lane = 0; lane < kDataLanes; ++lane) {

@@ -1,4 +1,4 @@
-// The text of the kernels for Macs' GPUs, compiled for the host.
+// Compiles the kernels for Mac GPUs for the host.
 #include "kernels/metal/reduce_on_host.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// A kernel for Macs' GPUs, run on the host.
+// Runs a kernel for Mac GPUs on the host.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace mccl::testing {
 
-/// Throws std::invalid_argument where there is none of that name.
+/// Throws std::invalid_argument if there is no kernel of that name.
 void run_on_host(const std::string& name, const std::uint16_t* a, const std::uint16_t* b,
                  std::uint16_t* out, std::uint32_t count);
 

@@ -1,4 +1,4 @@
-// The kernels for Macs' GPUs beside the reference, bit for bit.
+// Tests the kernels for Mac GPUs against the reference, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ constexpr ReduceKind kKinds[] = {ReduceKind::sum, ReduceKind::avg,        Reduce
 
 class MetalReduce : public ::testing::TestWithParam<std::tuple<DType, ReduceKind>> {
  protected:
-  /// `a` and `b` by the kernel and by the reference.
+  /// Reduces `a` and `b` with the kernel and the reference, and compares the results.
   void compare(const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b) {
     const auto [dtype, kind] = GetParam();
     std::vector<std::uint16_t> found(a.size());
@@ -38,7 +38,7 @@ TEST_P(MetalReduce, EveryValueWithOthersMatchesTheReference) {
   for (std::uint32_t bits = 0; bits < all.size(); ++bits)
     all[bits] = static_cast<std::uint16_t>(bits);
   std::vector<std::uint16_t> others;
-  // Zeros, ones, the least and the largest, infinities, NaNs, and some by chance.
+  // Zeros, ones, smallest and largest values, infinities, NaNs, and some arbitrary values.
   for (const int bits : {0x0000, 0x8000, 0x3c00, 0x3f80, 0x0001, 0x8001, 0x7bff, 0x7f7f, 0x7c00,
                          0xfc00, 0x7f80, 0xff80, 0x7e01, 0xffc1, 0x4e3a, 0xb6c5}) {
     others.assign(all.size(), static_cast<std::uint16_t>(bits));

@@ -1,4 +1,4 @@
-// Reductions by a Mac's GPU, on a double of it that runs the kernels' own text.
+// Tests reductions on a simulated Mac GPU, which runs the source of the real kernels.
 #include "kernels/metal/reducer.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// libcuda.so.1 as far as the engine asks it for anything but work: GPUs that are there, with a
-// context each. Streams and memory are those of the device double, which stands beside it.
+// A substitute for libcuda.so.1 with the functions that the engine calls apart from work on
+// streams: GPUs, each with a context. DeviceDouble simulates the streams and memory.
 #include <cstdlib>
 #include <cstring>
 

@@ -1,4 +1,5 @@
-// libnccl.so.2 that notes what it is asked, and answers as it is told. It moves no data.
+// A substitute for libnccl.so.2 that records calls and returns configured results. It moves no
+// data.
 #include "loaded/doubles/nccl.h"
 
 #include <string>
@@ -14,7 +15,7 @@ constexpr Result kInProgress = 7;
 
 NcclDouble told;
 
-/// A part's communicator, and where it is waited for.
+/// The communicator of a split, and the pointer to which it will be written.
 struct Part {
   void** part = nullptr;
   void* made = nullptr;
@@ -53,8 +54,8 @@ Result ncclCommInitRankConfig(void** comm, int size, NcclDouble::Id, int rank, v
   *comm = reinterpret_cast<void*>(++told.communicators);
   return note("CommInit " + std::to_string(rank) + " of " + std::to_string(size), true);
 }
-/// Says that all is well at once, fills in the part's communicator before the parent is done, and
-/// refuses another call until then, as NCCL 2.28 does.
+/// Behaves like NCCL 2.28: returns success at once, writes the part's communicator before the
+/// parent is ready, and refuses other calls until then.
 Result ncclCommSplit(void* comm, int color, int key, void** part, void*) {
   if (told.in_progress > 0) return kInvalidArgument;
   *part = nullptr;

@@ -1,4 +1,4 @@
-// What the double of NCCL is told, and tells.
+// The recorded calls and the configured results of the NCCL substitute.
 #pragma once
 
 #include <mutex>
@@ -13,8 +13,8 @@ struct NcclDouble {
   };
   int version = 22809;
   std::string fails;       ///< A call that fails, such as "CommInit".
-  std::string last_error;  ///< What it then says.
-  int asynchronous = 0;    ///< What a communicator has come to by itself.
+  std::string last_error;  ///< The error text after that.
+  int asynchronous = 0;    ///< The asynchronous error of all communicators.
 
   void note(const std::string& call) {
     const std::lock_guard lock(mutex);
@@ -27,7 +27,7 @@ struct NcclDouble {
 
   mutable std::mutex mutex;
   std::vector<std::string> calls;  ///< Guarded by mutex.
-  int in_progress = 0;             ///< How often it says yet that a call goes on.
+  int in_progress = 0;             ///< How many more queries report that a call is in progress.
   long communicators = 0;
 };
 
