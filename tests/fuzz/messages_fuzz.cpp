@@ -202,8 +202,7 @@ class Scene {
 
   const Membership group_;
   Channels channels_;
-  std::vector<std::unique_ptr<mccl::testing::MemoryLink>>
-      ends_;  // held by the peer; null once it left
+  std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // peer's ends; null once it left
   std::vector<Posted> posted_;
   Messages messages_;
   const bool crc_;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What is checked on a machine that has RDMA devices: scripts/rdma_guest.sh runs it in a guest that
-# can make them. Each check is one line of the result; the exit status is 0 when none has failed.
+# Checks that need a machine with RDMA devices. scripts/rdma_guest.sh runs this script in a guest
+# that can make such devices. Each check prints one line. The exit status is 0 if none failed.
 # Usage: checks.sh BUILD_FOLDER [PYTHON] [SECTION...]
-# Sections: link, calls, bench, failure, network, frameworks; default: all, frameworks where PYTHON
-# is given. `short` is some of each but the last.
+# Sections: link, calls, bench, failure, network, frameworks. By default all run, frameworks only if
+# PYTHON is given. `short` is a quick selection from link, calls and failure.
 set -uo pipefail
 
 build=${1:?the folder of the C++ build}
@@ -16,7 +16,7 @@ work=$(mktemp -d)
 hosts=8
 [[ $sections != short ]] || hosts=2
 
-# The guest's cores are emulated: what takes a moment elsewhere takes long.
+# The guest's cores are emulated, so everything takes long.
 export MCCL_CONNECT_TIMEOUT=120 MCCL_LIVENESS_INTERVAL=30 MCCL_TIMEOUT=300 MCCL_CALIBRATE=0
 export MCCL_JOB_KEY=checks-of-rdma-in-a-guest MCCL_LOG_LEVEL=DEBUG
 # shellcheck source=hosts.sh
@@ -28,7 +28,7 @@ conformance=$build/tests/mccl_group_conformance
 bench=("$build/src/cli/mccl" bench --no-bounds --iterations 3 --warmup 1)
 each=all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,sendrecv
 
-# section_link [FILTER]: of the tests; the rest is left out.
+# section_link [FILTER]: runs the link tests that the filter selects.
 section_link() {
   local service
   for service in uc rc; do
@@ -37,7 +37,8 @@ section_link() {
   done
 }
 
-# All types and kinds at two ranks only: more ranks do not change them, and share the cores.
+# Only jobs of two ranks test all types and reductions. More ranks would not change the results, and
+# they share the cores.
 section_calls() {
   local service shape size
   check "all calls, 2 ranks, rc" 400 with rc ranks mesh 2 "$conformance" --gtest_brief=1
@@ -52,7 +53,8 @@ section_calls() {
   done
 }
 
-# Of 8 ranks, what differs by their number.
+# calls_of SIZE: prints the tests to run. With 8 ranks, only those that depend on the number of
+# ranks.
 calls_of() {
   if (($1 < 8)); then
     echo "-*EveryType*"
@@ -94,7 +96,8 @@ device_is_missing() {
 }
 export -f device_is_missing
 
-# The network loses, delays and reorders: rc sends again; uc ends with a name, or is right.
+# Disturbs the network with loss, delay and reordering. rc retransmits, so its results must be
+# right. uc must either fail with an error that names a rank, or give the right result.
 section_network() {
   local trouble
   while read -r trouble; do
@@ -107,8 +110,8 @@ loss 0.5% delay 2ms reorder 1% duplicate 1%"
   check "rc, 4 ranks: loss 1% delay 2ms" 400 disturbed rc 4 "loss 1% delay 2ms" ranks mesh 4
 }
 
-# disturbed SERVICE SIZE NETEM COMMAND...: what is sent is counted, as a check that nothing crosses
-# would say nothing.
+# disturbed SERVICE SIZE NETEM COMMAND...: runs the command while the network is disturbed. calm()
+# prints the packet counts, since a check without traffic would prove nothing.
 disturbed() {
   local service=$1 size=$2 trouble=$3 status=0
   shift 3
@@ -123,7 +126,7 @@ export -f disturbed
 
 section_frameworks() {
   local jobs=(rc:mesh:2 uc:mesh:2 rc:ring:4 uc:mesh:4 rc:mesh:8 uc:ring:8)
-  # Eight ranks share the cores, and a thread pool does not outlive a fork.
+  # Eight ranks share the cores, and a thread pool does not survive a fork.
   export OMP_NUM_THREADS=1
   forked "$here/mlx_sums.py" 600 "${jobs[@]}"
   forked "$here/torch_digits.py" 900 "${jobs[@]}"
@@ -133,7 +136,7 @@ forked() {
   "$python" "$here/forked_ranks.py" "$work" "$@" || failed=1
 }
 
-# What takes longest in emulation is left out: much data, and more ranks.
+# Leaves out what takes longest in emulation: large data and many ranks.
 section_short() {
   section_link "-*SixtyFour*:*PushesBack*"
   check "calls, 2 ranks, uc" 600 with uc ranks mesh 2 "$conformance" --gtest_brief=1 \

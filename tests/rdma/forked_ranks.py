@@ -1,14 +1,14 @@
-"""Runs a program as the ranks of several jobs, one after another, on the hosts of hosts.sh.
+"""Runs a program as the ranks of several jobs, one job after another, on the hosts of hosts.sh.
 
-To import torch takes an emulated core a minute or two, and all ranks would do so at once. So one
-process imports the program, with all that it needs, and each rank is a fork of it, which then moves
-to its host.
+An emulated core needs a minute or two to import torch, and all ranks would do so at once. Therefore
+one process imports the program and all that it needs. Each rank is a fork of that process, which
+then moves to its host.
 
     forked_ranks.py WORK PROGRAM SECONDS JOB...    JOB is SERVICE:SHAPE:SIZE, such as rc:ring:4
 
-WORK holds the tables of devices, SHAPE-SIZE.json. The program's `main` is what a rank does, and
-`VARIABLES` says whose variables tell it of its job, mccl or jaccl. Each job is one line of the
-result; SECONDS limit it.
+WORK holds the device tables, SHAPE-SIZE.json. A rank runs the program's `main`. The program's
+`VARIABLES` selects the environment variables that describe the job, mccl or jaccl. Each job prints
+one line and is limited to SECONDS.
 """
 
 import ctypes
@@ -64,7 +64,7 @@ def variables_of(kind: str, rank: int, job: str, table: Path, port: int) -> dict
 
 
 def be_a_rank(program: ModuleType, rank: int, variables: dict[str, str], log: Path) -> None:
-    """Never returns: what is left of the parent's work in this process is not done here."""
+    """Runs the program as one rank in a child process, and never returns."""
     status = 1
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -83,7 +83,7 @@ def be_a_rank(program: ModuleType, rank: int, variables: dict[str, str], log: Pa
 
 
 def wait_for(ranks: list[int], seconds: int) -> list[int]:
-    """The exit status of each; those that are not done by then are killed."""
+    """Returns the exit status of each rank. Ranks that still run after `seconds` are killed."""
 
     def kill_the_rest(*_: object) -> None:
         for process in ranks[len(statuses) :]:

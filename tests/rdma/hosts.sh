@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Several hosts on a machine with Linux's RDMA: each is a network namespace with an address of its
-# own on one bridge, and has an RDMA device in software (RoCE) on another. To MCCL they are hosts of
-# their own, since they share no namespace. Sourced by the checks; needs root.
+# Simulates several hosts on a machine with Linux's RDMA. Each host is a network namespace with its
+# own address on one bridge, and it has a software RDMA device (RoCE) on another bridge. MCCL treats
+# them as separate hosts, since they share no namespace. Sourced by the checks; needs root.
 #
-# The kernel's RoCE lives in the first namespace only, and sends what is for the same device not
-# through the network. So all devices are of the first namespace, and rules of routing make what one
-# sends to another leave by its own interface, cross the bridge, and come in again by the other's:
-# there a packet can be lost, late or out of order.
+# The kernel's RoCE works in the first namespace only, and its packets to the same device bypass the
+# network. Therefore all devices are in the first namespace. Routing rules make packets between
+# devices leave by the sender's interface, cross the bridge, and return by the receiver's interface.
+# On the bridge, packets can be lost, delayed or reordered.
 
-# The devices are roce0, roce1, …; their interfaces card0, …, which the bridge's cable0, … lead to.
+# The devices are roce0, roce1, …. Their interfaces are card0, …, and the bridge's ends are cable0,
+# ….
 rdma_address() { echo "10.9.1.$(($1 + 1))"; }
 host_address() { echo "10.8.0.$(($1 + 1))"; }
 mac_address() { printf '02:00:00:00:09:%02x' "$1"; }
@@ -25,7 +26,7 @@ make_hosts() {
 
 make_card() {
   local card=card$1 number=$1
-  # Frames as large as RoCE likes them: a packet is what costs.
+  # Uses frames as large as RoCE accepts, since the cost is per packet.
   ip link add "$card" mtu 9000 address "$(mac_address "$number")" type veth \
     peer name "cable$number" mtu 9000 &&
     ip link set "cable$number" master roce up &&
@@ -42,7 +43,7 @@ make_host() {
     ip -n "$space" addr add "$(host_address "$1")/24" dev eth0 && ip -n "$space" link set eth0 up
 }
 
-# An address of this machine's own is looked for last by what it sends, and first by what comes in.
+# Outgoing packets must look up the local addresses last, and incoming packets first.
 route_between_cards() {
   local size=$1 from to
   ip rule add pref 100 lookup local
@@ -59,7 +60,7 @@ route_between_cards() {
   ip rule del pref 0
 }
 
-# disturb SIZE NETEM...: what every card sends is treated so.
+# disturb SIZE NETEM...: applies netem to the packets that every card sends.
 disturb() {
   local size=$1 host
   shift
@@ -68,7 +69,7 @@ disturb() {
   done
 }
 
-# calm SIZE: and how many packets were lost, or sent out of order, meanwhile.
+# calm SIZE: ends the disturbance, and prints how many packets were sent, lost or reordered.
 calm() {
   local size=$1 host
   for ((host = 0; host < size; ++host)); do
@@ -77,8 +78,8 @@ calm() {
   done
 }
 
-# Tables of devices as MLX_IBV_DEVICES names them, for SIZE hosts with a device each: from every host
-# to every other, or to its two neighbours only.
+# device_table SHAPE SIZE: prints a table of devices in the format of MLX_IBV_DEVICES for SIZE hosts
+# with one device each. In a mesh every host reaches every other; in a ring only its two neighbours.
 device_table() {
   local shape=$1 size=$2 row column distance
   for ((row = 0; row < size; ++row)); do

@@ -1,7 +1,7 @@
 """MLX, by the variables of its jaccl
 
-Sums and gathers, by RDMA devices. Started as each rank of a job, with MLX_RANK, MLX_IBV_DEVICES and
-MLX_JACCL_COORDINATOR: by forked_ranks.py, or by hand.
+Makes sums and gathers over RDMA devices. forked_ranks.py, or a user, starts it as each rank of a
+job with MLX_RANK, MLX_IBV_DEVICES and MLX_JACCL_COORDINATOR.
 """
 
 import os
@@ -15,7 +15,7 @@ VARIABLES = "jaccl"
 
 
 def main() -> None:
-    """Sums and gathers of several sizes, each checked."""
+    """Checks sums and gathers of several sizes."""
     group = mccl.mlx.init(True, "jaccl")
     rank, size = group.rank(), group.size()
     for count in (1, 1000, 200_000):
@@ -26,7 +26,7 @@ def main() -> None:
         assert gathered.shape == (size * count,) and gathered[-1].item() == size
     metrics = mccl.get_metrics()
     assert metrics.rdma_links > 0, metrics
-    # Along a ring, ranks that are no neighbours take TCP.
+    # In a ring, ranks that are not neighbours use TCP.
     assert metrics.tcp_links == 0 or "MLX_JACCL_RING" in os.environ, metrics
     print(f"{metrics.rdma_links} links by rdma, {metrics.tcp_links} by tcp")
 

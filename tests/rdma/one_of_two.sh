@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is checked on two machines with a network between them: one_of_two.sh runs on both, and does
-# the same in step, as the ranks of each check wait for each other.
+# Checks that need two machines with a network between them. one_of_two.sh runs on both in step,
+# since the ranks of each check wait for each other.
 # Usage: one_of_two.sh MACHINE BUILD_FOLDER [PYTHON]      MACHINE is 0 or 1
 set -uo pipefail
 
@@ -18,7 +18,7 @@ conformance=("$build/tests/mccl_group_conformance" --gtest_brief=1 '--gtest_filt
 each=all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,sendrecv
 bench=("$mccl" bench --no-bounds --iterations 3 --warmup 1 "$each" -s 8,64K,1M)
 
-# rank_here NAME=VALUE... COMMAND...: this machine's rank of two.
+# rank_here NAME=VALUE... COMMAND...: runs this machine's rank of a job of two.
 rank_here() {
   env MCCL_RANK="$machine" MCCL_WORLD_SIZE=2 MCCL_ROOT="10.9.0.1:$port" "$@" \
     >"$work/rank$machine" 2>&1
@@ -30,7 +30,8 @@ by_rdma() {
   return 1
 }
 
-# Two ranks on each machine, set to nothing: memory between neighbours, the device between machines.
+# Runs two ranks on each machine without settings. Neighbours must use shared memory, and ranks on
+# different machines the device.
 two_on_each() {
   local rank status=0
   local processes=()
@@ -57,7 +58,8 @@ disturbed() {
   return $status
 }
 
-# lose SIGNAL: rank 1 is lost in mid-call, by POWER with its machine; rank 0 ends, with its name.
+# lose SIGNAL: rank 1 is lost in the middle of a call; with POWER its whole machine is. Rank 0 must
+# end with an error that names it.
 lose() {
   local signal=$1 process
   rank_here MCCL_TRANSPORT=rdma MCCL_LIVENESS_INTERVAL=5 \
@@ -72,16 +74,16 @@ lose() {
   fi
   [[ $signal != POWER ]] || power_off
   kill "-$signal" "$(pgrep -P $process)"
-  # A stopped one lives on until the other machine has had time to miss it.
+  # A stopped rank stays alive until the other machine has had time to miss it.
   [[ $signal != STOP ]] || { sleep 30; kill -KILL "$(pgrep -P $process)"; }
   wait $process
   return 0
 }
 
-# Says first how the checks here have ended: nothing can be said later.
+# Prints the result of the checks here first, since nothing can be printed afterwards.
 power_off() {
   echo "guest-exit $failed" >/dev/console
-  stty -F /dev/console sane  # once that is on its way, not before
+  stty -F /dev/console sane  # drains the output before the reset
   echo b >/proc/sysrq-trigger
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# How the checks start ranks, each on a host of its own (hosts.sh), and tell what became of them.
-# Sourced; `work` is a folder for what the ranks say, `build` that of the C++ build.
+# Starts the ranks of the checks, each on its own host (hosts.sh), and reports how they end. To be
+# sourced. `work` is a folder for the output of the ranks, and `build` the folder of the C++ build.
 
 port=31000
 failed=0
 
-# check NAME SECONDS COMMAND...: one line of the result. The limit is there so that nothing waits for
-# ever: the guest's cores are emulated, and what they share with may take most of them.
+# check NAME SECONDS COMMAND...: runs a check and prints one line. The time limit ensures that no
+# check hangs. The guest's cores are emulated and may get little of the host's time.
 check() {
   local name=$1 limit=$2 begun=$SECONDS
   shift 2
@@ -18,18 +18,18 @@ check() {
     failed=1
   fi
   sed -n 's/^note: /        /p' "$work/log"
-  # Ports differ from check to check, as what a check leaves behind may keep one.
+  # Each check uses other ports, since processes that an earlier check left may hold some.
   port=$((port + 16))
   export port
 }
 
-# start_rank SHAPE RANK SIZE COMMAND...: in the background, by the table of a mesh, where all go by
-# RDMA, or of a ring, where those that are no neighbours take TCP.
+# start_rank SHAPE RANK SIZE COMMAND...: starts a rank in the background. In a mesh all pairs use
+# RDMA; in a ring, pairs that are not neighbours use TCP.
 start_rank() {
   local shape=$1 rank=$2 size=$3 table=$work/$1-$3.json transport=rdma
   shift 3
   [[ $shape == mesh ]] || transport=auto
-  # The shell becomes the rank, so that a signal to it is one to the rank.
+  # exec makes the shell become the rank, so that signals to it reach the rank.
   (
     export MCCL_RANK=$rank MCCL_WORLD_SIZE=$size MCCL_ROOT=$(host_address 0):$port MCCL_PORT_BASE=0
     export MCCL_TRANSPORT=$transport MCCL_RDMA_DEVICE=$table
@@ -37,7 +37,7 @@ start_rank() {
   ) >"$work/rank$rank" 2>&1 &
 }
 
-# ranks SHAPE SIZE COMMAND...: fails when a rank does, or has not the links that it should have.
+# ranks SHAPE SIZE COMMAND...: runs a job. Fails if a rank fails or has not the expected links.
 ranks() {
   local shape=$1 size=$2 rank status=0
   shift 2
@@ -59,8 +59,8 @@ ranks() {
   return $status
 }
 
-# Of the links that a rank's log tells of: through devices all those of a mesh, and those between
-# neighbours of a ring.
+# links_are_of SHAPE RANK SIZE: checks the links in a rank's log. All links of a mesh must use
+# devices, and so must those between neighbours of a ring.
 links_are_of() {
   local shape=$1 rank=$2 size=$3 log=$work/rank$2 beside="[0-9]+"
   [[ $shape == mesh ]] || beside="($(((rank + 1) % size))|$(((rank + size - 1) % size)))"
@@ -76,8 +76,8 @@ links_are_of() {
   fi
 }
 
-# lose_a_rank SIGNAL SIZE: the last of so many is killed, or stopped, in mid-call: the others end
-# with its name.
+# lose_a_rank SIGNAL SIZE: kills or stops the last of SIZE ranks in the middle of a call. The others
+# must end with an error that names it.
 lose_a_rank() {
   local signal=$1 size=$2 rank status=0
   local lost=$((size - 1)) processes=()
@@ -87,7 +87,7 @@ lose_a_rank() {
       "$build/src/cli/mccl" bench all_reduce -s 1M --no-bounds --seconds 600
     processes+=($!)
   done
-  # They are in the middle of it once the last to begin has its links.
+  # All ranks are in the call once the last one has its links.
   until_said "$work/rank$lost" 'link 1, .*rdma' "${processes[lost]}"
   kill "-$signal" "${processes[lost]}"
   for ((rank = 0; rank < lost; ++rank)); do
@@ -99,13 +99,13 @@ lose_a_rank() {
   return $status
 }
 
-# until_said FILE WORDS PROCESS: for as long as the process lives.
+# until_said FILE WORDS PROCESS: waits until the words appear in the file or the process ends.
 until_said() {
   grep -Eqm1 "$2" <(tail -n +1 --pid="$3" -f "$1")
 }
 
-# Whatever the network does to uc, which sends nothing again: the ranks end well, or with an error
-# that names a rank; none ends with a wrong result.
+# right_or_told SHAPE SIZE COMMAND...: uc does not retransmit. The ranks must end well, or with an
+# error that names a rank, but never with a wrong result.
 right_or_told() {
   ranks "$@" && return
   ! grep -l 'wrong elements' "$work"/rank[0-9]* &&

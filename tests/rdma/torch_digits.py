@@ -1,7 +1,7 @@
 """torch, DDP trains the digits
 
-The gradients go through RDMA devices. Started as each rank of a job, with MCCL_RANK,
-MCCL_WORLD_SIZE and MCCL_ROOT: by forked_ranks.py, or by hand.
+The gradients travel over RDMA devices. forked_ranks.py, or a user, starts it as each rank of a job
+with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT.
 """
 
 import gzip
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import torch
-import torch._dynamo  # the first optimizer imports it, and that takes as long as torch itself
+import torch._dynamo  # the first optimizer would import it, which takes as long as torch itself
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -21,7 +21,7 @@ BATCH = 64
 
 
 def load_digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """scikit-learn's, without it: to import that takes an emulated core as long as to train."""
+    """Loads scikit-learn's digits without its package, whose import takes as long as training."""
     (folder,) = importlib.util.find_spec("sklearn").submodule_search_locations
     with gzip.open(Path(folder, "datasets/data/digits.csv.gz"), "rt") as file:
         rows = torch.tensor([[float(value) for value in line.split(",")] for line in file])
@@ -29,7 +29,7 @@ def load_digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main() -> None:
-    """Trains, and checks that all ranks end with the same model, a good one, by RDMA."""
+    """Trains over RDMA, and checks that all ranks end with the same model and that it is good."""
     rank, size = int(os.environ["MCCL_RANK"]), int(os.environ["MCCL_WORLD_SIZE"])
     host, port = os.environ["MCCL_ROOT"].rsplit(":", 1)
     dist.init_process_group("mccl", init_method=f"tcp://{host}:{port}", rank=rank, world_size=size)
@@ -53,7 +53,7 @@ def main() -> None:
     assert right > 0.85, right
     metrics = mccl.get_metrics()
     assert metrics.rdma_links > 0, metrics
-    # Along a ring, ranks that are no neighbours take TCP.
+    # In a ring, ranks that are not neighbours use TCP.
     assert metrics.tcp_links == 0 or os.environ["MCCL_TRANSPORT"] == "auto", metrics
     dist.destroy_process_group()
     print(f"{right:.3f} right, {metrics.rdma_links} links by rdma, {metrics.tcp_links} by tcp")

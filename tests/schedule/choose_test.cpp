@@ -133,8 +133,7 @@ TEST(Choose, KeepsSchedulesShort) {
   for (const Collective collective : kCollectives) {
     for (const int size : {1, 2, 4, 8, 16}) {
       for (const std::size_t bytes : {kMiB, 64 * kMiB, 512 * kMiB}) {
-        if (collective == Collective::all_to_all)
-          continue;  // its choice does not depend on the bytes
+        if (collective == Collective::all_to_all) continue;  // ignores the number of bytes
         for (const Algorithm forced : kAlgorithms) {
           Facts facts;
           facts.forced = forced;
