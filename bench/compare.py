@@ -3,10 +3,10 @@
     python bench/compare.py --quick                     all_reduce at the sizes of the bounds
     python bench/compare.py                             every collective, 8 B to 256 MiB
     python bench/compare.py --check                     only what bench/bounds.json needs
-    python bench/compare.py --check --from FILE.json    the same, of an earlier run
+    python bench/compare.py --check --from FILE.json    the same, for an earlier run
 
-Times are medians, in microseconds; a ratio is MCCL's time over another's: below 1, MCCL is faster.
-docs/benchmarks.md says how each contestant is set up and what exactly is timed.
+Times are medians in microseconds. A ratio is MCCL's time over another's, so MCCL is faster below 1.
+docs/benchmarks.md describes how each contestant is set up and what exactly is timed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JSON = ROOT / "build" / "bench.json"
 
 
 def names_of(known: Sequence[str]):  # noqa: ANN201  (argparse calls it)
-    """A reader of comma-separated names that are all known."""
+    """Returns a parser of comma-separated names, which must all be in `known`."""
 
     def read(text: str) -> list[str]:
         names = text.split(",")
@@ -53,7 +53,7 @@ def names_of(known: Sequence[str]):  # noqa: ANN201  (argparse calls it)
 
 
 def ranks_of(text: str) -> list[int]:
-    """Numbers of ranks, separated by commas."""
+    """Parses numbers of ranks, separated by commas."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise argparse.ArgumentTypeError(f"expected numbers of ranks such as 2,4; found '{text}'")
@@ -61,7 +61,7 @@ def ranks_of(text: str) -> list[int]:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Sizes, separated by commas."""
+    """Parses sizes, separated by commas."""
     try:
         return [parse_size(part) for part in text.split(",")]
     except ValueError as error:
@@ -69,7 +69,7 @@ def sizes_of(text: str) -> list[int]:
 
 
 def results_of(text: str) -> Results:
-    """Those of an earlier run."""
+    """Loads the results of an earlier run."""
     try:
         return load(Path(text))
     except OSError as error:
@@ -126,7 +126,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def about_this_run() -> dict:
-    """Machine and command."""
+    """Describes the machine and the command."""
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -143,7 +143,7 @@ def about_this_run() -> dict:
 
 
 def cells_asked(arguments: argparse.Namespace) -> dict[int, dict[str, list[Cell]]]:
-    """What to measure, by ranks and contestant, without bounds in mind."""
+    """Returns the cells to measure by ranks and contestant, apart from those that bounds need."""
     collectives = arguments.collectives or (["all_reduce"] if arguments.quick else COLLECTIVES)
     sizes = arguments.sizes or (QUICK_SIZES if arguments.quick else FULL_SIZES)
     return {
@@ -162,7 +162,7 @@ def cells_asked(arguments: argparse.Namespace) -> dict[int, dict[str, list[Cell]
 def cells_for_bounds(
     arguments: argparse.Namespace, bounds: Sequence[Bound]
 ) -> dict[int, dict[str, list[Cell]]]:
-    """The cells of contestants that the bounds speak of."""
+    """Returns the cells that the bounds need, for the chosen contestants and ranks."""
     return {
         ranks: {
             name: [cell for cell in cells if cell.collective in CONTESTANTS[name].collectives]
@@ -175,13 +175,13 @@ def cells_for_bounds(
 
 
 def sizes_found(results: Results) -> list[int]:
-    """The sizes that `every` stands for in a bound."""
+    """Returns the sizes for which `every` stands in a bound."""
     collectives = set(COLLECTIVES) - {"barrier"}
     return sorted({key.cell.bytes for key in results.rows if key.cell.collective in collectives})
 
 
 def measure(arguments: argparse.Namespace) -> Results:
-    """Runs everything that was asked for; what was found is saved even if the run is ended."""
+    """Runs all requested measurements. Results are saved even if the run is interrupted."""
     few = arguments.quick or arguments.check
     rounds = arguments.rounds or (5 if few else 3)
     results = Results(about_this_run() | {"rounds": rounds})
@@ -209,7 +209,7 @@ def measure(arguments: argparse.Namespace) -> Results:
 
 
 def report(results: Results, verdicts: Sequence[Verdict]) -> None:
-    """Prints tables, reasons and bounds."""
+    """Prints tables, reasons for missing figures, and bounds."""
     for about in results.about.get("contestants", {}).values():
         for ranks, words in about["settings"].items():
             print(f"{about['title']}, {ranks} ranks: {words}")
@@ -227,14 +227,14 @@ def report(results: Results, verdicts: Sequence[Verdict]) -> None:
 
 
 def main() -> int:
-    """Measures or reads, then reports; 1 if a checked bound does not hold."""
+    """Measures or loads results, then reports them. Returns 1 if a checked bound does not hold."""
     arguments = parse_arguments()
-    # Being told to end must end the contestants too.
+    # SIGTERM raises SystemExit, so that the contestants are stopped too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = measure(arguments) if arguments.earlier is None else arguments.earlier
     verdicts = check(load_bounds(BOUNDS, sizes_found(results)), results)
     if not arguments.check:
-        # A bound that nobody measured is news only where bounds were asked for.
+        # Unmeasured bounds are reported only with --check.
         verdicts = [verdict for verdict in verdicts if verdict.ratio is not None]
     report(results, verdicts)
     folder = arguments.plots or (arguments.docs.parent / "images" if arguments.docs else None)

@@ -3,11 +3,11 @@
     python bench/shaped.py                 one cable of 1 Gbit/s; then two, of 1 and 0.5 Gbit/s
     python bench/shaped.py --mtu 9000      with jumbo frames
 
-The hosts are network namespaces of this machine (Linux, root needed), each cable a veth pair whose
-both ends have a token bucket (tc tbf). Two ranks of `mccl bench` run over TCP in them, every
-address given by MCCL_LISTEN_ADDR. Each way of a two-rank all-reduce carries the whole buffer, so
-the line needs bytes / rate for it. The token bucket counts whole frames: of a frame of 1514 bytes,
-1448 are payload, so 95.6 % of the rate is the most that TCP can do at the usual MTU of 1500.
+The hosts are network namespaces of this machine (Linux, root needed). Each cable is a veth pair
+with a token bucket (tc tbf) at both ends. Two ranks of `mccl bench` run over TCP in them, with
+every address given by MCCL_LISTEN_ADDR. Each way of a two-rank all-reduce carries the whole buffer,
+so the line needs bytes / rate for it. The token bucket counts whole frames. Of a frame of 1514
+bytes, 1448 are payload, so TCP can reach at most 95.6 % of the rate at the usual MTU of 1500.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Shape:
 
     @property
     def bytes_per_second(self) -> float:
-        """Of all cables together, one way."""
+        """The sum of the rates of all cables in one direction."""
         return sum(self.rates) * 1e6 / 8
 
 
@@ -59,7 +59,7 @@ def ip(*words: str, check: bool = True) -> None:
 
 
 class Hosts:
-    """Two namespaces of this process's own, joined by cables."""
+    """Two namespaces of this process, joined by cables."""
 
     def __init__(self, shape: Shape, mtu: int) -> None:
         self.shape = shape
@@ -67,7 +67,7 @@ class Hosts:
         self.names = [f"{PREFIX}{os.getpid()}{side}" for side in "ab"]
 
     def build(self) -> None:
-        """Makes them."""
+        """Makes the namespaces and cables."""
         for name in self.names:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
@@ -82,15 +82,15 @@ class Hosts:
                    "rate", f"{rate}mbit", "burst", str(BURST), "latency", "50ms")  # fmt: skip
 
     def address(self, host: int, cable: int) -> str:
-        """Of one end of a cable."""
+        """Returns the address of one end of a cable."""
         return f"10.77.{cable}.{host + 1}"
 
     def addresses(self, host: int) -> str:
-        """Of all cables, as MCCL_LISTEN_ADDR takes them."""
+        """Returns a host's addresses on all cables, in the format of MCCL_LISTEN_ADDR."""
         return ",".join(self.address(host, cable) for cable in range(len(self.shape.rates)))
 
     def sent(self) -> list[int]:
-        """Bytes that the first host has put on each cable."""
+        """Returns the bytes that the first host has sent on each cable."""
         counts = []
         for number in range(len(self.shape.rates)):
             words = ["ip", "-n", self.names[0], "-s", "-j", "link", "show", f"cable{number}"]
@@ -99,13 +99,13 @@ class Hosts:
         return counts
 
     def remove(self) -> None:
-        """Unmakes them; whoever is left inside keeps nothing of them."""
+        """Removes the namespaces."""
         for name in self.names:
             ip("netns", "del", name, check=False)
 
 
 def remove_orphans() -> None:
-    """Unmakes the hosts of runs that were killed before they could."""
+    """Removes the hosts of runs that were killed."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
     for name in re.findall(rf"^({PREFIX}\d+[ab])\b", listed.stdout, re.MULTILINE):
         if not Path(f"/proc/{name[len(PREFIX) : -1]}").exists():
@@ -114,7 +114,7 @@ def remove_orphans() -> None:
 
 @contextmanager
 def hosts_of(shape: Shape, mtu: int) -> Iterator[Hosts]:
-    """The hosts, for the time of the block."""
+    """Makes the hosts, and removes them after the block."""
     hosts = Hosts(shape, mtu)
     try:
         hosts.build()
@@ -124,7 +124,7 @@ def hosts_of(shape: Shape, mtu: int) -> Iterator[Hosts]:
 
 
 def rank_environment(hosts: Hosts, rank: int, key: str) -> dict[str, str]:
-    """The settings of one rank."""
+    """Returns the environment of one rank."""
     return os.environ | {
         "MCCL_RANK": str(rank),
         "MCCL_WORLD_SIZE": "2",
@@ -136,7 +136,7 @@ def rank_environment(hosts: Hosts, rank: int, key: str) -> dict[str, str]:
 
 
 def run_ranks(hosts: Hosts, program: Path, size: int, seconds: float) -> dict:
-    """The row that rank 0 reports."""
+    """Returns the row that rank 0 reports."""
     key = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
@@ -165,7 +165,7 @@ def run_ranks(hosts: Hosts, program: Path, size: int, seconds: float) -> dict:
 
 
 def lines_for(shape: Shape, size: int, row: dict) -> list[dict]:
-    """What the harness reads: MCCL's time, and the line's."""
+    """Returns the lines for the harness: MCCL's time, and the line's."""
     line_us = size / shape.bytes_per_second * 1e6
     cell = {"collective": shape.name, "bytes": size}
     return [
@@ -190,7 +190,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.exit(f"shaped.py: {mccl_missing()}")
     if os.geteuid() != 0:
         sys.exit("shaped.py: network namespaces need root")
-    # Being told to end must unmake the hosts too.
+    # SIGTERM raises SystemExit, so that the hosts are removed too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     remove_orphans()
     for shape in SHAPES:

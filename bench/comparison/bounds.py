@@ -1,7 +1,7 @@
-"""Ratios that must hold: reading them, which cells they need, and checking them.
+"""Reads the ratios that must hold, finds the cells that they need, and checks them.
 
-Where a ratio is not reached yet, or runs differ by more than its margin, the file says what holds
-until then, so that a step back is still found.
+If a ratio has not been reached yet, or runs differ by more than its margin, the file also gives a
+weaker ratio that holds meanwhile. It detects regressions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ PEERS_WORD = "peers"
 
 @dataclass(frozen=True)
 class Bound:
-    """The contestant's time is at most so many times that of the fastest of `against`.
+    """The contestant's time is at most `at_most` times that of the fastest of `against`.
 
-    `plus_us` microseconds may come on top. `until_then` is the ratio that holds meanwhile.
+    The time may exceed that by `plus_us` microseconds. `until_then` is a weaker ratio, which holds
+    until the bound is reached.
     """
 
     name: str
@@ -40,18 +41,18 @@ class Bound:
     until_then: float | None = None
 
     def limit(self) -> str:
-        """For a person."""
+        """Formats the limit for display."""
         most = show_ratio(self.at_most)
         return f"{most} + {self.plus_us:g} us" if self.plus_us else most
 
     def limit_until_then(self) -> str:
-        """For a person; empty where there is none."""
+        """Formats the weaker limit for display, or returns "" if there is none."""
         return "" if self.until_then is None else show_ratio(self.until_then)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bound beside what was measured; no ratio where that is missing."""
+    """A bound and the measured ratio, which is None if it was not measured."""
 
     bound: Bound
     ratio: float | None
@@ -60,30 +61,30 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
-        """Whether it was measured and is within the bound."""
+        """True if it was measured and is within the bound."""
         return self.within(self.bound.at_most)
 
     @property
     def holds(self) -> bool:
-        """Whether it was measured and is at least within what holds until then."""
+        """True if it was measured and is within the bound or the weaker limit."""
         return self.reached or (
             self.bound.until_then is not None and self.within(self.bound.until_then)
         )
 
     def within(self, at_most: float) -> bool:
-        """Whether it was measured and is at most so much."""
+        """True if it was measured and is at most `at_most`."""
         if self.ratio is None:
             return False
         return self.ratio * self.rival_us <= at_most * self.rival_us + self.bound.plus_us
 
     def word(self) -> str:
-        """What became of it."""
+        """Returns the verdict in a word or two."""
         if self.ratio is None:
             return "not measured"
         return "holds" if self.reached else "not yet" if self.holds else "BROKEN"
 
     def line(self) -> str:
-        """One line for a person."""
+        """Returns one line for display."""
         bound = self.bound
         found = f"{show_ratio(self.ratio)} of {self.rival}" if self.ratio is not None else "unknown"
         size = f" {show_size(bound.cell.bytes)}" if bound.cell.bytes else ""
@@ -96,7 +97,7 @@ class Verdict:
 
 
 def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
-    """The bounds of one entry of the file: one per number of ranks, collective and size."""
+    """Returns the bounds of one entry of the file: one per number of ranks, collective and size."""
     unknown = entry.keys() - FIELDS - OPTIONAL
     absent = FIELDS - entry.keys()
     if unknown or absent:
@@ -129,12 +130,12 @@ def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
 
 
 def load_bounds(path: Path, sizes: Sequence[int]) -> list[Bound]:
-    """All bounds of the file; `sizes` is what `every` stands for."""
+    """Loads all bounds of the file. `sizes` are those for which `every` stands."""
     return [bound for entry in json.loads(path.read_text()) for bound in expand(entry, sizes)]
 
 
 def cells_needed(bounds: Sequence[Bound]) -> dict[int, dict[str, list[Cell]]]:
-    """What must be measured to check these, by ranks and contestant."""
+    """Returns the cells that these bounds need, by ranks and contestant."""
     needed: dict[int, dict[str, list[Cell]]] = {}
     for bound in bounds:
         by_name = needed.setdefault(bound.ranks, {})
@@ -146,7 +147,7 @@ def cells_needed(bounds: Sequence[Bound]) -> dict[int, dict[str, list[Cell]]]:
 
 
 def check(bounds: Sequence[Bound], results: Results) -> list[Verdict]:
-    """Every bound beside what was measured."""
+    """Compares every bound with the results."""
     verdicts = []
     for bound in bounds:
         found = ratio_of(results, bound.contestant, bound.against, bound.ranks, bound.cell)

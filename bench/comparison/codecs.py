@@ -1,4 +1,4 @@
-"""What codecs cost: floats encoded and decoded on one core, in cache, beside a plain copy."""
+"""Measures codecs: floats encoded and decoded on one core, in cache, compared with a plain copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from comparison.contestant import ROOT
 
-#: Bytes of floats, which with their blocks stay in a core's own cache.
+#: Bytes of floats. With their blocks they fit into a core's own cache.
 SIZE = 65536
 CODECS = ("fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int4", "topk")
 WHAT = ("encode", "decode", "fold_coded")
@@ -18,14 +18,14 @@ LIMIT = 300.0
 
 
 def program() -> Path | None:
-    """The benchmark of the kernels: what BENCH_KERNELS names, or in the build."""
+    """Returns the benchmark of the kernels: named by BENCH_KERNELS, or in the build."""
     named = os.environ.get("BENCH_KERNELS")
     path = Path(named) if named else ROOT / "build/release/bench/mccl_kernels_bench"
     return path if path.is_file() else None
 
 
 def measure() -> dict[str, float]:
-    """Median GB/s by benchmark, such as "encode/int8", and "copy"; nothing without the program."""
+    """Returns median GB/s by benchmark, such as "encode/int8"; empty without the program."""
     found = program()
     if found is None:
         return {}
@@ -48,7 +48,7 @@ def measure() -> dict[str, float]:
 
 
 def lines(rates: dict[str, float]) -> list[str]:
-    """As people read it: the rate, and its part of a copy's."""
+    """Formats each codec's rates, and their share of a copy's rate."""
     if "copy" not in rates:
         return []
     copy = rates["copy"]

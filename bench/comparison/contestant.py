@@ -1,4 +1,4 @@
-"""What a contestant is: how it is found, set up and started."""
+"""Defines a contestant: how it is found, set up and started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to set a contestant up, in words and in what the machine is told."""
+    """One way to set up a contestant: its description, arguments and environment."""
 
     words: str
     argv: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Launch:
-    """What is measured in one start, with which setting."""
+    """The cells and the setting of one start."""
 
     ranks: int
     seconds: float
@@ -46,13 +46,13 @@ class Launch:
     folder: Path
 
     def arguments(self) -> list[str]:
-        """As every peer's program takes them."""
+        """Returns the arguments of a peer's program."""
         return ["--seconds", str(self.seconds), *map(str, self.cells)]
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """One implementation. Where it has several settings, a probe decides which one is measured."""
+    """One implementation. If it has several settings, a probe selects the one to measure."""
 
     name: str
     title: str
@@ -63,12 +63,12 @@ class Contestant:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Returns ports that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for listener in sockets:
@@ -80,5 +80,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def loopback() -> str:
-    """The loopback interface's name."""
+    """Returns the name of the loopback interface."""
     return "lo" if sys.platform == "linux" else "lo0"

@@ -1,4 +1,4 @@
-"""Who is compared."""
+"""Lists the contestants."""
 
 from __future__ import annotations
 

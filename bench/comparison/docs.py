@@ -1,4 +1,4 @@
-"""Writes what a run found between the markers of docs/benchmarks.md."""
+"""Writes the results of a run between the markers of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = "<!-- figures:end -->"
 
 
 def settings_table(results: Results) -> Table:
-    """Who took part, and how it was set up."""
+    """Makes a table of the contestants and their settings."""
     table = Table("", ["contestant", "ranks", "settings"], numbers=False)
     for about in results.about.get("contestants", {}).values():
         if "missing" in about:
@@ -27,7 +27,7 @@ def settings_table(results: Results) -> Table:
 
 
 def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
-    """The bounds, with what was found."""
+    """Makes a table of the bounds and the measured ratios."""
     headers = ["bound", "contestant", "ranks", "call", "against", "ratio", "at most"]
     headers += ["until then", "holds"]
     table = Table("", headers, numbers=False)
@@ -51,7 +51,7 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[str]) -> str:
-    """The Markdown of everything."""
+    """Returns the whole section as Markdown."""
     about = results.about
     parts = [
         f"{about.get('machine', 'This machine')}, {about.get('date', 'undated')}; median of "
@@ -74,7 +74,7 @@ def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[st
 def write_docs(
     path: Path, results: Results, verdicts: Sequence[Verdict], pictures: Sequence[Path]
 ) -> None:
-    """Replaces what is between the markers."""
+    """Replaces the text between the markers."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

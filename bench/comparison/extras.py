@@ -1,4 +1,4 @@
-"""Measurements that are no collective: training steps, cables of a known rate, layers over MPI."""
+"""Measures more than collectives: training steps, cables of a known rate, the layer over MPI."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RANKS = 2
 LIMIT = 600.0  # seconds between two lines
 DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0))
 CABLE_CELLS = (Cell("link_1g", 64 << 20), Cell("links_1g_500m", 64 << 20))
-LAYER_SECONDS = 2.0  # a size and round
+LAYER_SECONDS = 2.0  # seconds per size and round
 
 
 def layer_cells(kind: str) -> tuple[Cell, ...]:
-    """The mpi backend beside the call of this MPI's that it makes."""
+    """Returns the cells that compare the mpi backend with the call of this MPI that it makes."""
     return (Cell(f"layer_{kind}", 8), Cell(f"layer_{kind}", 64 << 20))
 
 
@@ -45,7 +45,7 @@ EXTRAS = {
 
 
 def missing(extra: Extra) -> str | None:
-    """Why it cannot run here."""
+    """Returns why it cannot run here, or None."""
     if extra.name == "ddp":
         return torch_missing("mccl")
     if extra.contestant == "mccl-mpi":
@@ -56,7 +56,7 @@ def missing(extra: Extra) -> str | None:
 
 
 def commands(extra: Extra, rounds: int) -> list[Command]:
-    """How it is started."""
+    """Returns the commands that start it."""
     if extra.contestant == "mccl-mpi":
         return layer_commands(extra.name, rounds * LAYER_SECONDS, extra.cells)
     if extra.name == "cables":
@@ -75,7 +75,7 @@ def commands(extra: Extra, rounds: int) -> list[Command]:
 
 
 def run_extra(extra: Extra, rounds: int, results: Results, steadiness: Steadiness) -> None:
-    """Measures it, or notes why not."""
+    """Measures it, or records why it cannot be measured."""
     reason = missing(extra)
     if reason is None:
         outcome = steadiness.run(lambda: launch(commands(extra, rounds), LIMIT, start_limit=LIMIT))

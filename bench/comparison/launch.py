@@ -1,4 +1,4 @@
-"""Starts the processes of one contestant, and reads what its rank 0 prints, with a time limit."""
+"""Starts the processes of one contestant, and reads the lines of its rank 0 with a time limit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import psutil
 from comparison.contestant import Command
 from peers.cells import Cell
 
-START_LIMIT = 60.0  # seconds until the first line: importing torch on a loaded machine takes some
-END_LIMIT = 15.0  # seconds from the last line to the end
+START_LIMIT = 60.0  # seconds until the first line: importing torch takes long on a loaded machine
+END_LIMIT = 15.0  # seconds from the last line to the exit
 
 
 @dataclass
 class Outcome:
-    """Lines that were found, and, if it did not end by itself and well, why and in which cell."""
+    """The lines read, and after a failure its reason and the cell in which it occurred."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     failure: str | None = None
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Ends these processes and all that they started."""
+    """Ends these processes and all their children."""
     everyone: list[psutil.Process] = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -49,7 +49,7 @@ def end(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 @contextmanager
 def started(commands: Sequence[Command], errors: IO[str]) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes; none of them outlives the block."""
+    """Starts the processes, and ends them with the block."""
     processes: list[subprocess.Popen[str]] = []
     try:
         for index, command in enumerate(commands):
@@ -69,7 +69,7 @@ def started(commands: Sequence[Command], errors: IO[str]) -> Iterator[list[subpr
 
 
 def lines_of(stream: IO[str]) -> queue.Queue[str | None]:
-    """The stream's lines as they come, then None."""
+    """Returns a queue of the stream's lines, followed by None."""
     found: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
@@ -82,7 +82,7 @@ def lines_of(stream: IO[str]) -> queue.Queue[str | None]:
 
 
 def said_last(errors: IO[str]) -> str:
-    """The last line of what the processes said on stderr that is not a frame of a traceback."""
+    """Returns the last line on stderr that does not belong to a traceback's frames."""
     errors.seek(0)
     lines = [line.strip() for line in errors.read().splitlines() if line.strip(" -\n")]
     return lines[-1][:300] if lines else "it said nothing"
@@ -91,7 +91,7 @@ def said_last(errors: IO[str]) -> str:
 def launch(
     commands: Sequence[Command], cell_limit: float, start_limit: float = START_LIMIT
 ) -> Outcome:
-    """Runs the commands; ends them once a cell lasts longer than the limit."""
+    """Runs the commands. Ends them if a cell takes longer than the limit."""
     outcome = Outcome()
     with tempfile.TemporaryFile("w+") as errors, started(commands, errors) as processes:
         lines = lines_of(processes[0].stdout)
@@ -118,7 +118,7 @@ def launch(
 
 
 def follow(outcome: Outcome, line: dict[str, Any], cell_limit: float) -> float:
-    """Notes one line; returns how many seconds the next may take."""
+    """Records one line. Returns how many seconds the next one may take."""
     if "begin" in line:
         outcome.cell = Cell.parse(line["begin"])
         return cell_limit * line.get("cells", 1)

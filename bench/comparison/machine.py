@@ -1,4 +1,4 @@
-"""What the machine itself allows, as if it took part: rows to be compared with."""
+"""Adds bounds of the machine itself as rows to compare with."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ TITLES = {
     CALL: "the MPI's own call",
 }
 
-# Each bound's rate in what `mccl bench` reports, and the contestant in whose run it is measured: a
-# pass of all ranks over their buffers in place through a stage in cache; bytes over a plain socket
-# each way, both at once. In an all-reduce of two ranks each way carries the whole buffer.
+# Maps each bound to its rate in the report of `mccl bench`, and to the contestant in whose run it
+# is measured. One bound is a pass of all ranks over their buffers in place, through a stage in
+# cache. The other is the rate of a plain socket with both directions busy. In an all-reduce of two
+# ranks, each direction carries the whole buffer.
 RATES = {PASS: ("pass_all_gbs", "mccl"), SOCKETS: ("tcp_both_ways_gbs", "mccl-tcp")}
 
 
 def add_bounds(
     results: Results, contestant: str, ranks: int, cells: Sequence[Cell], rates: dict[str, Any]
 ) -> None:
-    """Adds a round of the bounds that hold for the all-reduces among the cells."""
+    """Adds a round of the machine's bounds for the all-reduces among the cells."""
     for name, (rate_name, measured_by) in RATES.items():
         rate = rates.get(rate_name)
-        # Ranks that share a core do not pass over their memory at once.
+        # Ranks that share a core do not pass over their memory at the same time.
         most_ranks = 2 if name == SOCKETS else cores()
         if contestant != measured_by or not rate or ranks > most_ranks:
             continue

@@ -1,4 +1,4 @@
-"""MCCL through mccl.distributed, on NumPy arrays."""
+"""Runs MCCL through mccl.distributed, on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCCL through C++: the `mccl` program."""
+"""Runs MCCL from C++, through the `mccl` program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from comparison.contestant import PEERS, ROOT, Command, Contestant, Launch, Sett
 
 
 def mccl_program() -> Path | None:
-    """The `mccl` program: what BENCH_PROGRAM names, or beside this python, or in the build."""
+    """Finds the `mccl` program: named by BENCH_PROGRAM, beside this python, or in the build."""
     named = os.environ.get("BENCH_PROGRAM")
     here = [Path(sys.executable).parent / "mccl", *sorted((ROOT / "build/release").glob("**/mccl"))]
     found = [Path(named)] if named else here

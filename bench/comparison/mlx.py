@@ -1,4 +1,4 @@
-"""mx.distributed on two engines: MLX's own ring, and MCCL."""
+"""Runs mx.distributed on two engines: MLX's own ring, and MCCL."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "sendrecv")
 
 
 def mlx_missing(engine: str) -> str | None:
-    """Why an engine cannot be measured here; None where it can."""
-    # The extensions are built beside each other, and which were built depends on what was there.
+    """Returns why an engine cannot be measured here, or None."""
+    # Both extensions are built into one folder. Which were built depends on the packages found.
     wanted = ["mlx.core"] + (["mccl", "mccl._mlx"] if engine == "mccl" else [])
     try:
         absent = [name for name in wanted if find_spec(name) is None]
@@ -23,7 +23,7 @@ def mlx_missing(engine: str) -> str | None:
 
 
 def ring_settings(ranks: int) -> list[Setting]:
-    """MLX's ring with one and with two connections."""
+    """Returns settings of MLX's ring with one and with two connections."""
     return [
         Setting(f"{count} connection{'s' * (count > 1)} per neighbour on loopback", (str(count),))
         for count in (1, 2)
@@ -31,13 +31,13 @@ def ring_settings(ranks: int) -> list[Setting]:
 
 
 def mccl_settings(transport: str) -> list[Setting]:
-    """MCCL with its defaults, or on one transport."""
+    """Returns the setting of MCCL with its defaults, or on one transport."""
     words = "the defaults" if transport == "auto" else f"MCCL_TRANSPORT={transport}"
     return [Setting(words, ("1",), {"MCCL_TRANSPORT": transport, "MCCL_PORT_BASE": "0"})]
 
 
 def commands_of(engine: str, launch: Launch) -> list[Command]:
-    """The hostfile gives each rank one address per connection."""
+    """Writes a hostfile with one address per rank and connection, and returns the commands."""
     lanes = int(launch.setting.argv[0])
     ports = free_ports(launch.ranks * lanes)
     hosts = [
@@ -55,7 +55,7 @@ def commands_of(engine: str, launch: Launch) -> list[Command]:
 
 
 def ring_contestant() -> Contestant:
-    """MLX's own ring."""
+    """Returns the contestant for MLX's own ring."""
     return Contestant(
         "mlx",
         "MLX ring",
@@ -67,7 +67,7 @@ def ring_contestant() -> Contestant:
 
 
 def mccl_mlx_contestant(name: str, transport: str) -> Contestant:
-    """MCCL under mx.distributed."""
+    """Returns the contestant for MCCL under mx.distributed."""
     return Contestant(
         name,
         "MCCL, MLX" if transport == "auto" else f"MCCL, MLX, {transport.upper()}",

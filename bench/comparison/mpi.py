@@ -1,4 +1,4 @@
-"""Open MPI and MPICH."""
+"""Runs Open MPI and MPICH."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def mccl_mpi_missing() -> str | None:
 
 
 def mccl_mpi_commands(launch: Launch) -> list[Command]:
-    """MCCL's mpi backend, on Open MPI as `openmpi` is measured."""
+    """Returns commands for MCCL's mpi backend, with the Open MPI settings of `openmpi`."""
     mpirun = shlex.join(["mpirun.openmpi", "-n", str(launch.ranks), *launch.setting.argv])
     script = [sys.executable, str(PEERS / "mccl_bench.py"), "--program", str(mccl_program())]
     words = ["--ranks", str(launch.ranks), "--under", mpirun, *launch.arguments()]
@@ -80,7 +80,7 @@ LAYER_BUILT = ROOT / "build" / "release" / "bench"
 
 
 def layer_missing(kind: str) -> str | None:
-    """Why the cost of the mpi backend over this MPI's own call cannot be measured."""
+    """Returns why the mpi backend cannot be compared with this MPI's own call, or None."""
     if shutil.which(f"mpirun.{kind}") is None:
         return f"not installed: run `{INSTALL}`"
     if not (LAYER_BUILT / f"mpi_layer.{kind}").exists():

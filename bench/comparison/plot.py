@@ -1,4 +1,4 @@
-"""Plots of times over sizes."""
+"""Plots times against sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS = 3
 
 
 def draw(axes: Axes, results: Results, ranks: int, collective: str, sizes: list[int]) -> None:
-    """One collective: a line per contestant."""
+    """Draws one collective, with a line per contestant."""
     for name, (color, style) in STYLES.items():
         timed = [(size, results.time_us(name, ranks, Cell(collective, size))) for size in sizes]
         points = [(size, time) for size, time in timed if time is not None]
@@ -55,7 +55,7 @@ def draw(axes: Axes, results: Results, ranks: int, collective: str, sizes: list[
 
 
 def plot(results: Results, folder: Path) -> list[Path]:
-    """One picture per number of ranks; returns the files."""
+    """Draws one picture per number of ranks. Returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for ranks in results.ranks():

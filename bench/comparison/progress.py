@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a bar on a terminal, a line per step elsewhere."""
+"""Shows the progress of a run on stderr: a bar on a terminal, else one line per step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 
 
 class Progress:
-    """Counts steps towards a total that is known before."""
+    """Counts steps towards a known total."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -42,7 +42,7 @@ class Progress:
             self.bar.stop()
 
     def step(self, words: str) -> None:
-        """One more step begins."""
+        """Reports that a step begins."""
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=self.done, description=words)
         else:

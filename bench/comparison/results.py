@@ -1,4 +1,4 @@
-"""What was measured: one row per contestant, number of ranks and cell, over all rounds."""
+"""Stores results: one row per contestant, number of ranks and cell, over all rounds."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from peers.cells import Cell
 
 FORMAT = 1
 FIGURES = ("time_us", "p50_us", "p99_us")
-# Where a root may run ahead of the others, its single calls tell nothing: the mean of many calls in
-# a row on the slowest rank does. Elsewhere the median call is compared.
+# A root may run ahead of the other ranks, so its single calls say little. For these collectives the
+# mean of many calls in a row on the slowest rank is compared. For others it is the median call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
 def figure_of(collective: str) -> str:
-    """The figure by which contestants are compared."""
+    """Returns the name of the figure by which contestants are compared."""
     return "time_us" if collective in ROOTED or is_of_layer(collective) else "p50_us"
 
 
 def is_of_layer(collective: str) -> bool:
-    """Of two in one process that take turns: the quickest turn of each, which nothing disturbed."""
+    """True for cells whose two contestants alternate in one process.
+
+    The quickest turn of each is compared, since nothing disturbed it.
+    """
     return collective.startswith("layer_")
 
 
 class Key(NamedTuple):
-    """Which row."""
+    """Identifies a row."""
 
     contestant: str
     ranks: int
@@ -38,30 +41,30 @@ class Key(NamedTuple):
 
 @dataclass
 class Row:
-    """What each round found, or why there is nothing to find."""
+    """The figures of each round, or the reason for their absence."""
 
     rounds: list[dict[str, float]] = field(default_factory=list)
     absent: str | None = None
 
     def median(self, figure: str) -> float | None:
-        """A figure's median over the rounds."""
+        """Returns the median of a figure over the rounds."""
         values = [found[figure] for found in self.rounds if figure in found]
         return statistics.median(values) if values else None
 
 
 @dataclass
 class Results:
-    """All rows, and what is known about the run."""
+    """All rows, and information about the run."""
 
     about: dict[str, Any] = field(default_factory=dict)
     rows: dict[Key, Row] = field(default_factory=dict)
 
     def row(self, key: Key) -> Row:
-        """The row of this key, made if need be."""
+        """Returns the row of this key, and makes it if necessary."""
         return self.rows.setdefault(key, Row())
 
     def add(self, key: Key, found: dict[str, Any]) -> None:
-        """Adds what one round found."""
+        """Adds the figures of one round."""
         row = self.row(key)
         if "absent" in found:
             row.absent = found["absent"]
@@ -70,24 +73,24 @@ class Results:
             row.rounds.append({name: found[name] for name in names if name in found})
 
     def mark_absent(self, contestant: str, ranks: int, cells: Iterable[Cell], reason: str) -> None:
-        """Gives a reason to cells that cannot be measured."""
+        """Records why these cells cannot be measured."""
         for cell in cells:
             self.row(Key(contestant, ranks, cell)).absent = reason
 
     def time_us(self, contestant: str, ranks: int, cell: Cell) -> float | None:
-        """Microseconds a call, if that was measured."""
+        """Returns microseconds per call, or None if not measured."""
         row = self.rows.get(Key(contestant, ranks, cell))
         return row.median(figure_of(cell.collective)) if row else None
 
     def fastest(
         self, contestants: Iterable[str], ranks: int, cell: Cell
     ) -> tuple[float, str] | None:
-        """Time and name of the fastest of these, if any was measured."""
+        """Returns the time and name of the fastest of these, or None if none was measured."""
         times = [(self.time_us(name, ranks, cell), name) for name in contestants]
         return min(((time, name) for time, name in times if time is not None), default=None)
 
     def cells(self, ranks: int) -> dict[str, list[int]]:
-        """Sizes of each collective that somebody was asked for, in order."""
+        """Returns the sizes of each collective that were requested, in order."""
         sizes: dict[str, set[int]] = {}
         for key in self.rows:
             if key.ranks == ranks:
@@ -95,11 +98,11 @@ class Results:
         return {collective: sorted(found) for collective, found in sizes.items()}
 
     def ranks(self) -> list[int]:
-        """Numbers of ranks that were run."""
+        """Returns the numbers of ranks that were run."""
         return sorted({key.ranks for key in self.rows})
 
     def save(self, path: Path) -> None:
-        """Writes the JSON file."""
+        """Writes the results to a JSON file."""
         rows = []
         for key, row in self.rows.items():
             entry: dict[str, Any] = {
@@ -116,7 +119,7 @@ class Results:
 
 
 def load(path: Path) -> Results:
-    """Reads what `save` wrote."""
+    """Reads a file written by `save`."""
     data = json.loads(path.read_text())
     if data.get("format") != FORMAT:
         raise ValueError(f"{path} has format {data.get('format')}; this program reads {FORMAT}")

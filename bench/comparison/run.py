@@ -1,4 +1,4 @@
-"""The rounds: every contestant in turn, several times, so that what else happens hits all."""
+"""Runs all contestants in turn, several times, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ PROBE_SECONDS = 0.05
 
 
 class Progress(Protocol):
-    """Who is told how far the run is."""
+    """Receives the progress of a run."""
 
     def step(self, words: str) -> None:
-        """One more launch begins."""
+        """Reports that another launch begins."""
 
 
 @dataclass
 class Plan:
-    """What to measure."""
+    """The measurements to make."""
 
     contestants: Sequence[Contestant]
-    cells: dict[int, dict[str, list[Cell]]]  # by ranks, by contestant
+    cells: dict[int, dict[str, list[Cell]]]  # for each number of ranks, by contestant
     rounds: int = 3
     seconds: float = 0.2
     limit: float = 60.0
 
     def launches(self) -> int:
-        """How many launches are to come, unless something fails."""
+        """Returns the number of launches if none fails."""
         settings = sum(
             len(contestant.settings(ranks)) if len(contestant.settings(ranks)) > 1 else 0
             for ranks, wanted in self.cells.items()
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass
 class Runner:
-    """Measures a plan into `results`."""
+    """Runs a plan and stores its figures in `results`."""
 
     plan: Plan
     results: Results
@@ -61,7 +61,7 @@ class Runner:
     chosen: dict[tuple[str, int], Setting] = field(default_factory=dict)
 
     def run(self) -> None:
-        """All ranks, all rounds. Each round begins with another contestant."""
+        """Runs all numbers of ranks and all rounds. Each round begins with another contestant."""
         self.results.about.setdefault("contestants", {})
         self.steadiness.begin()
         for ranks, wanted in self.plan.cells.items():
@@ -77,7 +77,7 @@ class Runner:
                     self.measure(contestant, ranks, wanted[contestant.name])
 
     def is_present(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> bool:
-        """Whether it is installed; if not, its rows say what to do."""
+        """True if it is installed; otherwise its rows say how to install it."""
         missing = contestant.missing()
         about = self.results.about["contestants"].setdefault(
             contestant.name, {"title": contestant.title, "settings": {}}
@@ -88,7 +88,7 @@ class Runner:
         return missing is None
 
     def choose_setting(self, contestant: Contestant, ranks: int) -> None:
-        """Takes the setting that is fastest at all-reduce, by the geometric mean over sizes."""
+        """Selects the setting with the fastest all-reduce, by the geometric mean over sizes."""
         settings = contestant.settings(ranks)
         if len(settings) > 1:
             settings = sorted(settings, key=lambda s: self.probe(contestant, ranks, s))
@@ -99,18 +99,18 @@ class Runner:
         self.results.about["contestants"][contestant.name]["settings"][str(ranks)] = words
 
     def probe(self, contestant: Contestant, ranks: int, setting: Setting) -> float:
-        """How slow the setting is; infinite if it fails."""
+        """Returns the sum of the logarithms of the times; smaller is faster."""
         self.progress.step(f"trying settings, {ranks} ranks, {contestant.name}: {setting.words}")
         with tempfile.TemporaryDirectory() as folder:
             start = Launch(ranks, PROBE_SECONDS, PROBE, setting, Path(folder))
             outcome = launch(contestant.commands(start), self.plan.limit)
         times = [line["p50_us"] for line in outcome.lines if "p50_us" in line]
         missing = len(PROBE) - len(times)
-        # A cell that failed counts as a minute.
+        # A failed cell counts as one minute.
         return sum(map(math.log, times)) + missing * math.log(60e6)
 
     def measure(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> None:
-        """One round of one contestant. What failed is left out, and the rest is tried again."""
+        """Runs one round of one contestant. After a failure, the remaining cells are run again."""
         left = [cell for cell in cells if self.is_open(contestant, ranks, cell)]
         while left:
             outcome = self.steadiness.run(partial(self.turn, contestant, ranks, left))
@@ -139,21 +139,21 @@ class Runner:
             return launch(contestant.commands(start), self.plan.limit)
 
     def note_late_failure(self, contestant: Contestant, ranks: int, failure: str | None) -> None:
-        """Keeps what went wrong after the last figure."""
+        """Records a failure after the last figure."""
         note = f"{contestant.title}, {ranks} ranks, after its last figure: {failure}"
         notes = self.results.about.setdefault("notes", [])
         if failure is not None and note not in notes:
             notes.append(note)
 
     def is_open(self, contestant: Contestant, ranks: int, cell: Cell) -> bool:
-        """Whether a further round of the cell is wanted."""
+        """True if the cell needs a further round."""
         time = self.results.time_us(contestant.name, ranks, cell)
         slow = time is not None and time > SLOW_CALL * 1e6
         return self.results.row(Key(contestant.name, ranks, cell)).absent is None and not slow
 
     @staticmethod
     def lost_to(cell: Cell | None, left: Sequence[Cell]) -> list[Cell]:
-        """What a failure in this cell costs: it and the larger ones of its collective."""
+        """Returns the cells lost by a failure in `cell`: it and larger ones of its collective."""
         if cell is None:
             return list(left)
         return [

@@ -1,4 +1,4 @@
-"""Sizes, collectives, and the cells that a comparison is made of."""
+"""Defines sizes, collectives, and the cells of a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLLECTIVES = (
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `8`, `64K`, `1MiB`, `256 MB`; the units are powers of 1024."""
+    """Parses sizes such as `8`, `64K`, `1MiB` and `256 MB` to bytes; units are powers of 1024."""
     found = re.fullmatch(r"\s*(\d+)\s*([KMG]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if found is None:
         raise ValueError(f"'{text}' is not a size such as 8, 64K or 16MiB")
@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
 
 
 def show_size(size: int) -> str:
-    """The shortest exact text: `8 B`, `64 KiB`."""
+    """Returns the shortest exact text, such as `8 B` or `64 KiB`."""
     for unit in ("G", "M", "K"):
         if size and size % UNITS[unit] == 0:
             return f"{size // UNITS[unit]} {unit}iB"
@@ -47,7 +47,7 @@ FULL_SIZES = tuple(
 
 
 def cells_of(collectives: Sequence[str], sizes: Sequence[int]) -> list[Cell]:
-    """Every collective at every size; a barrier has none."""
+    """Returns every collective at every size. A barrier has no size."""
     return [
         Cell(collective, size)
         for collective in collectives

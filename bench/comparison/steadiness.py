@@ -1,9 +1,9 @@
-"""Keeps the turns of a run comparable where a virtual machine's cores are moved about.
+"""Keeps the turns of a run comparable if a hypervisor moves the cores of this machine.
 
-What two processes of a machine can do depends on how far apart their cores are: a flag between
-hardware threads of one core takes a fifth of what it takes between cores that share no cache. A
-host moves the cores of its guests while they run. So a turn counts when the cores were as far apart
-before and after it as they mostly are in the run; otherwise it is made again, a few times.
+Speed between two processes depends on the distance of their cores. A flag takes five times as long
+between cores that share no cache as between hardware threads of one core. A hypervisor moves the
+cores of its guests while they run. A turn therefore counts if the distance before and after it is
+the usual one of the run. Otherwise it is repeated a few times.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from comparison.contestant import ROOT
 Found = TypeVar("Found")
 
 PROGRAM = ROOT / "build/peers/core_distance"
-LOOKS = 15  # before the run, for what is usual
+LOOKS = 15  # before the run, to find the usual distance
 PAUSE = 0.4  # seconds between two looks
-PATIENCE = 12.0  # seconds to wait for the usual
-ALIKE = 1.5  # distances up to this ratio are the same
+PATIENCE = 12.0  # seconds to wait for the usual distance
+ALIKE = 1.5  # distances within this ratio count as equal
 ATTEMPTS = 3
-GIVE_UP = 3  # unsteady turns in a row, after which what is usual is found again
-LONG_TURN = 15.0  # seconds; a turn that lasts longer is made once
+GIVE_UP = 3  # unsteady turns in a row after which the usual distance is measured again
+LONG_TURN = 15.0  # seconds; a longer turn is not repeated
 
 
 def distance(program: Path = PROGRAM) -> float | None:
-    """Nanoseconds of a flag from core to core and back; None where it cannot be measured."""
+    """Returns nanoseconds of a flag's round trip between two cores, or None if unknown."""
     try:
         found = subprocess.run([program], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -41,7 +41,7 @@ def distance(program: Path = PROGRAM) -> float | None:
 
 @dataclass
 class Steadiness:
-    """Makes turns until one is as the others are; without distances, makes them once."""
+    """Repeats turns until one was steady. If distances are unknown, runs each turn once."""
 
     look: Callable[[], float | None] = distance
     sleep: Callable[[float], None] = time.sleep
@@ -54,7 +54,7 @@ class Steadiness:
     seen: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Finds what is usual."""
+        """Measures the usual distance."""
         self.in_vain = 0
         looks = []
         for _ in range(LOOKS):
@@ -66,7 +66,7 @@ class Steadiness:
         self.usual = statistics.median_low(looks)
 
     def run(self, turn: Callable[[], Found]) -> Found:
-        """What the turn returned that counts: the last one if none was steady."""
+        """Returns the result of a steady turn, or of the last one if none was steady."""
         self.turns += 1
         for attempt in range(1, ATTEMPTS + 1):
             self.wait()
@@ -80,18 +80,18 @@ class Steadiness:
             self.repeated += 1
         self.unsteady += 1
         self.in_vain += 1
-        if self.in_vain == GIVE_UP:  # the cores may have been moved for good
+        if self.in_vain == GIVE_UP:  # the cores may have moved for good
             self.begin()
         return found
 
     def wait(self) -> None:
-        """Until the cores are as far apart as usual, for a while."""
+        """Blocks until the distance is usual, for a limited time."""
         until = self.now() + PATIENCE
         while not self.is_usual() and self.now() < until:
             self.sleep(PAUSE)
 
     def is_usual(self) -> bool:
-        """Looks once."""
+        """Measures the distance once. True if it is usual or unknown."""
         if self.usual is None:
             return True
         found = self.look()
@@ -101,7 +101,7 @@ class Steadiness:
         return self.usual / ALIKE < found < self.usual * ALIKE
 
     def words(self) -> str | None:
-        """For the report."""
+        """Summarises the distances for the report."""
         if self.usual is None:
             return None
         low, *_, high = sorted([*self.seen, self.usual, self.usual])

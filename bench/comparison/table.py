@@ -1,4 +1,4 @@
-"""Tables of times and ratios, for the terminal and for Markdown."""
+"""Formats tables of times and ratios, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peers.cells import Cell
 
 NOTHING = "-"
 
-# MCCL's contestant, and those of whom the fastest is what it is compared with.
+# MCCL's contestants, and the contestants of which the fastest is compared with each.
 RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", PEERS_ALL, "C++ / fastest peer"),
     ("mccl-torch", ("gloo",), "torch / Gloo"),
@@ -31,13 +31,13 @@ RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def title_of(name: str) -> str:
-    """What a contestant or a bound of the machine is called."""
+    """Returns the title of a contestant or of a bound of the machine."""
     return CONTESTANTS[name].title if name in CONTESTANTS else TITLES.get(name, name)
 
 
 @dataclass
 class Table:
-    """Text in rows; the first column is set left, the others right if they are numbers."""
+    """Text in rows. The first column is left-aligned; others are right-aligned if numeric."""
 
     title: str
     headers: Sequence[str]
@@ -45,7 +45,7 @@ class Table:
     numbers: bool = True
 
     def text(self) -> str:
-        """Aligned for a terminal."""
+        """Formats the table with aligned columns for a terminal."""
         lines = [list(self.headers), *self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.headers))]
         out = [self.title] if self.title else []
@@ -58,7 +58,7 @@ class Table:
         return "\n".join(out)
 
     def markdown(self) -> str:
-        """As GitHub shows it."""
+        """Formats the table as GitHub Markdown."""
         rule = "|---|" + ("---:|" if self.numbers else "---|") * (len(self.headers) - 1)
         lines = ["| " + " | ".join(line) + " |" for line in [list(self.headers), *self.rows]]
         title = [f"**{self.title}**", ""] if self.title else []
@@ -66,7 +66,7 @@ class Table:
 
 
 def show_time(microseconds: float | None) -> str:
-    """Three figures or so."""
+    """Formats a time with about three significant digits."""
     if microseconds is None:
         return NOTHING
     if microseconds < 100:
@@ -75,7 +75,7 @@ def show_time(microseconds: float | None) -> str:
 
 
 def show_ratio(ratio: float | None) -> str:
-    """Below 0.1 with three places, as such bounds are compared."""
+    """Formats a ratio. Below 0.1 it has three decimals, which such bounds need."""
     if ratio is None:
         return NOTHING
     return f"{ratio:.3f}" if ratio < 0.1 else f"{ratio:.2f}"
@@ -84,14 +84,14 @@ def show_ratio(ratio: float | None) -> str:
 def ratio_of(
     results: Results, contestant: str, against: Iterable[str], ranks: int, cell: Cell
 ) -> tuple[float, str] | None:
-    """The contestant's time over the fastest other's, and who that is."""
+    """Returns the contestant's time over that of the fastest other, and that one's name."""
     time = results.time_us(contestant, ranks, cell)
     best = results.fastest(against, ranks, cell)
     return (time / best[0], best[1]) if time is not None and best is not None else None
 
 
 def table_of(results: Results, ranks: int, collective: str, sizes: Sequence[int]) -> Table:
-    """One collective: the median microseconds of everyone, and the ratios."""
+    """Makes the table of one collective: everyone's median microseconds, and the ratios."""
     cells = [Cell(collective, size) for size in sizes]
     names = [
         name
@@ -117,7 +117,7 @@ def table_of(results: Results, ranks: int, collective: str, sizes: Sequence[int]
 
 
 def tables_of(results: Results) -> list[Table]:
-    """Every collective of every number of ranks."""
+    """Makes the tables of every collective and number of ranks."""
     return [
         table_of(results, ranks, collective, sizes)
         for ranks in results.ranks()
@@ -126,7 +126,7 @@ def tables_of(results: Results) -> list[Table]:
 
 
 def notes_of(results: Results) -> list[str]:
-    """Why there is no figure where there is none: one line per contestant, ranks and reason."""
+    """Lists the reasons for missing figures: one line per contestant, ranks and reason."""
     missing: dict[tuple[str, int, str], dict[str, list[int]]] = {}
     for key, row in results.rows.items():
         if row.absent is not None:

@@ -1,4 +1,4 @@
-"""Backends of torch.distributed: MCCL and Gloo."""
+"""Runs two backends of torch.distributed: MCCL and Gloo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-// What a call on a device costs the host, beside what the device's driver takes: on a device that
-// does nothing, whose queues count what they are asked. Each of these is a call of the driver, of a
-// microsecond or so; the time is MCCL's own.
+// Measures the host's cost of a call on a device, without the device's driver. The simulated device
+// does nothing, and its queues count their operations. With a real device each operation is a
+// driver call of about a microsecond. The time printed is MCCL's own.
 //
 //   mccl_call_cost
 #include <algorithm>
@@ -100,7 +100,7 @@ class NoPath final : public mccl::direct::Path {
   mccl::device::Lane lane_;
 };
 
-/// The median of batches, and what the queues were asked in one call.
+/// Prints the median of batches, and the number of queue operations per call.
 template <typename Call>
 void tell(const char* name, const Call& call) {
   constexpr int kCalls = 1000;

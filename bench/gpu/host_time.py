@@ -1,10 +1,10 @@
-"""What a call costs the host, from Python, and whose share of it is whose.
+"""Measures a call's cost on the host, from Python, and how it splits between torch and MCCL.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/host_time.py [--cpu]
 
-Microseconds, medians of batches of 20 calls, rank 0's. The `fake` group of torch returns at once: a
-call of it is what torch itself takes for any group. A call of nothing (an empty tensor) is all that
-MCCL does but the launch of a kernel. --cpu: torch's share alone, where there is no GPU.
+Prints microseconds on rank 0: medians of batches of 20 calls. torch's `fake` group returns at once,
+so its call costs what torch needs for any group. A call on an empty tensor does all that MCCL does
+except launching a kernel. --cpu measures torch alone, for machines without a GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CALLS, BATCHES = 20, 50
 
 
 def host_time(call: Callable[[], object], settle: Callable[[], object]) -> float:
-    """Microseconds of a call until it returns."""
+    """Returns microseconds from the start of a call until it returns."""
     for _ in range(100):
         call()
     settle()
@@ -38,7 +38,7 @@ def host_time(call: Callable[[], object], settle: Callable[[], object]) -> float
 
 
 def of_torch(data: torch.Tensor) -> dict[str, Callable[[], object]]:
-    """Calls that do nothing, from the outermost inwards."""
+    """Returns calls that do nothing, from the outermost layer to the innermost."""
     fake = dist.new_group(backend="fake")
     options = dist.AllreduceOptions()
     options.asyncOp = False

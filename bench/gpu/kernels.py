@@ -1,7 +1,7 @@
-"""Our kernels for GPUs, launched by hand: any of them at any size.
+"""Launches MCCL's GPU kernels directly: any kernel at any size.
 
-The structures are those of src/kernels/cuda/fabric.h; a torch tensor of symmetric memory is the
-staging area that the library otherwise takes by CUDA IPC.
+The structures mirror src/kernels/cuda/fabric.h. A torch tensor in symmetric memory is the staging
+area, which the library shares by CUDA IPC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLAG_BYTES = MOST_BLOCKS * MOST_RANKS * 64
 
 
 class Layout(ctypes.Structure):
-    """Where things lie in a rank's staging area."""
+    """Offsets in a rank's staging area."""
 
     _fields_ = [
         (name, ctypes.c_size_t) for name in ("flagged", "packed", "received", "results", "bytes")
@@ -32,7 +32,7 @@ class Layout(ctypes.Structure):
 
 
 class Fabric(ctypes.Structure):
-    """What a kernel knows of the ranks."""
+    """The facts about the ranks that a kernel uses."""
 
     _fields_ = [
         ("rank", ctypes.c_int),
@@ -47,7 +47,7 @@ class Fabric(ctypes.Structure):
 
 
 class Task(ctypes.Structure):
-    """What a kernel is to do."""
+    """The work of a kernel."""
 
     _fields_ = [
         ("input", ctypes.c_void_p),
@@ -80,12 +80,12 @@ class Variant:
         return f"{self.kernel} {self.blocks}x{self.threads}"
 
     def has_room(self, size: int, ranks: int) -> bool:
-        """Whether its area has room for an all_reduce of `size` bytes."""
+        """True if the kernel's area has room for an all_reduce of `size` bytes."""
         return size <= room_of(self.kernel, ranks)
 
 
 def room_of(kernel: str, ranks: int) -> int:
-    """The bytes of the longest all_reduce that a kernel's area has room for."""
+    """Returns the bytes of the longest all_reduce for which a kernel's area has room."""
     return {
         "flagged_sum": MOST_FLAGGED // (ranks - 1),
         "packed_sum": MOST_PACKED // (ranks - 1),
@@ -95,12 +95,12 @@ def room_of(kernel: str, ranks: int) -> int:
 
 
 class Kernels:
-    """All ranks make it together; `group` is one of NCCL's."""
+    """All ranks construct it together. `group` is an NCCL group."""
 
     def __init__(
         self, group: dist.ProcessGroup, image: Path | None = None, most: int = 512 << 20
     ) -> None:
-        """For calls of at most so many bytes."""
+        """Prepares for calls of at most `most` bytes."""
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         where = torch.device("cuda", torch.cuda.current_device())
         layout = layout_of(self.ranks)
@@ -109,7 +109,7 @@ class Kernels:
         self._area.zero_()
         self._counters = torch.zeros(3 * MOST_BLOCKS, dtype=torch.int32, device=where)
         self.alarm = torch.zeros(2, dtype=torch.int32).pin_memory()
-        # What pooled kernels reach: an input and an output.
+        # Memory of all ranks that pooled kernels access: an input and an output.
         self._window = symmetric.empty(2 * most, dtype=torch.uint8, device=where)
         self._window_handle = symmetric.rendezvous(self._window, group.group_name)
         table = torch.zeros(MOST_RANKS, MOST_WINDOWS, dtype=torch.int64)
@@ -150,7 +150,7 @@ class Kernels:
         return self._functions[name]
 
     def memory(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two tensors of bf16 that the other ranks reach."""
+        """Returns two bf16 tensors in memory that the other ranks access."""
         half = self._window.numel() // 2
         halves = self._window[:size], self._window[half : half + size]
         return halves[0].view(torch.bfloat16), halves[1].view(torch.bfloat16)
@@ -162,7 +162,7 @@ class Kernels:
     def all_reduce(
         self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, *, mean: bool = False
     ) -> None:
-        """On the current stream."""
+        """Launches the kernel on the current stream."""
         suffix = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
         divisor = self.ranks if mean else 1.0
         task = Task(given.data_ptr(), taken.data_ptr(), given.nbytes, divisor, -1)
@@ -176,13 +176,13 @@ class Kernels:
         )
 
     def require_quiet(self) -> None:
-        """Raises where a kernel has waited in vain."""
+        """Raises RuntimeError if a kernel has timed out."""
         if int(self.alarm[1]) != 0:
             raise RuntimeError(f"a kernel has waited for rank {int(self.alarm[1]) - 1} in vain")
 
 
 def compile_kernels() -> Path:
-    """For the GPU that is here."""
+    """Compiles the kernels for this machine's GPU."""
     major, minor = torch.cuda.get_device_capability()
     image = Path(tempfile.mkdtemp()) / "kernels.cubin"
     command = ["nvcc", "-std=c++20", "-O3", "--fmad=false", "-cubin", f"-arch=sm_{major}{minor}"]

@@ -1,11 +1,11 @@
-"""Every way to do an all_reduce of bf16, with every grid, at every size, beside NCCL and torch.
+"""Measures every bf16 all_reduce kernel with every grid at every size, beside NCCL and torch.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/sweep.py [--csv FILE] [--sizes 64K,1M]
         [--kernels all_reduce,pooled]
 
-One table: of each kernel its best grid at that size, and the fastest of all; then the limits for
-src/backend/cuda/launch.h that follow from it. Each variant is checked against the right sum first.
-Microseconds a call, medians of CUDA graphs of many calls in a row, the slowest rank's.
+Prints a table with each kernel's best grid per size, and the fastest of all. Then it prints the
+limits that follow for src/backend/cuda/launch.h. The sum of each variant is checked first. Times
+are microseconds per call on the slowest rank, medians of CUDA graphs of many calls in a row.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kernels import Kernels, Variant
 SIZES = [KIB, 8 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB]
 SIZES += [4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 512 * MIB]
 KERNELS = ["flagged_sum", "packed_sum", "flagged_parts", "packed_parts", "all_reduce"]
-#: Of memory that all ranks reach, as torch's is, too.
+#: Includes kernels on memory that all ranks access, like torch's.
 KERNELS += ["pooled_all_reduce"]
-#: What blocks may all be on a GPU at once, at the registers that the kernels take.
+#: The most threads whose blocks all fit on a GPU at once, given the kernels' registers.
 MOST_THREADS = 132 * 512
 REPLAYS = 9
 
 
 def variants(size: int, ranks: int, kernels: list[str]) -> list[Variant]:
-    """Grids that have something to do, each about twice the one before."""
+    """Returns grids in which every block has work, each about twice as large as the one before."""
     found = []
     for kernel in kernels:
         part = size // ranks if kernel.endswith(("parts", "all_reduce")) else size
@@ -54,7 +54,7 @@ def variants(size: int, ranks: int, kernels: list[str]) -> list[Variant]:
 
 
 def check(kernels: Kernels, size: int, nccl: dist.ProcessGroup, names: list[str]) -> list[Variant]:
-    """The variants that sum rightly, several times in a row; says which do not."""
+    """Returns the variants whose sums are right several times in a row, and prints the others."""
     where = torch.device("cuda", torch.cuda.current_device())
     generator = torch.Generator(device=where).manual_seed(kernels.rank)
     given, taken = kernels.memory(size)
@@ -115,7 +115,7 @@ def best_of(ours: dict[Variant, float]) -> dict[str, Variant]:
 
 
 def limits(winners: dict[int, str], ranks: int) -> str:
-    """The longest size at which each kernel is the fastest, as launch.h wants it."""
+    """Formats the largest size at which each kernel is fastest, as launch.h expects it."""
     last = {
         kernel: max([s for s, k in winners.items() if k == kernel], default=0) for kernel in KERNELS
     }
@@ -150,7 +150,7 @@ def main() -> None:
     for size in sizes:
         theirs, ours = row_of(size, kernels, nccl, timer, names)
         best = best_of(ours)
-        # Of plain memory, which a call cannot choose not to have.
+        # Excludes pooled kernels, since a call cannot choose its kind of memory.
         plain = [variant for kernel, variant in best.items() if not kernel.startswith("pooled")]
         fastest = min(plain or best.values(), key=lambda variant: ours[variant])
         winners[size] = fastest.kernel

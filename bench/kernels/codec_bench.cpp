@@ -1,6 +1,6 @@
-// How fast codecs are in cache. bytes_per_second counts the floats: those that are encoded, those
-// that are decoded, those of the sum of two. Of topk encoding is selection. Beside
-// `copy` of kernels_bench.cpp.
+// Measures codecs in cache. bytes_per_second counts floats: those encoded, those decoded, or those
+// of the sum of two operands. Encoding topk includes the selection. Compare with `copy` of
+// kernels_bench.cpp.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kOperands = 2;
 
-/// Gradients have numbers of every size; zeros would be the easiest case of topk.
+/// Returns values like gradients, of every magnitude. Zeros would be the easiest case for topk.
 std::vector<float> normal_numbers(std::size_t count) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -1,4 +1,4 @@
-// What the benchmarks of kernels share: memory in cache, and how their bytes are counted.
+// Shared by the benchmarks of kernels: memory in cache, and counting bytes.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -16,7 +16,7 @@ inline constexpr int kSmallest = 4 << 10;
 inline constexpr int kLargest = 256 << 10;
 inline constexpr std::size_t kAlignment = 64;
 
-/// Zeros: they stay zeros however often they are summed, so that no iteration meets subnormals.
+/// Memory of zeros, which stay zero in every sum, so no iteration meets subnormals.
 class Zeros {
  public:
   explicit Zeros(std::size_t bytes) : memory_(bytes + kAlignment) {

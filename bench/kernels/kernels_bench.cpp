@@ -1,8 +1,9 @@
-// How fast the kernels are in cache, beside a copy of the same bytes.
+// Measures the kernels in cache, beside a copy of the same bytes.
 //
-// bytes_per_second counts the bytes of the result: those copied by memcpy, those of dst for a
-// reduction dst = dst op b (which also reads as many again), those of the input for a checksum.
-// Compare medians of one run: --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
+// bytes_per_second counts the bytes of the result. These are the bytes copied by memcpy, or those
+// of dst in a reduction dst = dst op b, which also reads as many from b. For a checksum they are
+// the bytes of the input. Compare medians of one run:
+//   --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
 #include <benchmark/benchmark.h>
 
 #include <cstring>

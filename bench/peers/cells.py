@@ -1,7 +1,7 @@
-"""What the Python peers share: cells, and how one is measured.
+"""Shared by the Python peers: cells, and how one is measured.
 
-It mirrors mpi_bench.cpp, whose comment tells what the figures mean. Nothing but the standard
-library, as each peer may live in an environment of its own.
+It mirrors mpi_bench.cpp, whose comment explains the figures. It uses only the standard library,
+since each peer may have its own environment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 SLOW_CALL = 2.0  # seconds after which a cell makes no further call
-BATCHES = 20  # that a cell aims at
-MIN_BATCHES = 3  # however slow a call is, up to SLOW_CALL
-MAX_CALLS = 2000  # in a batch
+BATCHES = 20  # the target number per cell
+MIN_BATCHES = 3  # even if calls are slow, unless the cell takes SLOW_CALL
+MAX_CALLS = 2000  # per batch
 
-# Each rank's larger buffer is one part per rank here.
+# In these collectives, a rank's larger buffer has one part per rank.
 IN_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 
 
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Cell:
-        """Reads COLLECTIVE:BYTES."""
+        """Parses COLLECTIVE:BYTES."""
         collective, _, size = text.partition(":")
         if not size.isdigit():
             raise ValueError(f"'{text}' is not COLLECTIVE:BYTES")
@@ -40,36 +40,36 @@ class Cell(NamedTuple):
         return f"{self.collective}:{self.bytes}"
 
     def elements(self, ranks: int) -> int:
-        """Floats of that buffer, a multiple of the ranks where each has a part of it."""
+        """Returns the floats of that buffer, rounded up to equal parts for all ranks if needed."""
         elements = max(1, self.bytes // 4)
         return -(-elements // ranks) * ranks if self.collective in IN_PARTS else elements
 
 
 class Team(Protocol):
-    """What the measuring needs of the peer under test."""
+    """The operations that measuring needs from the peer under test."""
 
     rank: int
 
     def barrier(self) -> None:
-        """Meets the other ranks."""
+        """Waits for the other ranks."""
 
     def agree(self, value: int) -> int:
-        """Rank 0's value, on every rank."""
+        """Returns rank 0's value on every rank."""
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """The largest of every rank's, one by one."""
+        """Returns the largest value over all ranks for each element."""
 
 
 @dataclass
 class Times:
-    """Seconds of each call, and seconds a call of each batch."""
+    """Seconds of each call, and mean seconds per call of each batch."""
 
     calls: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
 
 
 def emit(line: dict[str, Any]) -> None:
-    """One line for the harness."""
+    """Prints one line for the harness."""
     print(json.dumps(line), flush=True)
 
 
@@ -87,19 +87,19 @@ def run_batch(call: Callable[[], Any], calls: int, team: Team, times: Times) -> 
 
 
 def next_batch(times: Times, spent: float, seconds: float) -> int:
-    """Calls of the next batch, so that there are BATCHES in `seconds`; 0 ends the cell."""
+    """Returns the calls of the next batch, to get BATCHES in `seconds`; 0 ends the cell."""
     if spent >= SLOW_CALL or (len(times.batches) >= MIN_BATCHES and spent >= seconds):
         return 0
     return int(max(1, min(MAX_CALLS, seconds / BATCHES / min(times.batches))))
 
 
 def at_share(values: Sequence[float], share: float) -> float:
-    """The value below which this share of them lies."""
+    """Returns the value below which this share of the values lies."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def figures_of(times: Times) -> dict[str, float]:
-    """What is reported of a cell."""
+    """Returns the figures reported for a cell."""
     return {
         "time_us": statistics.median(times.batches) * 1e6,
         "p50_us": statistics.median(times.calls) * 1e6,
@@ -109,9 +109,9 @@ def figures_of(times: Times) -> dict[str, float]:
 
 
 def measure(cell: Cell, call: Callable[[], Any], seconds: float, team: Team) -> None:
-    """Times one cell, and prints what rank 0 knows then."""
+    """Times one cell. Rank 0 prints the figures."""
     first = Times()
-    # It makes connections and touches memory; it counts only where one call is enough.
+    # The first call makes connections and touches memory. It counts only if no other call follows.
     run_batch(call, 1, team, first)
     begin = time.perf_counter()
     times = Times()
@@ -133,7 +133,7 @@ def measure_all(
     team: Team,
     peer: str,
 ) -> None:
-    """Times every cell; `call_of` makes a cell's call, or None where the peer has none such."""
+    """Times every cell. `call_of` returns a cell's call, or None if the peer lacks it."""
     for cell in cells:
         if team.rank == 0:
             emit({"begin": str(cell)})

@@ -1,6 +1,5 @@
-// Prints how long a flag takes from one core to another and back, in nanoseconds: the median of
-// several tries between the first two cores that this process may run on. Nothing where there is
-// one.
+// Prints the round-trip time of a flag between two cores in nanoseconds: the median of several
+// tries between the first two cores that this process may use. Prints nothing if there is only one.
 #include <pthread.h>
 #include <sched.h>
 
@@ -16,7 +15,7 @@ namespace {
 
 constexpr int kTries = 5;
 constexpr std::uint64_t kRounds = 4000;
-constexpr std::size_t kLine = 128;  ///< Two cache lines: processors fetch pairs.
+constexpr std::size_t kLine = 128;  ///< Two cache lines, since processors fetch pairs.
 
 struct alignas(kLine) Flag {
   std::atomic<std::uint64_t> count{0};
@@ -33,7 +32,7 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-/// Whether this thread is on the core from now on.
+/// Pins this thread to the core. Returns false on failure.
 bool stay_on(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -2,9 +2,9 @@
 
     torchrun --nproc_per_node=2 --standalone bench/peers/ddp_step.py
 
-The same processes hold a group of each backend, and per model a replica on each group: a round of
-steps on one, then on the other. A step is forward, backward and optimizer. Prints JSON lines, a
-line per round, backend and model.
+The same processes hold a group of each backend, and a replica of each model per group. They run a
+round of steps on one replica, then on the other. A step is forward, backward and optimizer. Prints
+one JSON line per round, backend and model.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LAYERS = 6
 
 
 def perceptron() -> nn.Module:
-    """25 million parameters in six square layers."""
+    """Makes a model of 25 million parameters in six square layers."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
     return nn.Sequential(*layers)
 
 
 def digits_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
-    """A step of examples/ddp_digits.py; `batch` images on this rank."""
+    """Returns a step of examples/ddp_digits.py with `batch` images on this rank."""
     data = ddp_digits.load_data()
     model = DistributedDataParallel(ddp_digits.make_model(0), process_group=group)
     images, labels = data.train_images[:batch], data.train_labels[:batch]
@@ -47,7 +47,7 @@ def digits_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
 
 
 def perceptron_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
-    """A step of the large model."""
+    """Returns a step of the large model."""
     model = DistributedDataParallel(perceptron(), process_group=group)
     rows = torch.randn(batch, WIDTH, generator=torch.Generator().manual_seed(0))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
@@ -55,14 +55,14 @@ def perceptron_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
 
 
 def one_step(optimizer: torch.optim.Optimizer, loss: Callable[[], torch.Tensor]) -> None:
-    """Forward, backward, optimizer."""
+    """Runs forward, backward and optimizer."""
     optimizer.zero_grad()
     loss().backward()
     optimizer.step()
 
 
 def timed_steps(step: Callable[[], None], count: int) -> list[float]:
-    """Seconds of each step, of the slowest rank."""
+    """Returns the seconds of each step on the slowest rank."""
     dist.barrier()
     seconds = []
     for _ in range(count):
@@ -75,7 +75,7 @@ def timed_steps(step: Callable[[], None], count: int) -> list[float]:
 
 
 def main() -> int:
-    """Joins the groups, and takes turns."""
+    """Joins the groups, and measures them in turns."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="turns of each backend")
     parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
@@ -85,7 +85,7 @@ def main() -> int:
     torch.set_num_threads(1)
     import mccl  # noqa: F401  (registers the backend)
 
-    # The default group keeps the processes together; those that are measured are beside it.
+    # The default group only coordinates the processes. The measured groups are separate.
     dist.init_process_group("gloo")
     groups = {name: dist.new_group(backend=backend) for name, backend in BACKENDS.items()}
     models = {

@@ -1,9 +1,9 @@
-"""Times MCCL through C++: runs `mccl bench`, and says what it found as the other peers do.
+"""Times MCCL through C++: runs `mccl bench`, and reports the results as the other peers do.
 
     python mccl_bench.py --program build/release/mccl --ranks 2 --transport auto all_reduce:8 …
 
-Of the rows that `mccl bench` reports for a size, the one in place is taken where the other peers
-work in place too.
+`mccl bench` reports several rows per size. If the other peers work in place, the row in place is
+used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IN_PLACE = ("all_reduce", "broadcast", "reduce")
 
 
 def pick_row(rows: list[dict[str, Any]], cell: Cell, ranks: int) -> dict[str, Any] | None:
-    """The cell's row; a size that the ranks cannot share evenly was rounded up."""
+    """Returns the cell's row. A size without equal parts for the ranks was rounded up."""
     sizes = (cell.bytes, cell.elements(ranks) * 4, 0 if cell.collective == "barrier" else -1)
     fitting = [
         row
@@ -38,14 +38,14 @@ def pick_row(rows: list[dict[str, Any]], cell: Cell, ranks: int) -> dict[str, An
 
 
 def command(arguments: argparse.Namespace, cells: Sequence[Cell], result: Path) -> list[str]:
-    """How `mccl bench` is told to measure these cells, all of one collective."""
+    """Returns the command that measures these cells, all of one collective."""
     return [
         *shlex.split(arguments.under),
         *(str(arguments.program), "bench", cells[0].collective),
-        # A launcher tells its ranks how many they are.
+        # A launcher sets the number of ranks itself.
         *([] if arguments.under else ["--ranks", str(arguments.ranks)]),
         *([] if arguments.under else ["--transport", arguments.transport]),
-        # A barrier has no size, but the option wants one.
+        # A barrier has no size, but the option needs one.
         *("--sizes", ",".join(str(cell.bytes or 8) for cell in cells)),
         *("--seconds", str(arguments.seconds), "--no-check", "--json", str(result)),
         *(["--no-bounds"] if arguments.under or cells[0].collective != BOUNDS_WITH else []),
@@ -54,7 +54,7 @@ def command(arguments: argparse.Namespace, cells: Sequence[Cell], result: Path) 
 
 def measure(arguments: argparse.Namespace, cells: Sequence[Cell], folder: Path) -> None:
     """Runs the cells of one collective."""
-    # One begin stands for all: the program reports them together.
+    # One "begin" line stands for all cells, since the program reports them together.
     emit({"begin": str(cells[0]), "cells": len(cells)})
     result = folder / f"{cells[0].collective}.json"
     done = subprocess.run(
@@ -78,7 +78,7 @@ def measure(arguments: argparse.Namespace, cells: Sequence[Cell], folder: Path) 
 
 
 def main() -> int:
-    """Runs every collective's cells."""
+    """Runs the cells of every collective."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=2)

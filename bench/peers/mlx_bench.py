@@ -2,8 +2,8 @@
 
     MLX_RANK=0 MLX_HOSTFILE=hosts.json python mlx_bench.py --engine mlx --seconds 0.2 all_reduce:8 …
 
-The engine is MLX's own ring (`mlx`) or MCCL (`mccl`); both read the same hostfile. MLX has no call
-in place: each evaluates a new array.
+The engine is MLX's own ring (`mlx`) or MCCL (`mccl`); both read the same hostfile. MLX has no
+in-place call, so each call evaluates a new array.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ TITLES = {"mlx": "MLX's ring", "mccl": "MCCL's MLX interface"}
 
 
 class MlxTeam:
-    """Bookkeeping with the group's own sums."""
+    """Coordinates the ranks with sums of the measured group."""
 
     def __init__(self, group: mx.distributed.Group) -> None:
         self.group = group
         self.rank = group.rank()
 
     def barrier(self) -> None:
-        """Meets the other ranks."""
+        """Waits for the other ranks."""
         mx.eval(mx.distributed.all_sum(mx.zeros(1), group=self.group))
 
     def agree(self, value: int) -> int:
-        """Rank 0's value."""
+        """Returns rank 0's value."""
         mine = mx.array([value if self.rank == 0 else 0])
         return int(mx.distributed.all_sum(mine, group=self.group).item())
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """The largest of every rank's."""
+        """Returns the largest value over all ranks for each element."""
         return mx.distributed.all_max(mx.array(seconds), group=self.group).tolist()
 
 
 def join(engine: str) -> mx.distributed.Group:
-    """The group of all ranks."""
+    """Joins the group of all ranks."""
     if engine == "mlx":
         return mx.distributed.init(strict=True, backend="ring")
     import mccl.mlx
@@ -50,7 +50,7 @@ def join(engine: str) -> mx.distributed.Group:
 
 
 def exchange(data: mx.array, group: mx.distributed.Group) -> None:
-    """Sends to the next rank and receives from the previous; even ranks send first."""
+    """Sends to the next rank and receives from the previous. Even ranks send first."""
     rank, size = group.rank(), group.size()
     following, previous = (rank + 1) % size, (rank - 1) % size
     if rank % 2 == 0:
@@ -62,7 +62,7 @@ def exchange(data: mx.array, group: mx.distributed.Group) -> None:
 
 
 def call_of(cell: Cell, group: mx.distributed.Group) -> Callable[[], Any] | None:
-    """The cell's call, on an array made beforehand."""
+    """Returns the cell's call, on an array made in advance."""
     elements = cell.elements(group.size())
     data = mx.zeros(elements)
     part = mx.zeros(max(1, elements // group.size()))
@@ -76,7 +76,7 @@ def call_of(cell: Cell, group: mx.distributed.Group) -> Callable[[], Any] | None
 
 
 def main() -> int:
-    """Joins the others, and measures."""
+    """Joins the group, and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", choices=sorted(TITLES), default="mlx")
     parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")

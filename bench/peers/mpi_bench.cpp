@@ -1,13 +1,13 @@
-// Times an MPI's collectives. One source, compiled against each MPI:
+// Times the collectives of an MPI. This source is compiled for each MPI:
 //
 //   mpirun -n 2 mpi_bench --seconds 0.2 all_reduce:8 all_reduce:65536 broadcast:8 …
 //
-// A cell is a collective and the bytes of its larger buffer on a rank (for all-gather what a rank
-// ends with, for scatter what the root holds). The seconds are what a cell aims to last; a cell
-// whose calls take over two seconds is called once. Rank 0 prints JSON lines: what it begins, then
-// what it found: `time_us`, the mean of a batch of calls made in a row on the slowest rank (median
-// of the batches); `p50_us` and `p99_us`, of single calls as rank 0 saw them. `mccl bench` means
-// the same by these words.
+// A cell is a collective and the bytes of its larger buffer on a rank (the result of an all-gather,
+// the root's buffer of a scatter). `--seconds` is the target time of a cell. A cell whose calls
+// take over two seconds is called once. Rank 0 prints JSON lines: the cell that begins, then its
+// figures. `time_us` is the mean of a batch of calls in a row on the slowest rank (median of the
+// batches). `p50_us` and `p99_us` are of single calls on rank 0. `mccl bench` defines these names
+// in the same way.
 #include <mpi.h>
 
 #include <algorithm>
@@ -23,9 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSlowCall = 2.0;       ///< Seconds after which a cell makes no further call.
-constexpr int kBatches = 20;            ///< Batches that a cell aims at.
-constexpr std::size_t kMinBatches = 3;  ///< However slow a call is, up to kSlowCall.
-constexpr int kMaxCalls = 2000;         ///< In a batch.
+constexpr int kBatches = 20;            ///< Target number of batches per cell.
+constexpr std::size_t kMinBatches = 3;  ///< Least number per cell, unless it takes kSlowCall.
+constexpr int kMaxCalls = 2000;         ///< Per batch.
 
 struct Cell {
   std::string collective;
@@ -37,7 +37,7 @@ struct World {
   int size = 1;
 };
 
-/// Buffers of one cell. Zeros stay zeros, so no call's operands depend on how many came before.
+/// Buffers of one cell. Zeros stay zeros, so operands do not depend on earlier calls.
 struct Memory {
   std::vector<float> in;
   std::vector<float> out;
@@ -56,7 +56,7 @@ Cell parse_cell(const std::string& text) {
   return {text.substr(0, colon), std::strtoull(text.c_str() + colon + 1, nullptr, 10)};
 }
 
-/// Floats of the larger buffer, a multiple of the ranks where each has a part of it.
+/// Returns the floats of the larger buffer, rounded up to equal parts for all ranks if needed.
 std::size_t elements_of(const Cell& cell, const World& world) {
   const std::size_t elements = std::max<std::size_t>(1, cell.bytes / sizeof(float));
   if (cell.collective == "all_reduce" || cell.collective == "broadcast" ||
@@ -66,7 +66,7 @@ std::size_t elements_of(const Cell& cell, const World& world) {
   return (elements + ranks - 1) / ranks * ranks;
 }
 
-/// One call of the cell's collective; empty if there is none of that name.
+/// Returns a call of the cell's collective, or an empty function if the name is unknown.
 std::function<void()> call_of(const Cell& cell, const World& world, Memory& memory) {
   const std::size_t elements = elements_of(cell, world);
   const int whole = static_cast<int>(elements);
@@ -105,7 +105,7 @@ std::function<void()> call_of(const Cell& cell, const World& world, Memory& memo
 
 struct Times {
   std::vector<double> calls;    ///< Seconds of each call.
-  std::vector<double> batches;  ///< Seconds a call of each batch, from its first to its last.
+  std::vector<double> batches;  ///< Mean seconds per call of each batch.
 };
 
 std::vector<double> slowest_of(const std::vector<double>& mine) {
@@ -129,7 +129,7 @@ void run_batch(const std::function<void()>& call, int calls, Times& times) {
   times.batches.push_back(std::chrono::duration<double>(before - begin).count() / calls);
 }
 
-/// How many calls the next batch has, so that there are kBatches in `seconds`; 0 ends the cell.
+/// Returns the calls of the next batch, to get kBatches in `seconds`; 0 ends the cell.
 int agreed_calls(const Times& times, double spent, double seconds) {
   int calls = 0;
   const bool enough = times.batches.size() >= kMinBatches && spent >= seconds;
@@ -168,7 +168,7 @@ void measure(const Cell& cell, double seconds, const World& world) {
                   cell.collective.c_str(), cell.bytes);
     return;
   }
-  // The first call makes connections and touches memory; it counts only where one is enough.
+  // The first call makes connections and touches memory. It counts only if no other call follows.
   Times first;
   run_batch(call, 1, first);
   Clock::time_point begin = Clock::now();

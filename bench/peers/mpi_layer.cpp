@@ -1,15 +1,17 @@
-// What MCCL's mpi backend costs over the call of MPI's that it makes: both in one process, on the
-// same memory, in turns, so that whatever else the machine does meets both.
+// Measures the cost of MCCL's mpi backend over the MPI call that it makes. Both run in one process,
+// on the same memory, in turns, so that disturbances affect both.
 //
 //   mpirun -n 2 mpi_layer --seconds 1 layer_openmpi 8 65536 67108864
 //
-// Sizes are bytes of an all-reduce of f32 in place. Rank 0 prints two lines per size for
-// bench/compare.py, under the name that is given: `mpi-call`, the call that the backend makes,
-// which is MPI_Allreduce from 1 MiB on with Open MPI and else MPI_Iallreduce and MPI_Test until it
-// is done; and `mccl-mpi`, Group::all_reduce whose caller waits. `time_us` is the quickest turn,
-// since nothing that disturbs makes a turn quicker; `p50_us` the median. The second line has
-// `layer_us`, the median of what the backend took longer than the call in the same turn, and the
-// other form, `other_us`.
+// Sizes are bytes of an in-place all-reduce of f32. Rank 0 prints two lines per size for
+// bench/compare.py, under the given name:
+// - `mpi-call`: the call that the backend makes. With Open MPI this is MPI_Allreduce from 1 MiB on.
+//   Otherwise it is MPI_Iallreduce, followed by MPI_Test until it is done.
+// - `mccl-mpi`: Group::all_reduce whose caller waits.
+//
+// `time_us` is the quickest turn, since disturbances only slow turns down. `p50_us` is the median.
+// The second line also has `layer_us`, the median of the backend's time minus the call's in the
+// same turn, and `other_us`, the time of the other form of MPI call.
 #include <mpi.h>
 
 #include <algorithm>
@@ -36,7 +38,7 @@ double least(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-/// Seconds a call, of the slowest rank.
+/// Returns seconds per call on the slowest rank.
 double time_of(const Call& call, int calls) {
   MPI_Barrier(MPI_COMM_WORLD);
   const Clock::time_point begin = Clock::now();
@@ -54,7 +56,7 @@ bool is_open_mpi() {
   return std::string(text).starts_with("Open MPI");
 }
 
-/// The beginning of a line.
+/// Prints the beginning of a line.
 void print(const char* contestant, const char* cell, std::size_t bytes,
            const std::vector<double>& times) {
   std::printf(
@@ -87,8 +89,8 @@ void measure(mccl::Group& group, MPI_Comm comm, const char* cell, std::size_t by
     time_of(call, 3);  // makes connections, and touches memory
     pace += time_of(call, 3);
   }
-  // The quickest of a hundred turns settles within half a percent on a quiet machine; of forty it
-  // did not.
+  // On a quiet machine the quickest of 100 turns is stable within half a percent. With 40 turns it
+  // was not.
   const int turns = 101;
   int each = std::max(1, static_cast<int>(seconds / turns / std::max(pace, 1e-7)));
   MPI_Bcast(&each, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -97,7 +99,7 @@ void measure(mccl::Group& group, MPI_Comm comm, const char* cell, std::size_t by
   for (int turn = 0; turn < turns; ++turn) {
     for (int i = 0; i < kWays; ++i) {
       const int way = (i + turn) % kWays;
-      if (way == 1 - made && turn % 4 != 0) continue;  // only for those who read on
+      if (way == 1 - made && turn % 4 != 0) continue;  // the other form is only for information
       times[way].push_back(time_of(calls[way], each));
     }
     more.push_back(times[2].back() - times[made].back());

@@ -19,22 +19,22 @@ import mccl.distributed as dist
 
 
 class NumPyTeam:
-    """Bookkeeping over the very group that is measured."""
+    """Coordinates the ranks over the measured group."""
 
     def __init__(self, world: dist.Group) -> None:
         self.world = world
         self.rank = world.rank
 
     def barrier(self) -> None:
-        """Meets the other ranks."""
+        """Waits for the other ranks."""
         self.world.barrier()
 
     def agree(self, value: int) -> int:
-        """Rank 0's value."""
+        """Returns rank 0's value."""
         return int(self.world.broadcast(value))
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """The largest of every rank's."""
+        """Returns the largest value over all ranks for each element."""
         return self.world.all_reduce(np.array(seconds), "max").tolist()
 
 
@@ -46,9 +46,9 @@ def exchange(world: dist.Group, data: np.ndarray, room: np.ndarray) -> None:
 
 
 def call_of(cell: Cell, world: dist.Group) -> Callable[[], Any] | None:
-    """The cell's call on buffers of its own. Zeros stay zeros, whatever is summed how often."""
+    """Returns the cell's call on its own buffers of zeros, whose sums stay zero in every call."""
     elements = cell.elements(world.size)
-    # np.zeros would be one page of the system's, read again and again.
+    # np.zeros would map one page of the system everywhere, which stays in cache.
     whole = np.full(elements, 0, np.float32)
     other = np.full(elements, 0, np.float32)
     part = np.full(max(1, elements // world.size), 0, np.float32)
@@ -68,7 +68,7 @@ def call_of(cell: Cell, world: dist.Group) -> Callable[[], Any] | None:
 
 
 def take_a_core(rank: int, ranks: int) -> None:
-    """Gives this rank a core of its own where there are enough, as `mccl bench` does."""
+    """Binds this rank to its own core if there are enough, as `mccl bench` does."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         if len(allowed) >= ranks:

@@ -2,7 +2,7 @@
 
     python torch_bench.py --backend gloo --seconds 0.2 all_reduce:8 broadcast:65536 …
 
-Each rank finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment.
+Each rank reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from its environment.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from cells import Cell, measure_all
 
 
 class TorchTeam:
-    """Bookkeeping over the very group that is measured, as no other need be started then."""
+    """Coordinates the ranks over the measured group, so that no other group is needed."""
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
 
     def barrier(self) -> None:
-        """Meets the other ranks."""
+        """Waits for the other ranks."""
         dist.barrier()
 
     def agree(self, value: int) -> int:
-        """Rank 0's value."""
+        """Returns rank 0's value."""
         agreed = torch.tensor(value)
         dist.broadcast(agreed, src=0)
         return int(agreed)
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """The largest of every rank's."""
+        """Returns the largest value over all ranks for each element."""
         values = torch.tensor(seconds, dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values.tolist()
@@ -52,7 +52,7 @@ def exchange(data: torch.Tensor, room: torch.Tensor) -> None:
 
 
 def call_of(cell: Cell) -> Callable[[], Any] | None:
-    """The cell's call on buffers of its own. Zeros stay zeros, whatever is summed how often."""
+    """Returns the cell's call on its own buffers of zeros, whose sums stay zero in every call."""
     rank, size = dist.get_rank(), dist.get_world_size()
     elements = cell.elements(size)
     whole = torch.zeros(elements)

@@ -1,9 +1,9 @@
-// What a message by RDMA costs the cores of its two ends, on a double of the driver that completes
-// at once: everything but the device. Time of both ends together, in one thread; "double" is what
-// the double itself takes of it.
+// Measures the core time of an RDMA message at both ends, with a simulated driver that completes at
+// once: everything but the device. Both ends run in one thread, and the time is their sum. "double"
+// is the simulated driver's own share.
 //
-// Copies per byte: sending, where it is read where it lies or copied into a slot, and receiving, to
-// where it belongs (read) or as an operand of a sum (peek).
+// Also counts copies per byte. A send reads memory in place or copies it into a slot. A receive
+// copies to the destination (read) or uses the data as an operand of a sum (peek).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void of_8_bytes(benchmark::State& state) {
   state.SetLabel(std::string(name_of(service_of(state))));
 }
 
-/// The double alone: a receive, a send and their completions.
+/// Measures the simulated driver alone: a receive, a send and their completions.
 void of_the_double(benchmark::State& state) {
   VerbsDouble verbs;
   verbs.add("here0", 1);
