@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Measures training throughput over a matrix of model sizes, backends and numbers of ranks, each
-# beside a single process on the same global batch. Stats, arrays and plots go into one folder; a
-# table of all comes at the end.
+# Measures training throughput over a matrix of model sizes, backends and numbers of ranks. Each cell
+# is compared with a single process on the same global batch. Stats, arrays, plots and a table of all
+# results are written to one folder.
 #
 #   scripts/benchmark_matrix.sh [FOLDER]      (default build/matrix)
 #
 # Environment, with the defaults:
-#   BACKENDS="mccl gloo"   what torch.distributed talks through
+#   BACKENDS="mccl gloo"   backends of torch.distributed
 #   RANKS="2"              numbers of processes
 #   SIZES="small full"     models: tiny, small, full (96 M parameters)
-#   STEPS=20 WARMUP=3      steps that are timed, and steps before them
+#   STEPS=20 WARMUP=3      timed steps, and steps before them
 #   BATCH=8                images per step, over all ranks
-#   PYTHON=.venv/bin/python, or python3 where there is no .venv; it must have torch and mccl
-# Every process gets its equal share of the cores, the single process all.
+#   PYTHON=.venv/bin/python, or python3 if there is no .venv; it must have torch and mccl
+# The processes share the cores equally; the single process gets all.
 set -euo pipefail
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; }
@@ -50,7 +50,7 @@ shape_of() {
   esac
 }
 
-# What could only fail later fails now.
+# Checks the arguments first, since an error in a late cell would lose hours.
 for size in $sizes; do shape_of "$size" >/dev/null; done
 modules="torch, numpy"
 case " $backends " in *" mccl "*) modules="$modules, mccl" ;; esac
@@ -69,7 +69,7 @@ table=$folder/table.md
 
 for size in $sizes; do
   shape=$(shape_of "$size")
-  # shellcheck disable=SC2206  # a list of words is what it is
+  # shellcheck disable=SC2206  # the words must be split
   common=($shape --steps "${STEPS:-20}" --warmup "${WARMUP:-3}" --global-batch "${BATCH:-8}")
   baseline=$folder/$size-baseline.json
   echo "== $size, one process"

@@ -3,9 +3,9 @@
 
 c_abi.py LIBRARY [--include FOLDER]
 
-These are the symbols that are exported with their versions, the functions with their types, the
-values of enums and macros, and the sizes and offsets of structs, as a C compiler sees them.
-tests/c_api/abi.txt keeps what was promised:
+The facts are the exported symbols with their versions, the functions with their types, the values
+of enums and macros, and the sizes and offsets of structs, as a C compiler sees them.
+tests/c_api/abi.txt holds the promised interface:
 
     scripts/c_abi.py build/release/src/libmccl.so > tests/c_api/abi.txt
 """
@@ -22,23 +22,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ("mccl/c.h", "mccl/c_calls.h")
-# What is for the compiler, and no value.
+# Macros for the compiler, which have no value.
 NO_VALUES = {"MCCL_C_H", "MCCL_C_CALLS_H", "MCCL_NOEXCEPT", "MCCL_API"}
 
 
 def text_of_headers(include: Path) -> str:
-    """The headers in one piece, without comments."""
+    """Returns the text of all headers, without comments."""
     text = "\n".join((include / name).read_text() for name in HEADERS)
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def in_one_line(text: str) -> str:
-    """Blanks as few as they can be."""
+    """Reduces blanks to a minimum."""
     return re.sub(r"\s*\*\s*", "* ", " ".join(text.split())).replace("* *", "**").strip()
 
 
 def functions(text: str) -> list[str]:
-    """Every function with its types; names of arguments may change."""
+    """Lists every function with its types, but without argument names, which may change."""
     found = []
     for result, name, arguments in re.findall(
         r"MCCL_API\s+([\w\s*]+?)\s*(mccl_\w+)\(([^)]*)\)\s*MCCL_NOEXCEPT;", text
@@ -52,12 +52,12 @@ def functions(text: str) -> list[str]:
 
 
 def names_of_functions(text: str) -> list[str]:
-    """What the header declares."""
+    """Lists the functions that the header declares."""
     return sorted(re.findall(r"MCCL_API[^;]*?\b(mccl_\w+)\(", text))
 
 
 def values(text: str) -> list[str]:
-    """Names of constants."""
+    """Lists the names of constants."""
     enums = re.findall(r"enum\s*\{(.*?)\}", text, re.DOTALL)
     constants = [name for enum in enums for name in re.findall(r"\b(MCCL_\w+)\s*=", enum)]
     macros = set(re.findall(r"^#define\s+(MCCL_\w+)", text, re.MULTILINE)) - NO_VALUES
@@ -65,7 +65,7 @@ def values(text: str) -> list[str]:
 
 
 def structs(text: str) -> dict[str, list[str]]:
-    """The structs that are no mere names, with their fields in order."""
+    """Returns the structs that have a definition, with their fields in order."""
     found = {}
     for name, body in re.findall(r"typedef struct (mccl_\w+)\s*\{(.*?)\}", text, re.DOTALL):
         found[name] = re.findall(r"(\w+)\s*;", body)
@@ -73,14 +73,14 @@ def structs(text: str) -> dict[str, list[str]]:
 
 
 def types(text: str) -> list[str]:
-    """Types that stand for a number, and callbacks as they are declared."""
+    """Lists number types, and callbacks as they are declared."""
     numbers = re.findall(r"typedef\s+\w+\s+(mccl_\w+);", text)
     callbacks = re.findall(r"typedef\s+(\w+\s*\(\*mccl_\w+\)\([^)]*\));", text)
     return sorted(numbers) + [in_one_line(callback) for callback in sorted(callbacks)]
 
 
 def probe(text: str) -> str:
-    """A C program that prints what only the compiler knows."""
+    """Returns a C program that prints facts that only the compiler knows."""
     lines = ["#include <stdio.h>", "#include <stddef.h>", '#include "mccl/c.h"', "int main(void) {"]
     for name in types(text):
         if "(" in name:
@@ -103,7 +103,7 @@ def probe(text: str) -> str:
 
 
 def compiled(text: str, include: Path) -> list[str]:
-    """What the probe prints."""
+    """Compiles and runs the probe, and returns its output."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "probe.c", Path(folder) / "probe"
         source.write_text(probe(text))
@@ -114,7 +114,7 @@ def compiled(text: str, include: Path) -> list[str]:
 
 
 def symbols(library: Path) -> list[str]:
-    """What the library exports under names that C can say, with their versions."""
+    """Lists the symbols with C names that the library exports, with their versions."""
     done = subprocess.run(
         ["nm", "-D", "--defined-only", "--with-symbol-versions", library],
         check=True,
@@ -122,18 +122,18 @@ def symbols(library: Path) -> list[str]:
         text=True,
     )
     found = [line.split(maxsplit=2)[1:] for line in done.stdout.splitlines()]
-    # `A` is a version itself, and _Z begins the names of C++.
+    # Kind `A` is a version itself, and C++ names begin with _Z.
     return sorted(f"symbol {name}" for kind, name in found if kind != "A" and name[:2] != "_Z")
 
 
 def binary_interface(library: Path, include: Path = ROOT / "include") -> list[str]:
-    """All of it."""
+    """Returns all facts."""
     text = text_of_headers(include)
     return [*symbols(library), *functions(text), *compiled(text, include)]
 
 
 def main() -> None:
-    """Prints it."""
+    """Prints all facts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library", type=Path)
     parser.add_argument("--include", type=Path, default=ROOT / "include")

@@ -3,9 +3,9 @@
 
 clang_tidy.py BUILD_FOLDER [JOBS] [--all]
 
-A source that was clean leaves a stamp in BUILD_FOLDER/clang_tidy: the hash of clang-tidy's version,
-its configuration, the compile command, and the content of the source and of every header that it
-was built from. The source is passed over while that hash stays. --all checks every source.
+A clean source leaves a stamp in BUILD_FOLDER/clang_tidy. The stamp is a hash of clang-tidy's
+version, its configuration, the compile command, the source, and every header that it includes.
+The source is skipped as long as that hash stays the same. --all checks every source.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# clang does not know every flag that g++ wrote into the database.
+# The database is written for g++, and clang does not know all of its flags.
 OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
-# clang cannot read what g++ precompiled; each source includes what it uses, as is checked so.
+# clang cannot read headers that g++ precompiled. Without them, each source must include what it
+# uses.
 PRECOMPILED = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S*cmake_pch\.hxx")
-# Several sources are compiled as one, which includes them; each is checked by itself.
+# A unity build compiles one file that includes several sources. Each source is checked by itself.
 UNITED = re.compile(r'#include "(\S+\.cpp)"')
 NOISE = re.compile(r".*warnings? (?:generated|treated as).*\n")
 
 
 @dataclass
 class Source:
-    """One source and where to remember that it was clean."""
+    """A source, and the stamp that records that it was clean."""
 
     path: Path
-    key: str | None  # None: what it includes is not known, so it is always checked
+    key: str | None  # None: its headers are unknown, so it is always checked
     stamp: Path
 
     def is_clean(self) -> bool:
-        """Whether it was clean as it is now."""
+        """True if it was clean in its present state."""
         return self.key is not None and self.stamp.is_file() and self.stamp.read_text() == self.key
 
     def check(self, commands: Path) -> bool:
-        """Runs clang-tidy by the compile commands of a folder; whether it found nothing."""
+        """Runs clang-tidy with a folder's compile commands. Returns True if it found nothing."""
         done = subprocess.run(
             ["clang-tidy", "-p", commands, *OPTIONS, self.path], capture_output=True, text=True
         )
@@ -57,18 +58,18 @@ class Source:
 
 
 def stamps(build: Path) -> Path:
-    """Where the stamps of a build folder lie, and the compile commands that clang understands."""
+    """Returns the folder of stamps, and of compile commands that clang understands."""
     return build / "clang_tidy"
 
 
 @functools.cache
 def digest(path: Path) -> str:
-    """The hash of one file."""
+    """Returns the hash of one file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
-    """What ninja noted of each object: the source and the headers that it was compiled from."""
+    """Returns the source and headers of each object, as ninja recorded them."""
     try:
         listed = subprocess.run(
             ["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True
@@ -84,7 +85,7 @@ def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
 
 
 def one_by_one(commands: list[dict]) -> list[dict]:
-    """The compile commands, with one for each source that another includes."""
+    """Returns the compile commands, with one for each source that a unity file includes."""
     found = []
     for entry in commands:
         file = Path(entry["file"])
@@ -96,7 +97,7 @@ def one_by_one(commands: list[dict]) -> list[dict]:
 
 
 def sources(build: Path) -> list[Source]:
-    """The sources under src/ that are built on this platform."""
+    """Returns the sources under src/ that are built on this platform."""
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
     settings = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(OPTIONS).encode()
     inputs = inputs_of_objects(build)
@@ -121,7 +122,7 @@ def sources(build: Path) -> list[Source]:
 
 
 def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

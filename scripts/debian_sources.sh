@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes where this machine gets Debian's packages from, for an apt-get with lists of its own.
+# Writes the archives from which this machine gets Debian's packages, for an apt-get with separate
+# package lists.
 #   debian_sources.sh FOLDER TYPE [ARCHITECTURE]     TYPE: deb, or deb-src for sources
 set -euo pipefail
 folder=${1:?usage: debian_sources.sh FOLDER TYPE [ARCHITECTURE]}
@@ -9,7 +10,7 @@ architecture=${3:-}
 mkdir -p "$folder"
 rm -f "$folder"/*.sources "$folder"/*.list
 shopt -s nullglob
-# Of Debian's own, by who signs it, the archive of the release: of those for security, mirrors may lack
+# Keeps only the release archives signed by Debian. Mirrors of the security archives may lack
 # sources.
 for file in /etc/apt/sources.list.d/*.sources; do
   awk -v RS= -v ORS='\n\n' '/debian-archive/ && !/-security/' "$file" |

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs fuzzers one after another, each from its seeds in tests/fuzz/corpus and from what earlier runs
-# have found. What makes one fail is kept, and named at the end.
+# Runs fuzzers one after another. Each starts from its seeds in tests/fuzz/corpus and the inputs
+# found in earlier runs. Inputs that make a fuzzer fail are kept, and their folder is named at the
+# end.
 #   fuzz.sh BUILD_FOLDER SECONDS [TARGET...]   (default: all; seconds for each)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

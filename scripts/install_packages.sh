@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of a list beside this script that are missing. Without root, names
-# them and the command that installs them, and fails. On macOS, names the Brewfile.
+# Installs the missing Debian packages of a list in this script's folder. Without root, prints the
+# packages and the command that installs them, and fails. On macOS, names the Brewfile.
 #   install_packages.sh [LIST]   (default apt-packages.txt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-# bash 3.2, which macOS has, knows no mapfile.
+# macOS has bash 3.2, which lacks mapfile.
 wanted=()
 while IFS= read -r package; do wanted+=("$package"); done < <(
   grep -vE '^[[:space:]]*(#|$)' "${1:-apt-packages.txt}"
@@ -51,13 +51,13 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-# What apt-get says is shown only when it fails.
+# Shows the output of apt-get only if it fails.
 quietly() {
   apt-get --quiet=2 "$@" >"$said" 2>&1 </dev/null
 }
 install=(install --yes --no-install-recommends "${missing[@]}")
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
-# The package lists of a machine may be absent or stale; a simulation tells without changing any.
+# The package lists may be absent or stale. A simulation detects this without changing anything.
 if ! quietly --simulate "${install[@]}"; then
   quietly update || true
 fi

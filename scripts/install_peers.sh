@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what MCCL is compared with, and compiles the programs that time the MPIs and the way
-# between two cores.
+# Installs the peers with which MCCL is compared. Compiles the programs that time the MPIs and the
+# distance between two cores.
 #   install_peers.sh FOLDER
-# A peer that cannot be had here is named and left out; bench/compare.py says so again.
+# A peer that is unavailable here is named and left out; bench/compare.py reports it again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:?usage: install_peers.sh FOLDER}

@@ -1,7 +1,7 @@
-"""The layers of the source tree, and which of them a file includes.
+"""Finds the layers of the source tree, and which of them a file includes.
 
-tests/python/test_layers.py checks the tree with this. As a program it prints the diagram that
-docs/DEVELOPING.md shows.
+tests/python/test_layers.py uses it to check the tree. As a program it prints the diagram in
+docs/DEVELOPING.md.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# A layer includes itself and those before it. A folder of the engine is a layer too; what lies in
-# src/engine itself is the last of them.
+# A layer may include itself and those before it. The folders of the engine are layers too. Files
+# directly in src/engine form the last of those.
 LAYERS = (
     "include/mccl",
     "src/base",
@@ -42,7 +42,7 @@ INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]', re.MULTIL
 
 @dataclass(frozen=True)
 class Include:
-    """One line of a file that includes another file of the project."""
+    """A line of a file that includes another file of the project."""
 
     path: Path
     layer: str
@@ -51,17 +51,17 @@ class Include:
 
     @property
     def goes_the_wrong_way(self) -> bool:
-        """Whether a layer includes one that comes after it."""
+        """True if a layer includes a later one."""
         return LAYERS.index(self.target) > LAYERS.index(self.layer)
 
 
 def layer_of(relative: Path) -> str | None:
-    """The innermost layer that holds a path of the tree; None where there is none."""
+    """Returns the innermost layer that contains a path of the tree, or None."""
     return next((str(folder) for folder in relative.parents if str(folder) in LAYERS), None)
 
 
 def sources(root: Path) -> Iterator[tuple[str, Path]]:
-    """Every C++ file of the layers, layer by layer."""
+    """Yields every C++ file of the layers, layer by layer."""
     for layer in LAYERS:
         for path in sorted((root / layer).rglob("*")):
             if path.suffix in CXX and layer_of(path.relative_to(root)) == layer:
@@ -69,7 +69,7 @@ def sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def layer_of_include(name: str, including: Path, root: Path) -> str | None:
-    """The layer that an include names; None for a library outside the project."""
+    """Returns the layer that an include names, or None for a library outside the project."""
     beside = including.parent / name
     for candidate in (beside, root / "include" / name, root / "src" / name, root / name):
         if candidate.is_file():
@@ -78,7 +78,7 @@ def layer_of_include(name: str, including: Path, root: Path) -> str | None:
 
 
 def includes(root: Path) -> Iterator[Include]:
-    """Every include of one file of the layers by another."""
+    """Yields every include of one file of the layers by another."""
     for layer, path in sources(root):
         for name in INCLUDE.findall(path.read_text()):
             target = layer_of_include(name, path, root)
@@ -87,7 +87,7 @@ def includes(root: Path) -> Iterator[Include]:
 
 
 def wrong_includes(root: Path) -> list[str]:
-    """Includes that go the wrong way."""
+    """Lists includes that violate the order of layers."""
     return [
         f"{each.path.relative_to(root)} includes {each.name} of the later {each.target}"
         for each in includes(root)
@@ -96,7 +96,7 @@ def wrong_includes(root: Path) -> list[str]:
 
 
 def folders_outside_the_layers(root: Path) -> list[str]:
-    """Folders with C++ files that lie where layers lie, in src and src/engine, and are none."""
+    """Lists folders with C++ files in src and src/engine that are not layers."""
     return [
         str(folder.relative_to(root))
         for place in (root / "src", root / "src/engine")
@@ -107,10 +107,10 @@ def folders_outside_the_layers(root: Path) -> list[str]:
 
 
 def arrows(root: Path) -> list[tuple[str, str]]:
-    """Which layer includes which, without the arrows that follow from others."""
+    """Lists which layer includes which, without arrows that follow from others."""
     found = {(each.layer, each.target) for each in includes(root) if each.layer != each.target}
     reached: dict[str, set[str]] = {}
-    for layer in LAYERS:  # A layer includes only those before it.
+    for layer in LAYERS:  # a layer includes only those before it
         targets = {target for source, target in found if source == layer}
         reached[layer] = targets.union(*(reached.get(target, ()) for target in targets))
     return [
@@ -123,7 +123,7 @@ def arrows(root: Path) -> list[tuple[str, str]]:
 
 
 def diagram(root: Path) -> str:
-    """The arrows for Mermaid."""
+    """Returns the arrows as a Mermaid diagram."""
 
     def node(layer: str) -> str:
         return f'{layer.replace("/", "_")}["{layer}"]'

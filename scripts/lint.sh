@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Checks style and wording: clang-format, ruff, codespell and prose.py everywhere, clang-tidy over the library.
 #   lint.sh BUILD_FOLDER [JOBS [--all]]   checks; the folder holds compile_commands.json. clang-tidy
-#                                         passes over what was clean and has not changed, but --all
+#                                         skips sources that were clean and are unchanged, unless
+#                                         --all
 #   lint.sh --fix                         lets clang-format and ruff rewrite what they can
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
 
 folders=(include src bindings tests bench examples)
-# bash 3.2, which macOS has, knows no mapfile.
+# macOS has bash 3.2, which lacks mapfile.
 cxx=()
 while IFS= read -r file; do cxx+=("$file"); done < <(
   find "${folders[@]}" -name '*.cpp' -o -name '*.h' -o -name '*.c' | sort

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the version of the newest PyTorch that pip finds. $1: a python that can make environments.
+# Prints the version of the newest PyTorch that pip finds. $1: a Python that can make environments.
 set -euo pipefail
 python=${1:?usage: newest_torch.sh PYTHON}
 folder=$(mktemp -d)

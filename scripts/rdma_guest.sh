@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command on a machine that has RDMA: a guest of Debian's kernel under qemu, with a device in
-# software (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, below a throw-away
-# layer of its own; what it writes is gone when it ends. Its console is the output, the command's
-# exit status that of this script.
+# Runs a command on a machine with RDMA: a guest with Debian's kernel under qemu. The guest has a
+# software device (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, under a
+# temporary writable layer that is discarded at the end. This script prints the guest's console and
+# exits with the command's status.
 # Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] [-a ADDRESS] [-w END:PATH] -- COMMAND...
-# ADDRESS is 10.9.0.1 by default. With -w its network is a wire to another guest, a socket at PATH:
-# END is `listen` for the one that starts first, and `connect` for the other.
-# Exit status 77: it cannot be had here, and the last line says why.
+# ADDRESS is 10.9.0.1 by default. With -w, the guest's network is a wire to another guest, a socket
+# at PATH. END is `listen` for the guest that starts first, and `connect` for the other.
+# Exit status 77: a guest cannot run here, and the last line gives the reason.
 # The kernel is fetched from Debian once, into RDMA_GUEST_CACHE (default: build/rdma-guest).
 set -euo pipefail
 
@@ -35,8 +35,8 @@ done
 [[ -e /usr/lib/x86_64-linux-gnu/libibverbs.so.1 ]] || missing+=" ibverbs-providers"
 [[ -z $missing ]] || unavailable "these packages are missing:$missing"
 
-# Modules: what the guest's root needs, the device, hosts and bridges between them, and what the
-# network is disturbed with.
+# Kernel modules for the guest's root file system, the device, hosts and the bridges between them,
+# and disturbing the network.
 modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
   rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem"
 
@@ -48,7 +48,7 @@ newest_kernel() {
 fetch_kernel() {
   local package
   package=$(newest_kernel)
-  # The package lists of a machine may be absent.
+  # This machine may have no package lists.
   [[ -n $package ]] || { apt-get update -qq >/dev/null 2>&1 && package=$(newest_kernel); }
   [[ -n $package ]] || return 1
   rm -rf kernel && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb kernel &&
@@ -56,7 +56,7 @@ fetch_kernel() {
     echo "${package#linux-image-}" >version
 }
 
-# The first process of the guest: mounts, and then the command.
+# Makes a RAM disk whose init process mounts the file systems and then runs the command.
 make_ramdisk() {
   local version module file
   version=$(cat version)
@@ -117,7 +117,7 @@ case $wire in
   *) echo "rdma_guest: -w takes listen:PATH or connect:PATH, not $wire" >&2; exit 2 ;;
 esac
 version=$(cat "$cache/version")
-# On a busy machine the emulated timer may seem dead while the kernel looks: no_timer_check.
+# no_timer_check: on a busy machine the kernel may find that the emulated timer does not work.
 timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$memory" \
   -smp "$cpus" -nographic -no-reboot -kernel "$cache/kernel/boot/vmlinuz-$version" \
   -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet no_timer_check panic=-1 guest.run=$job/run" \

@@ -2,7 +2,7 @@
 """Prints the table of settings in Markdown, or renews it in a file.
 
 settings_table.py              prints the table
-settings_table.py README.md    rewrites what lies between the file's settings markers
+settings_table.py README.md    rewrites the text between the file's settings markers
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ END = "<!-- settings:end -->"
 
 
 def renewed(text: str, table: str) -> str:
-    """`text` with `table` between its markers; ValueError unless it has one pair of them."""
+    """Returns `text` with `table` between its markers. Raises ValueError unless it has one pair."""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"expected one line {BEGIN.strip()} and one {END}")
     before, rest = text.split(BEGIN)

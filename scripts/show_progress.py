@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs a build and says how far it is.
+"""Runs a build and shows its progress.
 
 show_progress.py NAME LOG COMMAND...
 
-Of ninja's lines a terminal shows the last; a log gets one every ten seconds. Warnings of the
-compiler and what is left out are shown, all else goes into LOG. When the command fails, so does
-this, and shows what failed.
+A terminal shows ninja's latest line; other output gets one line every ten seconds. Compiler
+warnings
+and skipped extensions are shown; everything else is written to LOG. If the command fails, so does
+this program, which then shows the failed part of the log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 SECONDS_BETWEEN_LINES = 10
 STEP = re.compile(r"\s*\[(\d+)/(\d+)\] (.*)")
-#: Names of objects have a folder of CMake's in them.
+#: Removes CMake's folder from the names of objects.
 OBJECT = re.compile(r"(?:src/|tests/|bindings/)?(\S*)CMakeFiles/[^/]+\.dir/(\S+?)(?:\.o|\.gch)$")
 SHOWN = re.compile(r"(: warning: )|(extension: )")
 FAILED = re.compile(r"\s*FAILED: |.*\b[Ee]rror\b.*")
@@ -26,7 +27,7 @@ LINES_AT_FAILURE = 60
 
 
 class Progress:
-    """What is shown of the lines of one build."""
+    """Selects the lines of one build to show."""
 
     def __init__(self, name: str, terminal: bool) -> None:
         self._name = name
@@ -35,7 +36,7 @@ class Progress:
         self.steps = 0
 
     def see(self, line: str) -> None:
-        """Shows of a line what is to be shown."""
+        """Shows a line, or a part of it, if it is of interest."""
         step = STEP.match(line)
         if step is None:
             if SHOWN.search(line):
@@ -49,7 +50,7 @@ class Progress:
             self._write(f"{self._name}: {done} of {total}, {label(what)}", lasting=False)
 
     def end(self, succeeded: bool) -> None:
-        """Says how it ended."""
+        """Shows how the build ended."""
         seconds = round(time.monotonic() - self._start)
         took = f"{seconds // 60} min {seconds % 60} s"
         verb = "done" if succeeded else "failed"
@@ -63,14 +64,14 @@ class Progress:
 
 
 def label(what: str) -> str:
-    """What ninja does, in few words: the source, or the program that is linked."""
+    """Shortens ninja's description to the source that is compiled or the program that is linked."""
     last = what.split(" ")[-1]
     found = OBJECT.search(last)
     return "".join(found.groups()) if found else last
 
 
 def what_failed(log: Path) -> str:
-    """The part of the log that tells why."""
+    """Returns the part of the log that contains the error."""
     lines = log.read_text(errors="replace").splitlines()
     last = max(len(lines) - LINES_AT_FAILURE, 0)
     first = next((i for i, line in enumerate(lines) if FAILED.match(line)), last)
@@ -78,7 +79,7 @@ def what_failed(log: Path) -> str:
 
 
 def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs the command line."""
     if len(sys.argv) < 4:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the tests of what is free of locks (rings, windows, bells) as an ARM program under qemu,
-# whose memory order is weaker than that of x86.
+# Runs the tests of lock-free code (rings, windows, bells) as an ARM program under qemu. ARM's
+# memory order is weaker than that of x86.
 # Usage: test_aarch64.sh BUILD_FOLDER [JOBS]
 set -euo pipefail
 
@@ -21,7 +21,8 @@ if [ -n "$missing" ]; then
   exit 0
 fi
 
-# Headers that do not depend on the architecture; nothing else of this machine's may be found.
+# Links headers that do not depend on the architecture. Other headers of this machine must not be
+# found.
 mkdir -p "$build/include"
 ln -sfn /usr/include/fmt "$build/include/fmt"
 
@@ -52,6 +53,6 @@ mv "$build/build.ninja.new" "$build/build.ninja"
 
 ninja --quiet -f "$build/build.ninja" -j "$jobs" "$build/shm_test"
 echo "test-aarch64: $("$compiler" -dumpmachine) under $("$emulator" --version | head -1)"
-# Resource limits are not emulated.
+# qemu does not emulate resource limits.
 "$emulator" "$build/shm_test" --gtest_brief=1 \
   --gtest_filter='-MemoryFile.TheLimitOfFileSizes*:LocalSocket.NoDescriptorsLeft*'

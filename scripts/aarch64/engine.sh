@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The engine built for ARM, under qemu: the whole suite of kernels, and a job over TCP in which half
-# of the ranks are this machine's own.
+# Tests the engine built for ARM, under qemu: the whole suite of kernels, and a job over TCP in
+# which half of the ranks run natively on this machine.
 #   engine.sh FOLDER NATIVE_FOLDER [JOBS] [short]
-# NATIVE_FOLDER: a build of this machine's, with tests. short: some kernels and some calls. Exits
-# with 3, and says why, where the compiler, the emulator or the libraries cannot be had.
+# NATIVE_FOLDER is a native build with tests. short: some kernels and some calls. Exits with 3 and
+# prints the reason if the compiler, the emulator or the libraries are unavailable.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=${1:?usage: engine.sh FOLDER NATIVE_FOLDER [JOBS]}
@@ -41,7 +41,7 @@ as_arm() {
   "$emulator" -cpu "$processor" -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"
 }
 
-# One without, and one with the instructions for 16-bit floats.
+# One processor lacks the instructions for 16-bit floats, the other has them.
 for processor in $processors; do
   echo "aarch64: kernels on $processor"
   as_arm "$processor" "$build/tests/mccl_kernels_test" --gtest_brief=1 \

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Sets up what MCCL is built with for ARM machines: Debian's libraries for them, unpacked into a
-# folder, from where this machine gets its own, with package lists apart, so that the machine's stay as
-# they are.
+# Unpacks the libraries that MCCL needs on ARM into a folder: Debian's packages, from the archives
+# that this machine uses. Separate package lists leave those of the machine unchanged.
 #   root.sh FOLDER
-# What is there already is kept. Exits with 3, and says why, where the packages cannot be had.
+# Existing files are kept. Exits with 3 and prints the reason if the packages are unavailable.
 set -euo pipefail
 mkdir -p "${1:?usage: root.sh FOLDER}"
 folder=$(cd "$1" && pwd)
@@ -26,6 +25,6 @@ apt-get "${options[@]}" update &&
 }
 rm -rf "$folder/root"
 for package in "$apt"/packages/*.deb; do dpkg -x "$package" "$folder/root"; done
-# Where compilers look that are not told of the folder's own name for ARM.
+# Copies the headers to where compilers look that do not know Debian's folder for ARM.
 cp "$folder"/root/usr/include/aarch64-linux-gnu/openssl/*.h "$folder/root/usr/include/openssl/"
 echo "${packages[*]}" >"$folder/root/.packages"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Compiles MCCL for Macs with Apple's chips, checks what came out, since nothing here runs it, and packs
-# a wheel.
+# Compiles MCCL for Macs with Apple's chips and packs a wheel. Checks the result statically, since
+# nothing here can run it.
 #   build.sh FOLDER JOBS [PYTHON] [core | newest]
-# core: the library and the program alone; newest: for the newest torch too. Exits with 3, and says
-# why, where the cross compiler, or torch or MLX for Macs, cannot be had.
+# core: only the library and the program. newest: also for the newest torch. Exits with 3 and prints
+# the reason if the cross compiler, or torch or MLX for Macs, is unavailable.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=${1:?usage: build.sh FOLDER JOBS [PYTHON] [core | newest]}
@@ -12,7 +12,7 @@ python=${3:-python3}
 extent=${4:-all}
 torch=2.11.0
 
-# One build folder for all: only the extension for torch is compiled anew for another torch.
+# All builds share one folder. For another torch, only torch's extension is compiled again.
 build=$folder/release
 
 configure() {
@@ -59,7 +59,7 @@ for version in $versions; do
   compile mccl_package
   wheel=$("$folder/venv/bin/python" scripts/macos/pack.py --build "$build" --minimum "$minimum" \
     --torch "$frameworks/torch-$version/torch" --mlx "$mlx" --into "$folder/dist" | tail -1)
-  # What is checked is what a Mac gets.
+  # Checks the files of the wheel, which are what a Mac gets.
   rm -rf "$build/unpacked"
   "$python" -m zipfile -e "$wheel" "$build/unpacked"
   beside=()

@@ -1,11 +1,11 @@
-"""Says what is wrong with programs and libraries made for macOS, which nobody here can run.
+"""Lists defects of programs and libraries made for macOS, which cannot run here.
 
     check.py --minimum 14.0 [--stub LIST]... [--beside FILE]... FILE...
 
-Every symbol that a file needs must be provided by the library that it names for it: by a stub
-(cmake/macos/*.symbols), by a library beside it (of a wheel for Macs, or another of the files), or
-by the system, whose own list the linker has asked already. Python's own symbols come from whoever
-loads the extension.
+A library that a file names must provide every symbol that the file needs from it. The library is a
+stub (cmake/macos/*.symbols), a library beside the file (of a wheel for Macs, or another of the
+files), or part of the system. The linker has already checked symbols of the system against its own
+list. Python's symbols are provided by the program that loads the extension.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pathlib import Path
 from macos.macho import Image, read, short_name
 from macos.stub import read_list
 
-#: The linker asks these for their symbols itself, from a list that Apple keeps.
+#: The linker checks symbols of these itself, with a list that Apple maintains.
 SYSTEM = ("/usr/lib/libSystem.B.dylib",)
 
-#: How the name of a library begins that means the same on every Mac.
+#: Prefixes of library names that are valid on every Mac.
 EVERYWHERE = ("@rpath/", "@loader_path/", "/usr/lib/", "/System/Library/")
 
-#: What the interpreter provides.
+#: Symbols that the interpreter provides.
 OF_PYTHON = re.compile(r"^__?Py")
 
 
 def version(text: str) -> tuple[int, ...]:
-    """A version as numbers, to compare."""
+    """Parses a version into numbers that can be compared."""
     return tuple(int(part) for part in text.split("."))
 
 
 def faults(image: Image, minimum: str, providers: dict[str, set[str]]) -> list[str]:
-    """What is wrong with a file. `providers`: what is known of each library, by its name."""
+    """Lists the defects of a file. `providers` maps library names to their known symbols."""
     found = []
     if image.architecture != "arm64":
         found.append(f"is for {image.architecture or 'no known machine'}, expected arm64")
@@ -62,14 +62,14 @@ def faults(image: Image, minimum: str, providers: dict[str, set[str]]) -> list[s
             found.append(f"needs {needed.symbol} of {needed.library}, which it does not load")
         elif library in providers and needed.symbol not in providers[library]:
             found.append(f"needs {needed.symbol}, which {library} is not known to provide")
-    # A second C++ library in the process would have types and exceptions of its own.
+    # A second C++ library in the process would have its own types and exceptions.
     if "__ZTISt9exception" in image.provided:
         found.append("has a C++ library of its own; the system's is meant")
     return found
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Checks the files; 1 when something is wrong."""
+    """Checks the files. Returns 1 if any has a defect."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minimum", required=True, help="the oldest macOS, such as 14.0")
     parser.add_argument("--stub", type=Path, action="append", default=[])

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Fetches torch and MLX as Macs get them, unpacked, for extensions to be linked against.
+# Fetches and unpacks torch and MLX for Macs, so that extensions can be linked against them.
 #   frameworks.sh FOLDER TORCH_VERSION...
-# What is there already is kept. Exits with 3, and says why, where a wheel cannot be had.
+# Existing files are kept. Exits with 3 and prints the reason if a wheel is unavailable.
 set -euo pipefail
 folder=$(cd "${1:?usage: frameworks.sh FOLDER TORCH_VERSION...}" && pwd)
 shift
 mlx=0.32.4
 python=$folder/venv/bin/python
 
-# fetch NAME VERSION FOLDER: the wheel for the Python that extensions are built for.
+# fetch NAME VERSION FOLDER: fetches the wheel for the Python for which extensions are built.
 fetch() {
   local target=$folder/frameworks/$3
   [ -e "$target/.$1-$2" ] && return

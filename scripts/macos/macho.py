@@ -1,4 +1,4 @@
-"""What a library or program for macOS says of itself, as LLVM's tools read it."""
+"""Reads the properties of a library or program for macOS with LLVM's tools."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: What nm calls a library by: the name of its file, up to the first dot behind a letter.
+#: nm shortens a library's name to its file name up to the first dot.
 _SHORT = re.compile(r"^(?P<name>[^.]+)")
 
-#: The commands by which a file names a library that it loads.
+#: Load commands by which a file names a library that it loads.
 LOADS = ("LC_LOAD_DYLIB", "LC_LOAD_WEAK_DYLIB", "LC_REEXPORT_DYLIB", "LC_LAZY_LOAD_DYLIB")
 
 
 @dataclass(frozen=True)
 class Needed:
-    """A symbol that a file asks of another."""
+    """A symbol that a file needs from a library."""
 
     symbol: str
-    library: str  #: as nm shortens it, such as libc++; empty: whoever has it
-    weak: bool = False  #: may be missing
+    library: str  #: in nm's short form, such as libc++; empty: any library
+    weak: bool = False  #: the symbol may be missing
 
 
 @dataclass
@@ -30,23 +30,23 @@ class Image:
 
     path: Path
     architecture: str = ""
-    minimum: str = ""  #: the oldest macOS
-    name: str = ""  #: by which others load it; empty for programs and extensions
-    libraries: list[str] = field(default_factory=list)  #: whom it loads
-    searched: list[str] = field(default_factory=list)  #: where @rpath is looked for
+    minimum: str = ""  #: the oldest macOS on which it runs
+    name: str = ""  #: the name by which others load it; empty for programs and extensions
+    libraries: list[str] = field(default_factory=list)  #: the libraries that it loads
+    searched: list[str] = field(default_factory=list)  #: where @rpath is looked up
     signed: bool = False
     needed: list[Needed] = field(default_factory=list)
     provided: set[str] = field(default_factory=set)
 
 
 def short_name(library: str) -> str:
-    """What nm writes for the name by which a library is loaded."""
+    """Returns nm's short form of the name by which a library is loaded."""
     found = _SHORT.match(library.rsplit("/", 1)[-1])
     return found["name"] if found else library
 
 
 def read_headers(text: str, image: Image) -> None:
-    """Takes over what objdump --private-headers has printed."""
+    """Reads the output of objdump --private-headers into `image`."""
     command = ""
     for line in text.splitlines():
         words = line.split()
@@ -68,7 +68,7 @@ def read_headers(text: str, image: Image) -> None:
 
 
 def read_symbols(text: str, image: Image) -> None:
-    """Takes over what nm --format=darwin has printed."""
+    """Reads the output of nm --format=darwin into `image`."""
     asked = re.compile(
         r"\(undefined[^)]*\) (?P<weak>weak )?(?:private )?external (?P<symbol>\S+)"
         r"(?: \((?:from (?P<library>[^)]+)|dynamically looked up)\))?"
@@ -94,7 +94,7 @@ def _run(tool: str, *arguments: str) -> str:
 
 
 def read(path: Path) -> Image:
-    """What a file says of itself; of one for several architectures, the part for arm64."""
+    """Reads a file. For a file with several architectures, reads the part for arm64."""
     image = Image(path)
     read_headers(_run("objdump", "--macho", "--arch=arm64", "--private-headers", str(path)), image)
     read_symbols(_run("nm", "--format=darwin", "--arch=arm64", str(path)), image)

@@ -2,9 +2,9 @@
 
     pack.py --build BUILD --torch FOLDER --mlx FOLDER --minimum 14.0 --into FOLDER
 
-BUILD is a build folder of CMake, whose component `python` is what the wheel holds beside the Python
-files; FOLDERs of torch and MLX are what the extensions were compiled for. The last line is the
-wheel's path. Its programs and libraries are signed by the linker already, and so stay as they are.
+BUILD is a CMake build folder. The wheel contains its component `python` and the Python files. The
+FOLDERs of torch and MLX are those for which the extensions were compiled. The last line of output
+is the wheel's path. The linker has already signed programs and libraries, so they stay unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import frameworks  # noqa: E402
 
 
 def metadata(torch: Path, mlx: Path) -> StandardMetadata:
-    """What pip is told of the distribution."""
+    """Returns the metadata of the distribution for pip."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = pyproject["project"]
     project["dynamic"] = []
@@ -37,17 +37,17 @@ def metadata(torch: Path, mlx: Path) -> StandardMetadata:
 
 
 def platform_tag(minimum: str) -> str:
-    """How wheels name the oldest macOS: macosx_14_0_arm64."""
+    """Returns the platform tag of wheels for the oldest macOS, such as macosx_14_0_arm64."""
     return f"macosx_{minimum.replace('.', '_')}_arm64"
 
 
 def python_tag() -> str:
-    """The Python that the extensions are for, which is that of this program: cp311."""
+    """Returns the tag of the Python that runs this program and the extensions, such as cp311."""
     return f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
 def lay_out(build: Path, described: StandardMetadata, tags: tuple[str, str], target: Path) -> None:
-    """Puts everything where it lies in the wheel, but for the list of it all."""
+    """Puts all files of the wheel in place, except the list of files."""
     subprocess.run(
         ["cmake", "--install", build, "--component", "python", "--prefix", target],
         check=True,

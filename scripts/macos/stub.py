@@ -1,7 +1,8 @@
-"""Writes what a linker needs to know of a library of macOS: its name and what it provides.
+"""Writes the stub of a macOS library for the linker: its name and the symbols that it provides.
 
-A list of symbols (cmake/macos/*.symbols) has comments, the line "library: NAME", by which programs
-load it, and one symbol a line. As a program: stub.py LIST TARGET.tbd.
+A list of symbols (cmake/macos/*.symbols) has comments, a line "library: NAME" with the name by
+which
+programs load it, and one symbol a line. As a program: stub.py LIST TARGET.tbd.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 
 def read_list(path: Path) -> tuple[str, list[str]]:
-    """The name of the library and its symbols."""
+    """Returns the name of the library and its symbols."""
     name = ""
     symbols = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -28,7 +29,7 @@ def read_list(path: Path) -> tuple[str, list[str]]:
 
 
 def stub_of(name: str, symbols: list[str]) -> str:
-    """The text of a stub, in the format that Apple's linkers read."""
+    """Returns the text of a stub in the format that Apple's linkers read."""
     listed = ", ".join(f"'{symbol}'" for symbol in sorted(set(symbols)))
     return (
         "--- !tapi-tbd\n"
@@ -43,7 +44,7 @@ def stub_of(name: str, symbols: list[str]) -> str:
 
 
 def main(source: Path, target: Path) -> None:
-    """Writes the stub, unless it is there with the same text."""
+    """Writes the stub, unless it exists with the same text."""
     text = stub_of(*read_list(source))
     if not target.exists() or target.read_text() != text:
         target.write_text(text)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up what compiles for macOS on Linux: clang and Darwin's C headers as the ziglang wheel brings
-# them, and the parts of MCCL that Debian has only as programs for itself, as sources.
+# Sets up cross compilation for macOS on Linux. clang and Darwin's C headers come from the ziglang
+# wheel. Libraries that Debian has only for Linux are fetched as sources.
 #   tools.sh FOLDER [PYTHON]
-# What is there already is kept. Exits with 3, and says why, where the tools cannot be had.
+# Existing files are kept. Exits with 3 and prints the reason if the tools are unavailable.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -30,14 +30,14 @@ zig=$("$folder/venv/bin/python" -c 'import ziglang; print(ziglang.__path__[0])')
 
 # --- Sources ----------------------------------------------------------------------------------
 
-# The headers of libraries that are nothing but headers are this machine's.
+# Header-only libraries come from this machine.
 mkdir -p "$folder/include"
 for header in CLI fmt hwy nlohmann spdlog; do
   ln -sfn "/usr/include/$header" "$folder/include/$header"
 done
 
-# Python's headers, as they are on Macs: those of this machine but for the few lines of its
-# configuration that they ask and that differ there.
+# Copies this machine's Python headers. A few lines of their configuration differ on Macs and are
+# changed.
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 platform=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platinclude"))')
 multiarch=/usr/include/$(uname -m)-linux-gnu/${include##*/}
@@ -57,12 +57,12 @@ if [ "$(cat "$folder/include/python/.taken" 2>/dev/null)" != "$taken" ]; then
   echo "$taken" >"$folder/include/python/.taken"
 fi
 
-# One Debian source package, unpacked into a folder of its name, with lists of its own, so that the
-# machine's stay as they are.
+# Unpacks one Debian source package into a folder of its name. Separate package lists leave those of
+# the machine unchanged.
 fetch_source() {
   [ -e "$folder/$1/.unpacked" ] && return
   local apt=$folder/apt
-  rm -rf "${apt:?}/$1"  # of a download that failed
+  rm -rf "${apt:?}/$1"  # left by a failed download
   mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/$1"
   : >"$apt/none"
   scripts/debian_sources.sh "$apt/parts" deb-src || give_up "there is no archive of sources"
@@ -81,7 +81,7 @@ fetch_source openssl
 
 # --- Compilers --------------------------------------------------------------------------------
 
-# Writes a program unless it is there with the same text: its time tells ccache whether it changed.
+# Writes a program unless it exists with the same text, since ccache detects changes by its time.
 write_program() {
   cat >"$1.new"
   chmod +x "$1.new"
@@ -97,9 +97,9 @@ write_program "$folder/bin/clang" <<END
 exec $clang $darwin "\$@"
 END
 
-# The C++ library is the system's own, as with Apple's compiler: an exception or a type of ours is
-# the same one in torch and MLX. LLVM leaves to whoever ships its headers how they are configured;
-# with the annotations on, they refuse what the oldest system does not have.
+# Links the system's C++ library, like Apple's compiler, so that exceptions and types are the same
+# in MCCL, torch and MLX. LLVM leaves the configuration of its headers to the distributor. With
+# availability annotations on, they reject what the oldest supported system lacks.
 config=$root/cmake/macos/libcxx.options
 write_program "$folder/bin/clang++" <<END
 #!/bin/bash
@@ -114,18 +114,20 @@ exec $folder/bin/link "\$@"
 END
 write_program "$folder/bin/link" <<END
 #!/bin/bash
-# Apart from clang++, by whose text ccache knows the compiler.
+# A program separate from clang++, whose text identifies the compiler to ccache.
 arguments=()
 is_bundle= output= last= before=
 for argument; do
   [ "\$last" = -o ] && output=\$argument
   last=\$argument
   case \$argument in
-    # The list of what the interpreter provides is nothing that this linker reads: check.py looks.
+    # This linker cannot read the list of symbols that the interpreter provides; check.py checks
+    # them.
     -Wl,@*.sym) arguments+=(-Wl,-undefined,dynamic_lookup) ;;
-    # dlopen takes a library for a bundle, and this linker makes only those.
+    # This linker makes only dynamic libraries, which dlopen loads like bundles.
     -bundle) arguments+=(-dynamiclib) is_bundle=yes ;;
-    # What the system brings is known by lists of ours; this linker would ask Apple's SDK.
+    # Our own lists of symbols replace the system's frameworks, since this linker would need the SDK
+    # of Apple.
     -framework) ;;
     -lobjc) arguments+=($folder/lib/libobjc.tbd) ;;
     *)
@@ -149,8 +151,8 @@ done
 
 # --- OpenSSL ----------------------------------------------------------------------------------
 
-# Linked into libmccl: macOS has none. What is left out is neither needed for proofs of identity nor
-# for TLS with a key that both sides know.
+# OpenSSL is linked into libmccl, since macOS has none. The options remove parts that are needed
+# neither for proofs of identity nor for TLS with a pre-shared key.
 if [ ! -e "$folder/openssl/libssl.a" ]; then
   echo "macos: OpenSSL"
   (
