@@ -50,7 +50,7 @@ shape_of() {
   esac
 }
 
-# Checks the arguments first, since an error in a late cell would lose hours.
+# Checks sizes and modules now, since these errors would otherwise appear only in a later cell.
 for size in $sizes; do shape_of "$size" >/dev/null; done
 modules="torch, numpy"
 case " $backends " in *" mccl "*) modules="$modules, mccl" ;; esac
