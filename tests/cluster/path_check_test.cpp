@@ -247,7 +247,7 @@ TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
   hosts[0].variables["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
-  ASSERT_THAT(findings, SizeIs(1));  // check_settings reports 9.9.9.9
+  ASSERT_THAT(findings, SizeIs(1));  // check_settings reports the unknown 9.9.9.9
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR gives it 10.9.0.2, which is wg0"));
 }
 

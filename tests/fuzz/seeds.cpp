@@ -35,7 +35,7 @@ using namespace mccl;
 using Bytes = std::vector<std::byte>;
 
 template <typename T>
-requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // arrays are texts
+requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // text uses the overload below
     Bytes raw(const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
   return {bytes.begin(), bytes.end()};

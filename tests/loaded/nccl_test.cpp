@@ -139,8 +139,8 @@ TEST(Nccl, TwoRanksOfAGpuGoThroughTheHost) {
   ranks.expect_good_end();
 }
 
-/// Makes NCCL too old on rank 1, which acts like a missing NCCL. A machine with NCCL cannot test
-/// that case.
+/// Makes NCCL too old on rank 1. A missing NCCL is handled alike, but a machine that has NCCL
+/// cannot test that case.
 void make_too_old(int rank) {
   if (rank == 1) nccl->version = 21704;
 }

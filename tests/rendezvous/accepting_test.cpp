@@ -89,7 +89,7 @@ class AFloodFromManyAddresses : public ::testing::Test {
                              Address::parse_numeric(from, 0),
                              {}}};
       Dial dial(std::move(request));
-      // A failed attempt leaves its outcome.
+      // A failed attempt is recorded in `outcome`.
       const std::string none = "no answer";
       while (!dial.advance(Clock::now())) {
         const std::string& outcome = dial.first_choice().outcome;

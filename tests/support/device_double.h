@@ -26,7 +26,7 @@
 
 namespace mccl::testing {
 
-/// Memory mapped at two addresses; the outer one is inaccessible.
+/// Memory mapped at two addresses. Access at outside() crashes; inside() is readable and writable.
 class ForbiddenMemory {
  public:
   explicit ForbiddenMemory(std::size_t bytes) : bytes_(bytes == 0 ? 1 : bytes) {

@@ -29,7 +29,7 @@ struct MemoryPath {
   struct Side {
     std::deque<std::byte> bytes;  ///< Bytes in flight to this end.
     bool left = false;
-    std::uint64_t events = 0;  ///< Number of actions of the other end.
+    std::uint64_t events = 0;  ///< Number of the other end's actions, for wait().
   };
 
   explicit MemoryPath(std::size_t bytes_each_way) : capacity(bytes_each_way) {}
