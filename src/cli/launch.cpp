@@ -65,12 +65,12 @@ killed, 255 when its machine was lost; 128 + the number of a signal that ended t
 after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
 its output not be written (a full disk); 2 bad arguments.)";
 
-/// What other launchers call the number of ranks.
+/// Names that other launchers use for the number of ranks.
 constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
-/// The hosts, with what the hostfile says for all of them.
+/// Returns the hosts of the job, and what the hostfile says for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
   if (!flags.hostfile.empty()) {
@@ -87,7 +87,7 @@ Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   return file;
 }
 
-/// The one that is named, by the flag or in the file; any where none is.
+/// Returns the backend that the flag or the file names. Returns `any` if neither names one.
 Backend backend_of(const Flags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
@@ -98,7 +98,8 @@ Backend backend_of(const Flags& flags, const Hostfile& file) {
   return backend;
 }
 
-/// NAME=VALUE, or NAME for what it is here.
+/// Parses NAME=VALUE, or NAME for its value in the launcher's environment. Includes the hostfile's
+/// variables.
 Variables variables_of(const Flags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {
@@ -136,8 +137,8 @@ void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend
                                variable.first, backend);
 }
 
-/// That of the shell, so that one can be shared beyond the job; else a fresh one, also for a job
-/// that a rank of another starts.
+/// Returns the key in the launcher's environment, so that processes outside the job can share it.
+/// Makes a new key if there is none, or if a rank of another job started this launcher.
 std::string key_of(const Variables& inherited) {
   const Setting& setting = find_setting("job_key");
   const auto found = inherited.find(std::string(setting.info.variable));
@@ -158,8 +159,8 @@ std::string python_of(const Flags& flags, const Variables& inherited) {
   return found;
 }
 
-/// With --mlx: a console script that lies beside the Python, such as mlx_lm.generate, is meant by
-/// its name alone, wherever PATH leads.
+/// With --mlx: a bare name such as mlx_lm.generate means the console script beside the Python,
+/// wherever PATH leads.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside =
@@ -197,7 +198,8 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
   return request;
 }
 
-/// MLX's jaccl knows of hosts only.
+/// Throws InvalidArgument if a host has several ranks, because devices of MLX's jaccl lead to
+/// hosts, not to ranks.
 void require_one_rank_per_device(const Job& job) {
   const Backend backend = job.request.backend;
   if (backend != Backend::jaccl && backend != Backend::jaccl_ring) return;

@@ -1,4 +1,4 @@
-// Pipes between processes, whose ends close themselves.
+// Pipes between processes. Destructors close the ends.
 #pragma once
 
 #include <sys/types.h>
@@ -14,10 +14,10 @@ struct Pipe {
   Descriptor writer;
 };
 
-/// Closed by exec. Throws Error.
+/// Makes a pipe whose ends are closed by exec. Throws Error.
 Pipe make_pipe();
 
-/// As read(), but a signal does not end it.
+/// Like read(), but retries if a signal interrupts it.
 ssize_t read_some(int descriptor, void* to, std::size_t limit);
 
 }  // namespace mccl::cli

@@ -1,4 +1,4 @@
-// The backends of MLX that a launcher can prepare.
+// Backends of MLX for which the launcher can prepare ranks.
 #pragma once
 
 namespace mccl::cli::launch {

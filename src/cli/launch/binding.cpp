@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, kBindToCount> kNames = {"share", "core", "none"};
 
-/// By these a user binds threads.
+/// Variables with which users bind threads themselves.
 constexpr std::array kOfUser = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
 
 std::vector<int> parse_list(std::string_view list) {
@@ -27,7 +27,8 @@ std::vector<int> parse_list(std::string_view list) {
   return cores ? cores->allowed : std::vector<int>();
 }
 
-/// What a control group lets its processes use; of the nearest group that says so.
+/// Returns the processors that the control group allows, from the nearest group that lists them.
+/// Falls back to all that are online.
 std::vector<int> of_control_group() {
   std::ifstream file("/proc/self/cgroup");
   const std::string groups{std::istreambuf_iterator<char>(file), {}};
@@ -61,8 +62,8 @@ std::string places_here() {
   return places;
 }
 
-/// How the processors are cut into parts that belong together: threads of a core, where each rank
-/// can have one; else each alone.
+/// Groups the processors into units that are not divided between ranks. A unit is a core with all
+/// its threads if there is a core for each rank, else a single processor.
 std::vector<std::vector<int>> units_of(const Processors& processors, std::size_t ranks) {
   std::vector<std::vector<int>> cores;
   int last = -1;
@@ -137,7 +138,7 @@ Processors processors_of(std::string_view list, std::string_view places) {
   std::vector<std::tuple<std::int64_t, std::int64_t, int>> ordered;
   for (const int processor : parse_list(list)) {
     const auto found = place_of.find(processor);
-    // Without a place each is a core of its own.
+    // A processor without a known place counts as a core of its own.
     const auto place = found == place_of.end() ? std::pair<std::int64_t, std::int64_t>(0, processor)
                                                : found->second;
     ordered.emplace_back(place.first, place.second, processor);

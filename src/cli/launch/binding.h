@@ -1,4 +1,4 @@
-// Which cores of its host a rank is bound to.
+// Chooses the cores of its host that a rank is bound to.
 #pragma once
 
 #include <map>
@@ -11,20 +11,20 @@
 namespace mccl::cli::launch {
 
 enum class BindTo {
-  share,  ///< Each rank gets an equal part of the cores, together all of them.
+  share,  ///< The cores are divided equally among the ranks.
   core,   ///< Each rank gets one core.
   none,
 };
 inline constexpr int kBindToCount = 3;
 std::string_view name_of(BindTo bind_to);
 
-/// The processors of a host as its kernel numbers them: one for each thread of a core.
+/// The processors of a host, numbered as its kernel does: one for each hardware thread of a core.
 struct Processors {
-  /// Those that the job may use, threads of a core and cores of a socket side by side; each with a
-  /// number of its core that is equal for threads of the same one.
+  /// Pairs of processor and core, for each processor that the job may use. Threads of a core are
+  /// adjacent, and so are cores of a socket. Threads of the same core have the same core number.
   std::vector<std::pair<int, int>> allowed;
-  double quota = 0;          ///< Processors' worth of time that its control group may use; 0: all.
-  std::string why_not = {};  ///< Nothing can be bound there, for this reason.
+  double quota = 0;  ///< CPU time that its control group may use, in processors; 0: no limit.
+  std::string why_not = {};  ///< The reason why nothing can be bound there. Empty: there is none.
 };
 
 struct Binding {
@@ -32,18 +32,20 @@ struct Binding {
   std::string why_not;
 };
 
-/// For each of the ranks of a host, in order, whose variables are given.
+/// Returns a binding for each rank of a host. `ranks` holds the variables of each, in the same
+/// order.
 std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
                                  const std::vector<Variables>& ranks);
 
-/// "0-3,8", as the kernel and taskset write it.
+/// Returns a list such as "0-3,8", as the kernel and taskset write it.
 std::string list_of(const std::vector<int>& processors);
 
-/// `list` is such a list; `places` says "PROCESSOR:SOCKET:CORE" for each processor, with blanks
-/// between.
+/// Parses `list`, which has the form of list_of(), and `places`, which holds
+/// "PROCESSOR:SOCKET:CORE" for each processor, separated by blanks.
 Processors processors_of(std::string_view list, std::string_view places);
 
-/// Of this process. An affinity that the user has set, as taskset does, is a reason not to bind.
+/// Returns the processors of this process. Sets `why_not` if the user has set an affinity, as
+/// taskset does.
 Processors processors_here();
 
 }  // namespace mccl::cli::launch

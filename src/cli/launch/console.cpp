@@ -18,7 +18,7 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// Cyan, green, yellow, blue, magenta, red.
+/// ANSI codes of cyan, green, yellow, blue, magenta and red.
 constexpr std::array kColours = {36, 32, 33, 34, 35, 31};
 
 std::string prefix_of(int rank, int ranks, bool colour) {
@@ -29,7 +29,7 @@ std::string prefix_of(int rank, int ranks, bool colour) {
                      kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
 }
 
-/// "14:03:22.123 ", by the clock on the wall.
+/// Returns the local time, such as "14:03:22.123 ".
 std::string stamp_of_now() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
@@ -40,7 +40,7 @@ std::string stamp_of_now() {
                      since.count() % 1000);
 }
 
-/// A name that no other job on this machine has.
+/// Returns a name that is unique among the jobs of this machine: the time and the process id.
 std::string name_of_job() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -50,7 +50,7 @@ std::string name_of_job() {
   return fmt::format("{}-{}", std::string_view(text.data(), length), ::getpid());
 }
 
-/// Cuts off what ends a line that has begun before.
+/// Removes and returns the rest of a line whose beginning has already been written.
 std::string_view take_end_of_line(std::string_view& text) {
   const std::string_view end = text.substr(0, text.find('\n') + 1);
   const std::string_view taken = end.empty() ? text : end;
@@ -92,7 +92,7 @@ void Console::open_files(int ranks, const std::string& folder) {
   log_folder_ = fmt::format("{}/{}", folder, name);
   std::error_code error;
   std::filesystem::create_directories(log_folder_, error);
-  // The link of an older job gives way at once, never to nothing.
+  // The link is replaced atomically, so that it never leads to nothing.
   const std::string link = log_folder_ + "/latest";
   std::error_code ignored;
   std::filesystem::create_symlink(name, link, ignored);

@@ -1,4 +1,4 @@
-// What the ranks write, on its way to the launcher's own output and to files.
+// Passes the output of ranks to the launcher's own output and to log files.
 #pragma once
 
 #include <array>
@@ -18,16 +18,17 @@ namespace mccl::cli::launch {
 enum class Prefix {
   none,
   all,
-  /// All, but on a terminal none until a second rank writes: a program of which one rank alone
-  /// writes may draw there.
+  /// All lines; but on a terminal, none until a second rank writes. A program of which only one
+  /// rank writes may draw on the terminal.
   where_several_write,
 };
 
 struct ConsoleOptions {
   Prefix prefix = Prefix::where_several_write;
-  bool colour = true;       ///< Where it goes to a terminal.
-  bool timestamps = false;  ///< Lines begin with the time at which they came.
-  /// Each job makes a folder of its own there, to which the link "latest" leads. Empty: no files.
+  bool colour = true;       ///< Applies to terminals only.
+  bool timestamps = false;  ///< Lines begin with the time of their arrival.
+  /// Each job makes a folder of its own in this one, and the link "latest" points to the newest.
+  /// Empty: no log files.
   std::string log_folder;
 };
 
@@ -35,31 +36,31 @@ enum class Stream { output, error };
 
 class Console {
  public:
-  /// Throws InvalidArgument when a file cannot be made.
+  /// Throws InvalidArgument if a log file cannot be made.
   Console(int ranks, const ConsoleOptions& options);
 
-  /// Whole lines, or a piece of one that somebody is to see now. A line that another rank has left
-  /// open is ended before.
+  /// Writes whole lines, or a piece of a line that must be shown now. First ends the line that
+  /// another rank left unfinished, if any.
   void put(int rank, Stream stream, std::string_view text);
-  /// Of the launcher itself; on standard error, on lines of their own.
+  /// Writes a message of the launcher to standard error, on lines of its own.
   void say(std::string text);
-  /// Whether there is a terminal, where a line is shown before it ends.
+  /// True if the stream is a terminal, where unfinished lines are shown.
   bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
-  /// Whether so much waits to be written that ranks should be read no further.
+  /// True if so much output is pending that ranks should not be read.
   bool full() const;
-  /// Output that could not be written, and none after it will be.
+  /// A failed write. All later output to the same stream is dropped.
   struct LostOutput {
-    std::string text;        ///< For people: where, and why.
-    bool no_reader = false;  ///< Who read it has gone, as `head` does when it has enough.
+    std::string text;        ///< Message for the user: where and why it failed.
+    bool no_reader = false;  ///< The reader has closed its end, as `head` does when it has enough.
   };
   std::optional<LostOutput> lost_output() const;
-  /// Waits until all is written that can be; nothing may follow but say_last.
+  /// Blocks until all that can be written is written. Only say_last may follow.
   void finish();
-  /// The job's own; empty where there are no files.
+  /// The job's own log folder. Empty if there are no log files.
   const std::string& log_folder() const { return log_folder_; }
-  /// The last word, past writers that may be broken. Without waiting for them.
+  /// Writes a last message directly, bypassing the writers, which may be stuck. Does not block.
   static void say_last(const std::string& text);
-  /// Waits until full() or lost_output() may have changed.
+  /// Ends the wait of `watch` when full() or lost_output() may have changed.
   void watch(Watch& watch) const;
 
  private:
@@ -67,7 +68,7 @@ class Console {
     int descriptor = -1;
     bool is_terminal = false;
     std::shared_ptr<Writer> writer;
-    std::optional<std::pair<int, Stream>> open;  ///< Whose line has not ended.
+    std::optional<std::pair<int, Stream>> open;  ///< The source of the unfinished line, if any.
   };
 
   Sink& sink(Stream stream) { return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)]; }
@@ -75,19 +76,19 @@ class Console {
   void open_files(int ranks, const std::string& folder);
   std::string name_of(int descriptor) const;
   void log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text);
-  /// Whether what this rank writes there gets a prefix.
+  /// True if lines of this rank get a prefix on this sink.
   bool marks(int rank, const Sink& to);
 
   std::array<Sink, 2> sinks_;
   bool one_sink_ = false;  ///< Standard output and error are the same file.
   const Prefix prefix_;
   const bool timestamps_;
-  std::optional<int> only_writer_;  ///< So far; of a terminal.
+  std::optional<int> only_writer_;  ///< The one rank that has written to a terminal so far.
   bool several_write_ = false;
-  std::vector<std::string> prefixes_;  ///< By rank; plain or coloured.
+  std::vector<std::string> prefixes_;  ///< Indexed by rank; plain or coloured.
   std::string log_folder_;
-  std::vector<Descriptor> files_;  ///< By rank; none without a folder.
-  std::vector<bool> in_line_;      ///< By rank: its file ends amid a line.
+  std::vector<Descriptor> files_;  ///< Indexed by rank. Empty if there is no log folder.
+  std::vector<bool> in_line_;      ///< Indexed by rank: its log file ends in an unfinished line.
 };
 
 }  // namespace mccl::cli::launch

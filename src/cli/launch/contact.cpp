@@ -14,10 +14,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Answers come every second; fewer may be missing on a host that is busy.
+/// Shortest silence that is reported. The host answers every second, but may miss some beats while
+/// busy.
 constexpr auto kNotable = 3s;
 
-/// By the clock on the wall, such as "14:03:22".
+/// Returns the local time, such as "14:03:22".
 std::string time_of_day(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
@@ -35,14 +36,15 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// What happens to a host after the job was ended is no cause of its end.
+/// Ignored if the job has been ended, unless the host was already silent by then. Anything later is
+/// not the cause of the end.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {
   if (end_) answered_ = now;
 }
 
-/// Ranks that fail before the launcher gives the host up have an interval of their own.
+/// If ranks failed before the launcher gave up the host, the ranks' own liveness interval decided.
 std::string Contact::advice() const {
   const bool ranks_were_first = !ended_there_ && !end_->broken;
   const std::string limit = ranks_were_first

@@ -1,4 +1,5 @@
-// Whether words pass between the launcher and a host, so that the network is named where it fails.
+// Tracks whether messages pass between the launcher and a host, so that network failures are
+// reported as such.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,10 @@
 
 namespace mccl::cli::launch {
 
-/// What went wrong between the launcher and a host while ranks ran there.
+/// A failure between the launcher and a host while ranks ran there.
 struct Trouble {
-  bool ranks_lost = false;  ///< It ended ranks of the host, whatever their exit status says.
-  std::string text;         ///< For people: what was seen, what it means, what to do.
+  bool ranks_lost = false;  ///< It ended ranks of the host, whatever their exit status.
+  std::string text;         ///< Message for the user: what was seen, what it means, what to do.
 };
 
 /// The launcher sends a beat every second, and the host answers each.
@@ -22,36 +23,38 @@ class Contact {
  public:
   using Time = Clock::time_point;
 
-  /// After `silence` without a beat the host ends its ranks, and without an answer ssh ends.
+  /// The host ends its ranks after `silence` without a beat. ssh ends after `silence` without an
+  /// answer.
   Contact(const Host& host, std::chrono::seconds silence) : host_(host), silence_(silence) {}
 
-  /// A beat is sent now that should have been sent at `due`.
+  /// Called when a beat is sent that was due at `due`.
   void beat(Time due, Time now);
   void answered(Time now) { answered_ = now; }
-  /// The host says that it was without a beat for so long that it ended its ranks.
+  /// Called when the host reports that it ended its ranks because no beat arrived.
   void ended_there();
-  /// How a rank ended has come from there. After the job was ended, that is an answer too.
+  /// Called when the host reports the end of a rank. After the job was ended, this counts as an
+  /// answer.
   void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
-  /// ssh ended while ranks ran there; `complaint` is what it wrote to standard error.
+  /// Called when ssh has ended while ranks ran there. `complaint` is its standard error.
   void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }
-  /// The launcher ends the job while ranks run there.
+  /// Called when the launcher ends the job while ranks run there.
   void ending(Time now) { end({now, answered_, false, {}}); }
 
-  /// Nothing where words passed until the job was ended.
+  /// Returns nothing if messages passed until the job was ended.
   std::optional<Trouble> trouble() const;
 
  private:
   struct End {
     Time time;
-    Time answered;  ///< The last answer before.
+    Time answered;  ///< Time of the last answer before it.
     bool broken;
     std::string complaint;
 
     bool in_silence() const;
   };
 
-  /// Only the first counts.
+  /// Ignores all calls after the first.
   void end(End end) {
     if (!end_) end_ = std::move(end);
   }
@@ -61,7 +64,7 @@ class Contact {
   const Host host_;
   const std::chrono::seconds silence_;
   Time answered_ = {};
-  Clock::duration stood_still_ = {};  ///< The longest time by which a beat was late.
+  Clock::duration stood_still_ = {};  ///< The longest delay of a beat.
   bool ended_there_ = false;
   std::optional<End> end_;
 };

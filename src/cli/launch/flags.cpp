@@ -130,7 +130,8 @@ void add_how(CLI::App& app, Flags& flags) {
                "Tell what is done on which machine, and have MLX's backend do so");
 }
 
-/// A variable of the shell that is not set would else pass for a flag that is not given.
+/// Rejects an empty value. It may be a shell variable that is not set, and would otherwise count as
+/// an absent flag.
 std::string complaint_of_empty(const std::string& text) {
   return text.empty() ? "it is empty; is a variable not set? Leave the flag out for its default"
                       : "";

@@ -8,7 +8,7 @@
 
 namespace mccl::cli::launch {
 
-/// Empty or absent where the default holds.
+/// Members are empty or absent where the default applies.
 struct Flags {
   std::string hosts;
   std::string hostfile;
@@ -42,7 +42,7 @@ struct Flags {
   bool verbose = false;
 };
 
-/// Adds them to the command, with their help.
+/// Adds the flags to the command, with their help texts.
 void add_flags(CLI::App& app, Flags& flags);
 
 }  // namespace mccl::cli::launch

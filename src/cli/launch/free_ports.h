@@ -6,10 +6,11 @@
 
 namespace mccl::cli::launch {
 
-/// TCP ports of this machine that nobody uses just now, all different. Throws Error.
+/// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws
+/// Error.
 std::vector<std::uint16_t> free_ports(std::size_t count);
 
-/// Whether nothing listens at the port of this machine.
+/// True if nothing listens at the port on this machine.
 bool is_free(std::uint16_t port);
 
 }  // namespace mccl::cli::launch

@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooks = 10ms;
-/// For leftovers of ranks that have ended; they have been told to end before.
+/// Grace time for leftovers of ranks that have ended. They have already received SIGTERM.
 constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
@@ -42,7 +42,7 @@ std::string make_folder() {
   return folder;
 }
 
-/// Nobody may wait for the end of a stream because the guardian has it open.
+/// Closes all other descriptors. A stream that the guardian held open would not end for its reader.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;
@@ -55,7 +55,8 @@ void close_all_but(int kept) {
     if (stream != nowhere && stream != kept) ::dup2(nowhere, stream);
 }
 
-/// Processes that left their rank's group, found by what their environment says. Only Linux tells.
+/// Returns processes that left their rank's process group. Their environment identifies them, which
+/// only Linux shows.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string mark = fmt::format("{}={}/", kMark, folder);
@@ -76,7 +77,7 @@ class Leftovers {
   Leftovers(std::string folder, std::set<pid_t> groups)
       : folder_(std::move(folder)), groups_(std::move(groups)) {}
 
-  /// Returns how many there were.
+  /// Sends the signal to all leftovers. Returns how many there were.
   std::size_t signal(int number) {
     std::erase_if(groups_, [&](pid_t group) { return ::kill(-group, number) != 0; });
     const std::vector<pid_t> strays = marked_processes(folder_);

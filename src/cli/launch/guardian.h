@@ -1,4 +1,4 @@
-// The process that ends what a launcher leaves behind on its own machine, however it ends.
+// The process that cleans up after the launcher on its own machine, however the launcher ends.
 #pragma once
 
 #include <sys/types.h>
@@ -10,21 +10,22 @@
 
 namespace mccl::cli::launch {
 
-/// A small process beside the launcher, in a session of its own. As soon as the launcher is gone it
-/// ends all ranks with their children (SIGTERM, a grace time, SIGKILL) and removes the folder.
+/// A small process beside the launcher, in a session of its own. When the launcher has ended, it
+/// ends all ranks and their children (SIGTERM, a grace time, SIGKILL) and removes the folder.
 class Guardian {
  public:
-  /// Makes the folder, which only this user can enter, and forks: while this process has one
-  /// thread. Throws Error.
+  /// Makes the folder, which only this user can enter, and forks. Must be called while this process
+  /// has one thread. Throws Error.
   explicit Guardian(std::chrono::milliseconds grace);
-  /// Has it end whatever is still there, and waits for that.
+  /// Makes it end all remaining processes, and blocks until it has.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  /// For files of the job.
+  /// Folder for files of the job.
   const std::string& folder() const { return folder_; }
-  /// `leader` leads the process group of a rank, or does so no longer.
+  /// Adds (watch) or removes (forget) the leader of a rank's process group. Groups that are watched
+  /// are ended with the launcher.
   void watch(pid_t leader);
   void forget(pid_t leader);
 

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 255;
 
-/// No blanks, nothing that a shell or ssh reads as something else.
+/// True if the text has no blanks and nothing that a shell or ssh would interpret. `also` holds the
+/// punctuation that is allowed.
 bool is_word(std::string_view text, std::string_view also) {
   return !text.empty() && text.size() <= kLongestName && text.front() != '-' &&
          std::ranges::all_of(text, [&](unsigned char c) {
@@ -30,7 +31,8 @@ bool is_ipv6(std::string_view text) {
          1;
 }
 
-/// No ssh server listens at so low a port, but at those that firewalls let through.
+/// True if the number is probably a count of slots. ssh servers do not listen at such low ports,
+/// except those that firewalls let through.
 bool is_more_likely_slots(std::int64_t port) {
   constexpr std::int64_t kMostLikely = 256;
   return port < kMostLikely && port != 22 && port != 53 && port != 80 && port != 222;

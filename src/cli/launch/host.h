@@ -1,4 +1,4 @@
-// The machines of a job, as people name them.
+// The machines of a job, as users name them.
 #pragma once
 
 #include <map>
@@ -10,38 +10,42 @@
 
 namespace mccl::cli::launch {
 
-/// Of a job. Beyond them a number is more likely a slip.
+/// Limits of a job. A larger number is probably a mistake.
 inline constexpr std::size_t kMostHosts = 4096;
 inline constexpr int kMostRanks = 4096;
 
 struct Host {
-  std::string name = "127.0.0.1";  ///< What ssh is asked for, without user and port.
-  std::string user;                ///< Empty: as ssh finds it.
-  int port = 0;                    ///< 0: as ssh finds it.
-  /// Where its ranks listen; more than one gives several links per pair. Empty: found by routing.
+  std::string name = "127.0.0.1";  ///< Name for ssh, without user and port.
+  std::string user;                ///< Empty: chosen by ssh.
+  int port = 0;                    ///< 0: chosen by ssh.
+  /// Addresses at which its ranks listen. Several give several links per pair. Empty: found by
+  /// routing.
   std::vector<std::string> addresses;
-  std::optional<int> slots;  ///< Ranks on it, unless flags say otherwise.
+  std::optional<int> slots;  ///< Number of its ranks, unless flags override it.
   std::string python;        ///< Empty: as on this machine.
   std::string directory;     ///< Empty: as on this machine.
   std::map<std::string, std::string> environment;
-  /// Of MLX: the device, or null, to reach each host with; not an array when there is none.
+  /// RDMA devices of MLX. For each host, in order: null, or the device or list of devices that
+  /// leads to it. Not an array if the hostfile gives none.
   nlohmann::json rdma;
 };
 
-/// "[user@]host[:port]", where host is a name, an IPv4 address, or an IPv6 address, in brackets
-/// when a port follows. Throws InvalidArgument that begins with `where`.
+/// Parses "[user@]host[:port]". The host is a name, an IPv4 address or an IPv6 address. An IPv6
+/// address with a port must be in brackets. Throws InvalidArgument whose text begins with `where`.
 Host parse_host(std::string_view where, std::string_view text);
 
-/// Names separated by commas, as in --hosts.
+/// Parses names separated by commas, as in --hosts. Throws InvalidArgument whose text begins with
+/// `where`.
 std::vector<Host> parse_hosts(std::string_view where, std::string_view text);
 
-/// As ssh takes it: "user@host", and the port where one is given.
+/// Returns "[user@]host[:port]". An IPv6 address is in brackets if a port follows.
 std::string text_of(const Host& host);
 
-/// Whether ranks of it are started without ssh: 127.0.0.1, ::1, localhost, or this machine's name.
+/// True if its ranks are started without ssh: it is 127.0.0.1, ::1, localhost or this machine's
+/// name, and gives no user and no port.
 bool is_here(const Host& host);
 
-/// "NAME=VALUE". Throws InvalidArgument that begins with `where`.
+/// Parses "NAME=VALUE". Throws InvalidArgument whose text begins with `where`.
 std::pair<std::string, std::string> parse_variable(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli::launch

@@ -68,7 +68,7 @@ int integer_at(const Place& place, const json& value, int least, int most) {
   return value.get<int>();
 }
 
-/// {"NAME": "VALUE"}, or MLX's ["NAME=VALUE"].
+/// Parses {"NAME": "VALUE"}, or MLX's form ["NAME=VALUE"].
 std::map<std::string, std::string> variables_at(const Place& place, const json& value) {
   std::map<std::string, std::string> variables;
   if (value.is_object()) {
@@ -85,9 +85,9 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
   return variables;
 }
 
-/// A name, or an address in numbers, and nothing beside it.
+/// True if the text is a name or a numeric address and nothing else.
 bool is_place(const Place& place, const std::string& text) {
-  if (std::ranges::count(text, ':') == 1) return false;  // an IPv6 address has more
+  if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has more.
   const Host host = parse_host(place.path, text);
   return host.user.empty() && host.port == 0 && host.name == text;
 }
@@ -103,7 +103,7 @@ std::vector<std::string> addresses_at(const Place& place, const json& value) {
   return addresses;
 }
 
-/// Devices to each host: null, a name, or a list of names.
+/// Checks the devices that lead to each host: null, a name, or a list of names.
 const json& rdma_at(const Place& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {

@@ -6,7 +6,8 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// A rank that reads nothing must not hold up the others soon, nor fill the memory ever.
+/// Most bytes that a rank may lag behind. A rank that reads nothing should not soon hold up the
+/// others, and must never fill the memory.
 constexpr std::uint64_t kMostBehind = std::uint64_t{64} << 20;
 
 }  // namespace

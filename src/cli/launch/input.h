@@ -1,4 +1,5 @@
-// Standard input on its way to several ranks, each at its own pace; held in memory once.
+// Distributes standard input to several ranks, each at its own pace. The bytes are held in memory
+// once.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +10,28 @@
 
 namespace mccl::cli::launch {
 
-/// What a terminal takes for the end of what is typed.
+/// Character that a terminal takes for the end of input (Ctrl-D).
 inline constexpr char kEndOfInput = '\x04';
 
 class Input {
  public:
-  /// For readers 0 to `readers` - 1.
+  /// The readers are numbered from 0 to `readers` - 1.
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
   void add(std::string_view bytes);
-  /// Nothing will be added.
+  /// Called when nothing more will be added.
   void end() { ended_ = true; }
   bool ended() const { return ended_; }
-  /// What the reader has not had, as far as it lies in one piece; empty when there is none.
+  /// Returns bytes that the reader has not taken yet, as far as they are contiguous. Empty if there
+  /// are none.
   std::string_view pending(std::size_t reader) const;
   void taken(std::size_t reader, std::size_t bytes);
-  /// The reader is gone, or wants no more.
+  /// Called when the reader has ended or wants no more input.
   void leave(std::size_t reader);
   bool reading(std::size_t reader) const { return reading_[reader]; }
-  /// Whether the reader has had all that there will ever be.
+  /// True if the input has ended and the reader has taken all of it.
   bool exhausted(std::size_t reader) const;
-  /// Whether more is wanted: somebody has had all, and nobody is far behind.
+  /// True if some reader has taken all bytes and no reader lags far behind.
   bool wants_more() const;
 
  private:
@@ -37,7 +39,7 @@ class Input {
 
   std::deque<std::string> pieces_;
   std::uint64_t first_ = 0;  ///< Position of the first byte of pieces_.
-  std::uint64_t last_ = 0;   ///< Position after the last.
+  std::uint64_t last_ = 0;   ///< Position after the last byte.
   std::vector<std::uint64_t> positions_;
   std::vector<bool> reading_;
   bool ended_ = false;

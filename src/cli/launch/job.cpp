@@ -16,10 +16,10 @@ using nlohmann::json;
 
 constexpr int kLargestPort = 65535;
 
-/// Both ends of a job must agree on what these say, so hosts that ssh reaches get them too.
+/// Prefixes of settings that all ranks must agree on, so hosts that ssh reaches get them too.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
-/// A place of MLX's ring, jaccl and nccl.
+/// Variables that give a process its place in MLX's ring, jaccl or nccl.
 constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "MLX_WORLD_SIZE",
                                         "MLX_HOSTFILE",
@@ -46,7 +46,7 @@ bool is_script(const std::string& program) { return program.ends_with(".py"); }
 
 bool is_python(const std::string& program) { return program == "python" || program == "python3"; }
 
-/// -m MODULE, and whatever else Python takes before a program.
+/// True for -m MODULE and for any other flag that Python takes before a program.
 bool is_flag_of_python(const std::string& program) { return program.starts_with('-'); }
 
 const std::string& first_of(const std::string& own, const std::string& common) {
@@ -65,14 +65,15 @@ int ranks_of(const Request& request, const Host& host) {
   return request.ranks_per_host.value_or(host.slots.value_or(1));
 }
 
-/// The addresses at which a rank listens: those it was given, or the one its host was reached by.
+/// Returns the addresses at which a rank listens: those of its entry, or else the one at which its
+/// host was reached.
 std::vector<std::string> addresses_of(const Job& job, const Rank& rank,
                                       const std::vector<Reached>& reached) {
   const std::vector<std::string>& given = job.entry_of(rank).addresses;
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-/// The one of the devices that the launcher sees which is this rank's.
+/// Returns this rank's CUDA device, out of those that the launcher sees.
 std::string device_of(const Rank& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;
@@ -89,7 +90,8 @@ void add_ring(Variables& variables, const Job& job, const std::string& folder) {
   if (job.request.verbose) variables["MLX_RING_VERBOSE"] = std::string("1");
 }
 
-/// MCCL's twins are for programs that are not MLX's: the same devices carry their calls.
+/// Also sets MCCL's own variables of the device table, so that programs without MLX use the same
+/// devices.
 void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const std::string& meeting,
                const std::string& folder) {
   const std::string table = folder + "/" + kDevicesFile;
@@ -108,8 +110,9 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
   if (job.request.verbose) variables["NCCL_DEBUG"] = std::string("INFO");
 }
 
-/// MLX tries its backends in an order of its own, so it is told of one only. Its ring and jaccl
-/// cannot make a group of one rank, and need none to be alone.
+/// Sets the variables of one backend only, because MLX tries its backends in an order of its own. A
+/// single rank gets none for ring and jaccl: they cannot make a group of one rank, and it needs
+/// none.
 void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
@@ -143,7 +146,7 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
   variables["MCCL_ROOT"] = with_port(meeting, ports.root);
   variables["MCCL_JOB_KEY"] = job.key;
-  std::vector<std::string> listed;  // as often as it is to have links
+  std::vector<std::string> listed;  // Each address once per link.
   for (int i = 0; i < job.request.connections_per_address; ++i) {
     for (const std::string& address : job.entry_of(rank).addresses) listed.push_back(address);
   }
@@ -182,7 +185,7 @@ Job plan_job(const Request& request, std::string key) {
   std::map<std::string, std::size_t> known;
   for (std::size_t entry = 0; entry < request.hosts.size(); ++entry) {
     const Host& host = request.hosts[entry];
-    // This machine has many names.
+    // This machine has many names, so all of them share one key.
     const auto [place, is_new] =
         known.emplace(is_here(host) ? "" : text_of(host), job.hosts.size());
     if (is_new) job.hosts.push_back(host);
@@ -275,7 +278,7 @@ Variables forwarded(const Variables& inherited) {
     if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name) && !is_outers)
       variables.insert(variable);
   }
-  // Of a table that is not passed on, it means nothing.
+  // The flag means nothing without its table, which is not passed on.
   if (inherited.contains(kDeviceTable) && !variables.contains(kDeviceTable))
     variables.erase(kTableIsRing);
   return variables;
@@ -290,7 +293,7 @@ Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
   add_mccl(variables, job, rank, ports, meeting, folder);
   add_mlx(variables, job, rank, ports, meeting, folder, inherited);
   add_torch(variables, job, rank, ports, meeting, reached[rank.host].store);
-  // On one machine, jobs beside each other must not meet at a port.
+  // Jobs that run on one machine at the same time must not use the same ports.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
   if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = std::string("1");
   for (const auto& [name, value] : job.request.environment) variables[name] = value;

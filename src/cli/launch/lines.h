@@ -1,4 +1,4 @@
-// Bytes of a stream, taken out in whole lines.
+// Buffers the bytes of a stream and returns them in whole lines.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,26 @@
 
 namespace mccl::cli::launch {
 
-/// The length of the longest beginning of `text` that does not end inside a UTF-8 character. Bytes
-/// that are no UTF-8 count as characters of their own.
+/// Returns the length of the longest prefix of `text` that does not end inside a UTF-8 character.
+/// Bytes that are not valid UTF-8 count as characters.
 std::size_t whole_characters(std::string_view text);
 
-/// Holds what has been read and not yet taken. Views are valid until the next call of space().
+/// Holds bytes that have been read but not yet taken. Views are valid until the next call of
+/// space().
 class Lines {
  public:
-  /// A line of more bytes is taken in pieces of about this length, cut between characters.
+  /// A longer line is taken in pieces of about this many bytes, cut between characters.
   static constexpr std::size_t kLongest = std::size_t{4} << 20;
 
-  /// Where to read to: at least 64 KiB.
+  /// Returns free space of at least 64 KiB to read into.
   std::span<char> space();
-  /// Says that so many bytes were put there.
+  /// Adds the first `bytes` bytes of that space to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// All lines that are complete, with their ends; or a piece of one that is too long.
+  /// Takes all complete lines with their line ends, or a piece of a line that is too long.
   std::string_view take_lines();
-  /// What is left, cut between characters: for a line that somebody is to see before it ends.
+  /// Takes everything up to the last whole character, in order to show a line before it ends.
   std::string_view take_characters();
-  /// What is left, to the last byte.
+  /// Takes everything that is left.
   std::string_view take_rest();
   bool empty() const { return begin_ == end_; }
 
@@ -38,10 +39,11 @@ class Lines {
   std::vector<char> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t searched_ = 0;  ///< From begin_: where no line end is.
+  std::size_t searched_ = 0;  ///< Bytes after begin_ that are known to hold no line end.
 };
 
-/// Appends `lines` to `to`, each line behind `prefix`. A last line without an end gets none.
+/// Appends `lines` to `to`, with `prefix` before each line. Adds no line end if the last line has
+/// none.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);
 
 }  // namespace mccl::cli::launch

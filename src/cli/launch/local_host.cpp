@@ -26,7 +26,7 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/// What is wrong with starting the rank; empty when nothing is.
+/// Returns the reason why the rank cannot be started. Empty if there is none.
 std::string fault_of(const Rank& rank, const std::string& path) {
   if (!rank.directory.empty() && !is_folder(rank.directory)) {
     return fmt::format("there is no directory {} on this machine; give another with --cwd",
@@ -50,7 +50,7 @@ std::string fault_of(const Rank& rank, const std::string& path) {
 
 void write_secret(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  // A disk that is nearly full takes a part, and says so no other way.
+  // A nearly full disk causes a short write, which does not set errno.
   errno = ENOSPC;
   if (file.get() < 0 ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))

@@ -1,4 +1,4 @@
-// This machine: ranks are children, started without a shell.
+// This machine. Its ranks are children, started without a shell.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@ namespace mccl::cli::launch {
 
 class LocalHost final : public RunningHost {
  public:
-  /// `ranks` are those that will run here; `inherited` is the environment that they add to, but for
-  /// what tells this process a place in a job of MLX's.
+  /// `ranks` are those that will run here. `inherited` is the environment to which they add.
+  /// Variables that give this process a place in an MLX job are removed from it.
   LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian,
             BindTo bind_to);
 
@@ -33,7 +33,8 @@ class LocalHost final : public RunningHost {
   Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override;
-  /// The guardian does what is left to do, and removes the folder.
+  /// Only looks for the file behind had_mlx_on_mccl(). The guardian ends leftover processes and
+  /// removes the folder.
   void finish() override;
   bool finished() const override { return true; }
   bool had_mlx_on_mccl() const override { return had_mlx_on_mccl_; }
@@ -43,8 +44,8 @@ class LocalHost final : public RunningHost {
   Guardian& guardian_;
   std::string fault_;
   const BindTo bind_to_;
-  std::map<int, Variables> variables_;  ///< By rank.
-  std::map<int, Binding> bindings_;     ///< By rank.
+  std::map<int, Variables> variables_;  ///< Keyed by rank.
+  std::map<int, Binding> bindings_;     ///< Keyed by rank.
   std::set<pid_t> running_;
   bool had_mlx_on_mccl_ = false;
 };

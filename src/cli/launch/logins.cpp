@@ -29,7 +29,7 @@ std::vector<std::string> machines_of_login(std::string_view settings) {
     if (name == "hostname") host = value;
     if (name == "port") port = value;
     if (value == "none") continue;
-    // A command is taken for a machine of its own: all that go through it wait for each other.
+    // A proxy command counts as a machine, so all logins that use it share one limit.
     if (name == "proxycommand") machines.push_back(value);
     if (name != "proxyjump") continue;
     std::istringstream hops(value);

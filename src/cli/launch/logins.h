@@ -1,4 +1,4 @@
-// Logins under way: an sshd drops some of many that come at once (MaxStartups).
+// Limits the logins under way, because sshd drops some of many that arrive at once (MaxStartups).
 #pragma once
 
 #include <map>
@@ -10,10 +10,11 @@ namespace mccl::cli::launch {
 
 class Logins {
  public:
-  /// At each machine. An sshd begins to drop logins at the tenth, unless told otherwise.
+  /// Most logins under way at one machine. By default, sshd begins to drop logins at the tenth.
   static constexpr int kMost = 8;
 
-  /// Takes a place at each of these machines, or at none of them and returns false.
+  /// Takes a place at each of these machines and returns true. Takes none and returns false if one
+  /// of them is full.
   bool begin(const std::vector<std::string>& machines);
   void end(const std::vector<std::string>& machines);
 
@@ -21,8 +22,8 @@ class Logins {
   std::map<std::string, int> under_way_;
 };
 
-/// The machines at which a login takes place: the jump hosts and the host itself, from what
-/// `ssh -G` prints. Empty when it printed nothing of the kind.
+/// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is
+/// the output of `ssh -G`. Empty if it names none.
 std::vector<std::string> machines_of_login(std::string_view settings);
 
 }  // namespace mccl::cli::launch

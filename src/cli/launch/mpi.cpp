@@ -21,23 +21,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"};
-/// What Open MPI's library is called, the name that says whose it is first. MLX knows no other.
+/// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
-/// mpirun tells its ranks their places by names of its own; torch looks for others.
+/// mpirun gives its ranks their places in variables of its own. This sets those that torch reads.
 constexpr const char* kAsTorchrun =
     "export RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE} "
     "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
     "LOCAL_WORLD_SIZE=${OMPI_COMM_WORLD_LOCAL_SIZE:-$MPI_LOCALNRANKS}; exec \"$@\"";
 
-/// Of a job that the launcher itself may be in; mpirun gives each rank its own.
+/// True for the places of a job that the launcher itself may be in. mpirun gives each rank its own.
 bool tells_own_place(const Variables::value_type& variable) {
   const std::string& name = variable.first;
   return tells_mlx_a_place(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
 }
 
-/// The name of the library that belongs to Open MPI's mpirun; empty where it lies in no usual
-/// place.
+/// Returns the name of the library that belongs to Open MPI's mpirun. Empty if it is in no usual
+/// folder.
 std::string library_of(const Mpirun& mpirun) {
   std::error_code none;
   const fs::path real = fs::canonical(mpirun.program, none);
@@ -46,7 +46,7 @@ std::string library_of(const Mpirun& mpirun) {
   for (const char* name : kLibraries) {
     for (const char* folder : {"lib", "lib64"}) {
       if (fs::exists(prefix / folder / name, none)) return name;
-      // Debian has a folder for each kind of processor.
+      // Debian has a folder for each architecture.
       for (const auto& inner : fs::directory_iterator(prefix / folder, none))
         if (fs::exists(inner.path() / name, none)) return name;
     }
@@ -54,7 +54,7 @@ std::string library_of(const Mpirun& mpirun) {
   return {};
 }
 
-/// MLX's code reads one name and its documentation says the other.
+/// Sets both names, because MLX's code reads one and its documentation gives the other.
 void add_library(Variables& variables, const Mpirun& mpirun) {
   const std::array names = {"MLX_MPI_LIBNAME", "MPI_LIBNAME"};
   std::string library;
@@ -65,7 +65,7 @@ void add_library(Variables& variables, const Mpirun& mpirun) {
     if (!library.empty()) variables.emplace(name, library);
 }
 
-/// The address of rank 0 by which other hosts reach it.
+/// Returns the address at which other hosts reach rank 0.
 std::string meeting_of(const Job& job) {
   if (job.all_here()) return "127.0.0.1";
   const Host& first = job.entry_of(job.ranks.front());
@@ -84,7 +84,7 @@ std::string hosts_of(const Job& job) {
   return fmt::format("{}", fmt::join(hosts, ","));
 }
 
-/// What the program prints when asked for its version.
+/// Returns the output of the program for --version.
 std::string version_of(const std::string& program) {
   std::string text;
   FILE* output = ::popen(
@@ -128,7 +128,8 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun&
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
   variables["MCCL_JOB_KEY"] = job.key;
   variables.emplace("MCCL_BACKEND", "mpi");
-  // Open MPI does not tell its ranks where rank 0 is, for those who have chosen our own engine.
+  // MCCL's own engine, if the user chose it, needs the address of rank 0. Open MPI does not provide
+  // it.
   if (!job.all_here()) {
     const Ports ports = ports_from(job, options.starting_port.value_or(kUsualPort));
     variables.emplace("MCCL_ROOT", with_port(meeting_of(job), ports.root));
@@ -146,7 +147,8 @@ std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options,
                                     hydra ? "-hosts" : "--host", hosts_of(job)};
   if (!job.request.directory.empty())
     words.insert(words.end(), {hydra ? "-wdir" : "--wdir", job.request.directory});
-  // By name only: their values stay off the command line. Hydra passes on all that there are.
+  // Variables are passed by name, so that their values stay off the command line. Hydra passes on
+  // all variables by itself.
   for (const auto& [name, value] : variables)
     if (!hydra) words.insert(words.end(), {"-x", name});
   for (const std::string& argument : options.arguments) {

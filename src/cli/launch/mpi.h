@@ -1,4 +1,4 @@
-// A job that an mpirun starts instead: Open MPI's or MPICH's.
+// Jobs whose ranks are started by mpirun, that of Open MPI or of MPICH.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mccl::cli::launch {
 
-/// Hydra is MPICH's, Intel MPI's and MVAPICH's.
+/// Hydra is the launcher of MPICH, Intel MPI and MVAPICH.
 enum class MpirunKind { open_mpi, hydra };
 
 struct Mpirun {
@@ -20,27 +20,28 @@ struct Mpirun {
 };
 
 struct MpiOptions {
-  std::vector<std::string> arguments;  ///< The user's own, for mpirun; each may be several words.
+  std::vector<std::string> arguments;  ///< The user's, for mpirun; each may hold several words.
   Variables inherited;                 ///< The launcher's environment.
-  std::optional<int> starting_port;    ///< As of other jobs; see run.h.
-  std::uint16_t master_port = 0;       ///< Torch's.
+  std::optional<int> starting_port;    ///< As in RunOptions.
+  std::uint16_t master_port = 0;       ///< MASTER_PORT, for torch.
 };
 
-/// By what an mpirun answers to --version. Throws Error for one that is neither.
+/// Returns the kind of mpirun, given its output for --version. Throws Error if it is neither.
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 
-/// The mpirun in the launcher's PATH. Throws Error when there is none.
+/// Returns the mpirun in the launcher's PATH. Throws Error if there is none.
 Mpirun find_mpirun(const Variables& inherited);
 
-/// What the ranks get beyond what mpirun tells them: what is forwarded and asked for, the engine,
-/// the key, where to meet, and where MLX finds the library of this `mpirun`.
+/// Returns the variables that ranks get in addition to mpirun's own: those that are forwarded or
+/// requested, the backend, the key, the meeting address, and the MPI library of this `mpirun` for
+/// MLX.
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
-/// The words of an mpirun that starts the job's ranks on its hosts, with these variables.
+/// Returns the argv of an mpirun that starts the job's ranks on its hosts, with these variables.
 std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options, MpirunKind kind,
                                       const Variables& variables);
 
-/// Becomes that mpirun. Throws Error when it cannot.
+/// Replaces this process with that mpirun. Throws Error on failure.
 [[noreturn]] void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
 }  // namespace mccl::cli::launch

@@ -44,7 +44,7 @@ void do_not_block(const Descriptor& descriptor) {
   ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
 }
 
-/// Fewer, larger reads, where the system lets us.
+/// Enlarges the pipe where the system can, for fewer and larger reads.
 void enlarge([[maybe_unused]] const Descriptor& pipe) {
 #ifdef F_SETPIPE_SZ
   ::fcntl(pipe.get(), F_SETPIPE_SZ, kPipeBytes);
@@ -56,7 +56,7 @@ void enlarge([[maybe_unused]] const Descriptor& pipe) {
                           std::strerror(errno)));
 }
 
-/// Programs write line ends as they are: the person's own terminal makes of them what it needs.
+/// Sets up a terminal. Line ends pass unchanged, because the user's own terminal converts them.
 void furnish(int terminal, WindowSize size, bool echo) {
   termios modes = {};
   if (::tcgetattr(terminal, &modes) == 0) {
@@ -126,7 +126,8 @@ std::vector<std::string> texts_of(const std::map<std::string, std::string>& envi
   return texts;
 }
 
-/// As it was before make_room_for_files. A program that uses select(2) relies on a low one.
+/// Returns the limit of open files before make_room_for_files. Programs that use select(2) rely on
+/// a low one.
 const rlimit& files_limit_of_children() {
   static const rlimit first = [] {
     rlimit limit = {};
@@ -136,7 +137,7 @@ const rlimit& files_limit_of_children() {
   return first;
 }
 
-/// Of the child: as a process finds itself that a shell starts.
+/// Called in the child: restores the signal state of a process that a shell starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
@@ -147,7 +148,7 @@ void reset_signals() {
 #ifdef __linux__
 using ProcessorSet = std::vector<cpu_set_t>;
 
-/// Empty where all may be used.
+/// Returns an empty set if all processors may be used.
 ProcessorSet set_of(const std::vector<int>& processors) {
   if (processors.empty()) return {};
   const auto most = static_cast<std::size_t>(std::ranges::max(processors));
@@ -158,7 +159,7 @@ ProcessorSet set_of(const std::vector<int>& processors) {
   return set;
 }
 
-/// A rank that cannot be bound runs unbound.
+/// Ignores errors: a rank that cannot be bound runs unbound.
 void bind_to(const ProcessorSet& set) {
   if (!set.empty()) ::sched_setaffinity(0, set.size() * sizeof(cpu_set_t), set.data());
 }
@@ -168,7 +169,7 @@ ProcessorSet set_of(const std::vector<int>&) { return {}; }
 void bind_to(const ProcessorSet&) {}
 #endif
 
-/// Of the child, after fork: only what is safe there.
+/// Called in the child after fork, so it must do only what is safe there.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
                          const Streams& streams, bool terminal, const rlimit& files,
                          const ProcessorSet& processors) {
@@ -249,7 +250,7 @@ std::optional<Exit> collect(pid_t child) {
   if (::waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOHANG | WNOWAIT) != 0)
     return Exit{.status = kNotFound};
   if (about.si_pid == 0) return {};
-  // As long as the child is not collected, its group's number is nobody else's.
+  // The group's number cannot be reused until the child is reaped.
   ::kill(-child, SIGTERM);
   int status = 0;
   ::waitpid(child, &status, 0);

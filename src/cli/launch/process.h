@@ -1,4 +1,4 @@
-// A child process with pipes, or a terminal, to its standard streams.
+// A child process whose standard streams are pipes or a terminal.
 #pragma once
 
 #include <sys/types.h>
@@ -14,52 +14,56 @@
 
 namespace mccl::cli::launch {
 
-/// Columns and rows.
+/// Size of a terminal in characters.
 struct WindowSize {
   unsigned short columns = 80;
   unsigned short rows = 24;
 };
 
-/// What to start.
+/// Description of a process to start.
 struct ProcessPlan {
   std::vector<std::string> argv;  ///< argv[0] is the path of the program.
-  std::string directory;          ///< Empty: this one.
+  std::string directory;          ///< Empty: the current directory.
   std::map<std::string, std::string> environment;
-  /// Standard input and output are a terminal of its own; standard error is a pipe always.
+  /// If set, standard input and output are a new terminal of this size. Standard error is always a
+  /// pipe.
   std::optional<WindowSize> terminal;
-  bool echo = false;                 ///< The terminal shows what is typed.
-  std::vector<int> processors = {};  ///< On which it may run; empty: on those of this process.
+  bool echo = false;                 ///< The terminal echoes its input.
+  std::vector<int> processors = {};  ///< CPUs that it may use. Empty: those of this process.
 };
 
-/// A running child: the leader of a session of its own. Its ends of the streams do not block.
+/// A running child, which leads a session of its own. The descriptors are the parent's ends of its
+/// streams and are non-blocking.
 struct Process {
   pid_t id = -1;
   Descriptor input;
   Descriptor output;
   Descriptor error;
-  bool has_terminal = false;  ///< input and output are the same terminal's.
-  std::string token = {};     ///< Of the words amid its output (RankWords); empty: there are none.
+  bool has_terminal = false;  ///< `input` and `output` are the same terminal.
+  std::string token = {};     ///< Begins the script's lines in its output (RankWords), if any.
 };
 
-/// The file that `program` names: itself when there is a slash in it (relative to `directory`),
-/// else the first executable of that name on `path`. Empty when there is none.
+/// Returns the path of `program`. A name with a slash, relative to `directory`, is returned
+/// unchanged. Any other name is the first executable of that name on `path`. Returns an empty
+/// string if there is no such executable.
 std::string find_program(const std::string& program, const std::string& path,
                          const std::string& directory);
 
-/// Lets this process open so many files more than it has open, and leaves the limit of its children
-/// as it was. `what` needs them, and `fewer` would help, for the Error where the system does not
-/// let it.
+/// Raises this process's limit of open files, so that it can open `files` more. Its children keep
+/// the original limit. Throws Error if the system refuses. The error text says that `what` needs
+/// the files, and advises `fewer`.
 void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer);
 
-/// Throws Error when no process can be made. A program that cannot be executed says so on its
-/// standard error and exits with status 126 or 127, as under a shell.
+/// Starts the process. Throws Error if none can be made. If the program cannot be executed, the
+/// child writes so to its standard error and exits with status 126 or 127, like a shell.
 Process start(const ProcessPlan& plan);
 
-/// Makes this process the program. Returns only when that fails, with the cause in errno.
+/// Replaces this process with the program. Returns only on failure, with the cause in errno.
 void execute(const std::string& program, std::vector<std::string> argv,
              const std::map<std::string, std::string>& environment);
 
-/// How the child ended, if it did; what is left of its process group is told to end too.
+/// Returns how the child ended, or nothing if it still runs. Sends SIGTERM to the rest of its
+/// process group.
 std::optional<Exit> collect(pid_t child);
 
 }  // namespace mccl::cli::launch

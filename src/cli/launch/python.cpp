@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Folders in `folder` whose names begin so.
+/// Calls `visit` for each entry of `folder` whose name starts with `begin`.
 template <typename Visit>
 void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
   std::error_code none;
@@ -28,7 +28,7 @@ void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
 
 bool has_gpu(const fs::path& devices) {
   std::error_code unknown;
-  // The second is what Linux under Windows has.
+  // The second device is that of Linux under Windows (WSL).
   return fs::exists(devices / "nvidiactl", unknown) || fs::exists(devices / "dxg", unknown);
 }
 

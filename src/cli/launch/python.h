@@ -1,4 +1,4 @@
-// Where this program lies, and the Python that goes with it.
+// Finds the path of this program, and the Python that belongs to it.
 #pragma once
 
 #include <filesystem>
@@ -6,16 +6,16 @@
 
 namespace mccl::cli::launch {
 
-/// Empty where the system does not tell.
+/// Returns the path of this program. Empty if the system does not provide it.
 std::filesystem::path this_program();
 
-/// The Python that .py files run under: the one beside this program, as in a virtual environment,
-/// else the first python3 or python on `path`. Empty when there is none.
+/// Returns the Python that runs .py files: the one beside this program, as in a virtual
+/// environment, or else the first python3 or python on `path`. Empty if there is none.
 std::string find_python(const std::string& path);
 
-/// Whether the packages beside this Python are those of an MLX that was built for CUDA, and this
-/// machine has a GPU for it. Looks at files only: to import MLX would take longer than to start a
-/// job. `devices` is where the system lists its devices.
+/// True if this Python has a build of MLX for CUDA, and this machine has a GPU for it. Only looks
+/// at files, because importing MLX would take longer than starting a job. `devices` is the system's
+/// folder of devices.
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices = "/dev");
 
 }  // namespace mccl::cli::launch

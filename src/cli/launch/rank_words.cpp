@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::string_view kBegin = " begin";
 constexpr std::string_view kExit = " exit ";
-/// Behind the token.
+/// Most bytes of a word after the token.
 constexpr std::size_t kLongestWord = 16;
 constexpr std::size_t kMostDropped = std::size_t{64} << 10;
 
-/// How long an end of `text` is that `word` begins with, but is not all of it.
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `word`.
 std::size_t begun_at_end(std::string_view text, std::string_view word) {
   std::size_t length = std::min(text.size(), word.size() - 1);
   while (length > 0 && !word.starts_with(text.substr(text.size() - length))) --length;

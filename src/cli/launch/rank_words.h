@@ -1,5 +1,5 @@
-// What the script of a rank on another machine says amid the rank's own output: that the program
-// begins, and how it ended.
+// Messages of a remote rank's script within the rank's own output: that the program begins, and how
+// it ended.
 #pragma once
 
 #include <cstddef>
@@ -10,34 +10,37 @@
 
 namespace mccl::cli::launch {
 
-/// The lines of the script, each behind a token that nothing else of the output holds. They may
-/// follow text that has no end of line.
+/// Lines of the script. Each begins with a token that nothing else in the output contains. They may
+/// follow text that has no line end.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 
-/// Takes those lines out of one stream. Default-constructed it lets everything pass.
+/// Removes those lines from one stream. A default-constructed object lets everything pass.
 class RankWords {
  public:
   RankWords() = default;
-  /// `begins`: what comes before begin_word is of the host's start-up files, and is dropped.
+  /// If `begins` is true, everything before begin_word is output of the host's start-up files and
+  /// is dropped.
   RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
 
-  /// Puts what was held back into `space`, before what is read next. Returns its bytes.
+  /// Copies the bytes that were held back to the start of `space`; the next read follows them.
+  /// Returns their number.
   std::size_t put_held(std::span<char> space);
-  /// Removes the script's lines from `bytes`, and what may become one of them. Returns how many
-  /// bytes are left.
+  /// Removes the script's lines from `bytes`, and holds back bytes that may become such a line.
+  /// Returns how many bytes are left.
   std::size_t filter(std::span<char> bytes);
-  /// At the end of the stream: what was held back.
+  /// Called at the end of the stream: returns the bytes that were held back. If the program never
+  /// began, also returns those that were dropped.
   std::string rest();
-  /// The rank's exit status, once the stream has told it.
+  /// The rank's exit status, once the script has reported it.
   const std::optional<int>& status() const { return status_; }
 
  private:
-  std::string token_;  ///< Empty: there are no such lines.
+  std::string token_;  ///< Empty: the stream has no such lines.
   bool begun_ = true;
   std::optional<int> status_;
-  std::string held_;     ///< May be the beginning of a line of the script.
-  std::string dropped_;  ///< Before the program began; of use if it never does.
+  std::string held_;     ///< Possible beginning of a line of the script.
+  std::string dropped_;  ///< Output before the program began; shown if it never does.
 };
 
 }  // namespace mccl::cli::launch

@@ -48,8 +48,8 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
       has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
 }
 
-/// "a (#0) to b (#1)", for pairs without a device, and how many more there are; empty when all have
-/// one.
+/// Returns text such as "a (#0) to b (#1)" for pairs without a device, and how many more there are.
+/// Empty if all pairs have one.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
   std::vector<std::string> missing;
   const std::size_t count = hosts.size();
@@ -80,7 +80,7 @@ void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend 
   const bool ring = backend == Backend::jaccl_ring;
   if (!is_whole_table(hosts)) {
     if (mesh || ring) refuse_incomplete_table(where, hosts, backend);
-    return;  // the other backends do not read it
+    return;  // Other backends do not read the table.
   }
   refuse_devices_to_itself(where, hosts);
   const std::string of_mesh = missing_links(hosts, false);

@@ -1,4 +1,4 @@
-// The devices by which hosts reach each other: what MLX's jaccl can make of them.
+// Checks the table of devices by which hosts reach each other, for MLX's jaccl.
 #pragma once
 
 #include <string_view>
@@ -9,13 +9,13 @@
 
 namespace mccl::cli::launch {
 
-/// True when every host has a list with an entry for each host.
+/// True if every host has a list with an entry for each host.
 bool is_whole_table(const std::vector<Host>& hosts);
 
-/// Throws InvalidArgument, beginning with `where`, where the hosts' "rdma" is neither a mesh, every
-/// pair of hosts with a device each, nor a ring, the same for neighbours: for jaccl only a mesh
-/// will do, and for jaccl-ring only a ring. What is no whole table passes unless the backend is one
-/// of these: others do not read it.
+/// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for
+/// each pair of neighbours. jaccl needs a mesh, and any other backend needs at least a ring. An
+/// incomplete table is an error for jaccl and jaccl-ring only, since other backends do not read it.
+/// Throws InvalidArgument whose text begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 }  // namespace mccl::cli::launch

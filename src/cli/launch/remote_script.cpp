@@ -9,9 +9,9 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// $d: the folder; $g: seconds between SIGTERM and SIGKILL; $w: the process that counts beats.
-/// Strays are processes that left their rank's group, known by a variable of their environment.
-/// Descriptor 4 is the guard's standard output.
+/// Shell functions of the guard. $d is the folder, $g the seconds between SIGTERM and SIGKILL, and
+/// $w the process that counts beats. Strays are processes that left their rank's process group; a
+/// variable in their environment identifies them. Descriptor 4 is the guard's standard output.
 constexpr const char* kGuard = R"sh(
 say() { printf '\nTOKEN %s\n' "$*"; }
 full() { say full "$d"; rm -rf "$d"; exit 97; }
@@ -94,14 +94,15 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
-/// A test, in the rank's directory, that succeeds when the program is there.
+/// Returns a shell test that succeeds in the rank's directory if the program is there.
 std::string test_of_program(const std::string& program) {
   const std::string word = shell_word(program);
   if (program.find('/') == program.npos) return fmt::format("command -v -- {}", word);
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
-/// Where it is here; beside the Python of the ranks, where a package has put it; or in PATH.
+/// Returns shell code that looks for mccl: at its path on this machine; beside the Python of the
+/// ranks, where a package puts it; and in PATH.
 std::string place_of_mccl(const std::vector<const Rank*>& ranks) {
   std::vector<std::string> places = {this_program().string()};
   if (!ranks.empty()) {
@@ -151,7 +152,7 @@ std::string check_script(const std::string& token, const std::vector<const Rank*
   text = replaced(std::move(text), "TOKEN", token);
   text += fmt::format("g={}\n", grace.count());
   text += "say from $SSH_CONNECTION\ncores 2> /dev/null\n";
-  // 0A: it listens. The port is hexadecimal, behind the last colon.
+  // State 0A means that the socket listens. The port is hexadecimal and follows the last colon.
   text +=
       "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r n l r s x; do\n"
       "  [ \"$s\" != 0A ] || say taken ${l##*:}\ndone\n";
@@ -178,14 +179,15 @@ std::string files_script(std::span<const NamedText> files) {
 std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
                         const std::string& token) {
   std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
-  // The variables may bring another PATH.
+  // The variables may set another PATH, so sh is looked up before.
   text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));
   const std::string group = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
   const std::string process = shell_word(fmt::format("{}/run.{}", folder, rank.rank));
   text += fmt::format("cd -- {} || exit 126\n", shell_word(rank.directory));
-  // The shell stays, to tell how the program ended, and lets signals pass to the program.
+  // The shell must outlive the program to report how it ended. Its traps do nothing; the program
+  // gets the default actions again.
   text += "trap : HUP INT QUIT TERM USR1 USR2\n";
   text += fmt::format("echo $$ > {} || exit 126\n", group);
   // Hides the shell's own "Killed" message.

@@ -1,14 +1,21 @@
-// What a shell on another machine is told: plain text for any POSIX sh, made here and run there.
+// Scripts for a shell on another machine: plain text for any POSIX sh, written here and run there.
 //
-// The first session on a host runs its guard. It makes a folder that only the user can enter, takes
-// scripts from its standard input, each up to a line that is the token, and runs them. Its messages
-// are lines that begin with the token. It writes the end of a line before each, because the host's
-// start-up files may have printed a line without one. In the end it takes one word a line: beat,
-// which it answers with the same word; usr1, usr2 and quit, which it passes to the ranks as
-// signals; term, kill or finish. When the words stop for good, or beat stays away for long, it ends
-// all ranks and removes the folder; of the latter it says "silence". Each rank is a script in that
-// folder, run by a session of its own; rank_words.h has what it says. So neither the key nor
-// anything else of the environment is ever on a command line.
+// The first session on a host runs its guard. The guard makes a folder that only the user can
+// enter. It reads scripts from its standard input, each ended by a line that is the token, and runs
+// them. Its messages are lines that begin with the token. It writes a line end before each, because
+// the host's start-up files may have printed an unfinished line.
+//
+// After the scripts, the guard reads one word per line:
+// - beat: it answers with the same word.
+// - usr1, usr2, quit: it sends that signal to the ranks.
+// - term: it sends SIGTERM to the process groups of the ranks.
+// - kill: it sends SIGKILL to these, and to processes that have left them.
+// - finish: it ends all ranks and removes the folder.
+//
+// The end of its input has the same effect as "finish". So does a long time without a beat; in that
+// case it first says "silence" if ranks still run. Each rank is a script in that folder, run by a
+// session of its own; rank_words.h describes the messages of that script. So neither the key nor
+// the rest of the environment ever appears on a command line.
 #pragma once
 
 #include <chrono>
@@ -21,29 +28,35 @@
 
 namespace mccl::cli::launch {
 
-/// The command of the guard's session, which says "folder PATH", or "no-folder PARENT" where none
-/// can be made. It holds no quotes but the single ones around it, no
-/// backslash before a quote and no line end, so that csh and fish pass it on like sh does.
+/// The command of the guard's session. It says "folder PATH", or "no-folder PARENT" if no folder
+/// can be made. It contains no single quotes except the two around it, no backslash before a quote
+/// and no line end, so that csh and fish pass it on like sh does.
 std::string guard_command(const std::string& token);
 
-/// What must be there for a rank to run; told by the number of the rank in `ranks`.
-/// Says "folder PATH" before, then "from" with ssh's addresses, "cores TASKSET ALLOWED PLACES"
-/// where ranks can be bound (as for processors_of), "mccl PATH" where it has that program,
-/// "no-directory N", "no-program N" or "no-script N" for what is not there, and "checked"; "full
-/// PATH" where the folder takes no more, and then the guard ends. `grace` is the time between
-/// SIGTERM and SIGKILL; after `silence` without a beat the launcher is taken for dead.
+/// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, the host's
+/// own is used. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a beat,
+/// the guard takes the launcher for dead. The script says:
+/// - "from" with ssh's addresses.
+/// - "cores TASKSET ALLOWED PLACES" if ranks can be bound (see processors_of).
+/// - "taken PORT", in hexadecimal, for each TCP port that has a listener.
+/// - "mccl PATH" if the host has that program.
+/// - "no-directory N", "no-program N" or "no-script N" for what is missing. N is an index into
+///   `ranks`.
+/// - "checked" after all of these.
+/// - "full PATH" if the folder has no space for the next script. Then the guard ends.
 std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
                          const std::string& path, std::chrono::seconds grace,
                          std::chrono::seconds silence);
 
 using NamedText = std::pair<std::string, std::string>;
 
-/// Writes the files into the folder, says "ready", or "full PATH", and waits for words.
+/// Script that writes the files into the folder, says "ready", or "full PATH" if there is no space,
+/// and then reads words.
 std::string files_script(std::span<const NamedText> files);
 
-/// Sets the variables, changes the directory, runs the program and exits as it did: 128 + the
-/// signal's number when it was killed. Says so amid its output, with the token: processes that the
-/// program has left behind may hold the session open.
+/// Script that sets the variables, changes the directory, runs the program and exits with its
+/// status: 128 + the signal number if it was killed. It reports begin and end in its output, after
+/// the token, because processes that the program left behind may hold the session open.
 std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);

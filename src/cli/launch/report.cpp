@@ -10,7 +10,7 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// For people only: quoting that shows what a shell would read.
+/// Quotes the value as a shell would need it. Used for display only.
 std::string variable_text(const std::string& name, const std::string& value) {
   if (name == "MCCL_JOB_KEY") return "MCCL_JOB_KEY=(a secret of this job)";
   return fmt::format("{}={}", name, shell_word(value));

@@ -1,4 +1,4 @@
-// A job that is not started, told to people.
+// Describes a job that is not started, for --dry-run and --print-env.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace mccl::cli::launch {
 
-/// What each rank would run and where, or (`commands` is false) its variables alone. Secrets are
-/// masked.
+/// Returns what each rank would run and where, or only its variables if `commands` is false.
+/// Secrets are masked.
 std::string text_of(const Job& job, const RunOptions& options, bool commands);
 
-/// A line each. Secrets are masked.
+/// Returns one line per variable. Secrets are masked.
 std::string text_of(const Variables& variables);
 
 }  // namespace mccl::cli::launch

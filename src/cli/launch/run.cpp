@@ -33,17 +33,19 @@ using namespace std::chrono_literals;
 
 constexpr int kTimedOut = 124;
 constexpr int kConnectionLost = 255;
-/// For failures that one cause brings about on several ranks, before the cause is named.
+/// Delay between the first failure and the end of the job. Meanwhile, failures of other ranks that
+/// have the same cause are collected.
 constexpr auto kSettling = 100ms;
-/// Between looks whether a job in the background has come to the foreground of its terminal.
+/// Interval at which a job in the background checks whether it has come to the foreground of its
+/// terminal.
 constexpr auto kBetweenLooksAtTerminal = 1s;
 
-/// Those of a rank, or of a session of ssh.
+/// Open files for each rank, or session of ssh: its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
-/// What is opened besides: log files come on top.
+/// Open files for everything else. Log files are counted separately.
 constexpr std::size_t kOtherFiles = 64;
 
-/// What the launcher itself opens.
+/// Number of files that the launcher itself opens.
 std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   const auto ranks = static_cast<std::size_t>(job.size());
   std::size_t processes = ranks;
@@ -52,7 +54,7 @@ std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   return kFilesOfProcess * processes + (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
 }
 
-/// Whether the connections of all hosts could log in at once everywhere.
+/// True if the job has more connections than may log in at once.
 bool is_crowded(const Job& job) {
   std::size_t connections = 0;
   for (std::size_t host = 0; host < job.hosts.size(); ++host)
@@ -60,7 +62,7 @@ bool is_crowded(const Job& job) {
   return connections > static_cast<std::size_t>(Logins::kMost);
 }
 
-/// One that is closed would be taken by the first pipe.
+/// Opens standard streams that are closed. Otherwise the first pipe would take their descriptors.
 void open_standard_streams() {
   int opened = 0;
   do opened = ::open("/dev/null", O_RDWR);
@@ -79,19 +81,19 @@ class JobRun {
 
   std::unique_ptr<RunningHost> open_host(std::size_t host);
   void reach_hosts();
-  /// Throws one Error that tells of every host that cannot be used.
+  /// Throws one Error that names every host that cannot be used.
   void refuse_faults();
-  /// With --verbose.
+  /// Prints `what` if --verbose was given.
   void tell(const std::string& what);
   void prepare_hosts();
-  /// Finds out how each host comes to torch's store.
+  /// Finds out how each host reaches torch's store.
   void find_store_ways(std::vector<Reached>& reached, const Ports& ports);
-  /// Where a person asked for it to be bound.
+  /// Reports hosts whose ranks are not bound to cores, if --bind-to was given.
   void tell_of_unbound();
   void start_ranks();
   void wait_for_ranks();
   void finish_hosts();
-  /// With --mlx: names the hosts on which it reached no program.
+  /// With --mlx: names the hosts on which no program imported MLX with MCCL's hook active.
   void warn_of_programs_without_mccl();
   int verdict();
   std::string name_the_network();
@@ -100,7 +102,7 @@ class JobRun {
   void watch_hosts();
   void watch_input();
   void read_input();
-  /// Waits for anything at all, once.
+  /// Waits once for any event and handles it.
   void step();
   void on_signals();
   void collect();
@@ -112,7 +114,7 @@ class JobRun {
   const Job& job_;
   const RunOptions& options_;
   Signals signals_;
-  std::optional<Guardian> guardian_;  ///< Before anything that makes a thread.
+  std::optional<Guardian> guardian_;  ///< Made before anything that starts a thread.
   Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;
   std::optional<StoreWays> store_ways_;
@@ -124,7 +126,7 @@ class JobRun {
   std::vector<std::unique_ptr<RunningRank>> ranks_;
   Watch watch_;
 
-  std::vector<Failure> failures_;  ///< In the order in which they were noticed.
+  std::vector<Failure> failures_;  ///< In the order of detection.
   int stop_signal_ = 0;
   bool timed_out_ = false;
   bool output_lost_ = false;
@@ -181,7 +183,8 @@ int JobRun::run() {
   return status;
 }
 
-/// Returns the exit status: what a shell shows of a program whose reader has gone, or a failure.
+/// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the reader
+/// has closed the output, else kFailed.
 int JobRun::tell_of_lost_output(const Console::LostOutput& lost) {
   const std::string_view then = output_lost_ ? "; the job was ended" : "";
   Console::say_last(fmt::format("mccl launch: {}{}\n", lost.text, then));
@@ -228,7 +231,7 @@ void JobRun::prepare_hosts() {
   if (stopped()) return;
   std::vector<Reached> reached;
   for (const auto& host : hosts_) reached.push_back(host->reached());
-  // Others do not reach this machine at 127.0.0.1, but where ssh came from.
+  // Other hosts cannot reach this machine at 127.0.0.1. They use the address that ssh came from.
   const auto other =
       std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
   for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
@@ -310,7 +313,7 @@ void JobRun::warn_of_programs_without_mccl() {
   for (std::size_t host = 0; host < hosts_.size(); ++host)
     if (!hosts_[host]->had_mlx_on_mccl()) without.push_back(text_of(job_.hosts[host]));
   const bool failed = !failures_.empty();
-  // A program that fails before it imports MLX reaches MCCL nowhere.
+  // If the job failed and no host has MCCL, the programs probably failed before they imported MLX.
   if (without.empty() || (failed && without.size() == hosts_.size())) return;
   console_.say(fmt::format(
       "mccl launch: WARN: {} no program on {}: none imported MLX under a Python that has MCCL "
@@ -338,8 +341,8 @@ int JobRun::verdict() {
   return first.exit.connection_lost ? kConnectionLost : first.exit.status;
 }
 
-/// Ranks that the network ended count as lost with their host: the signal that they died of was
-/// this launcher's, or that of its guard there. Returns what people are told of the network.
+/// Counts ranks that the network ended as lost with their host. The signal that killed them was
+/// sent by this launcher, or by its guard there. Returns the report on the network.
 std::string JobRun::name_the_network() {
   std::string text;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
@@ -376,7 +379,7 @@ void JobRun::read_input() {
   if (n > 0) {
     input_.add({bytes.data(), static_cast<std::size_t>(n)});
   } else if (n == 0 && at_terminal_) {
-    // Ctrl-D ends what is read now, and not the terminal.
+    // Ctrl-D ends the current read but does not close the terminal.
     input_.add({&kEndOfInput, 1});
   } else {
     input_.end();
@@ -424,7 +427,7 @@ void JobRun::collect() {
   for (const auto& host : hosts_) host->collect();
   if (store_ways_) store_ways_->collect();
   for (const auto& rank : ranks_) {
-    // Once the job is being ended, an end says nothing of its cause.
+    // Once the launcher ends the job, a rank's exit says nothing about the cause.
     const bool ending = kill_at_ || killed_;
     if (!rank->collect() || rank->exit()->good() || ending) continue;
     failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});

@@ -1,4 +1,4 @@
-// A machine on which ranks run: how they are started there and ended.
+// Interface to a machine on which ranks run: prepares it, starts the ranks and ends them.
 #pragma once
 
 #include <optional>
@@ -13,63 +13,71 @@
 
 namespace mccl::cli::launch {
 
-/// How a rank's process gets at the person's terminal; absent when it does not.
+/// The terminal that a rank's process gets. Absent if its streams are pipes.
 struct TerminalPlan {
   WindowSize size;
   bool echo = false;
 };
 
-/// What a rank's files hold; the same for all ranks.
+/// Contents of the files that ranks read. The same for all ranks.
 struct Files {
   std::string ring;
-  std::string devices;  ///< Empty: none.
+  std::string devices;  ///< Empty: there is no such file.
 };
 
-/// Used in the order of its functions. What takes time is waited for in a Watch.
+/// The functions are called in the order of their declaration. Operations that take time continue
+/// while the caller waits in a Watch.
 class RunningHost {
  public:
   virtual ~RunningHost() = default;
 
-  /// Waits for what the host has to say and keeps the connection alive.
+  /// Registers with `watch` everything that this host waits for, and does the periodic work of its
+  /// connections.
   virtual void watch(Watch& watch) = 0;
-  /// Some child process has ended.
+  /// Reaps the host's own child processes, but not those of ranks. Called when some child may have
+  /// ended.
   virtual void collect() = 0;
 
-  /// Whether the check has ended; then fault() or reached() is what came out.
+  /// True once the check of the host has ended. Then fault() and reached() hold its result.
   virtual bool checked() const = 0;
-  /// What keeps ranks from running there, with the cure; empty when nothing does. May change until
-  /// the host is prepared.
+  /// The reason why ranks cannot run there, and how to fix it. Empty if there is none. May change
+  /// until the host is prepared.
   virtual std::string fault() const = 0;
   virtual Reached reached() const = 0;
 
-  /// Starts `mccl` there with these words, to end with its input; nothing where there is none.
+  /// Starts `mccl` there with these arguments. It ends when its standard input closes. Returns
+  /// nothing if the host has no such program.
   virtual std::optional<Process> start_mccl(const std::vector<std::string>& words) = 0;
-  /// Asks ssh to forward a socket or port while the job runs; `flag` is -L or -R. The process ends
-  /// with status 0 when it does. Nothing on this machine.
+  /// Asks ssh to forward a socket or port while the job runs. `flag` is -L or -R. The returned
+  /// process exits with status 0 if ssh does so. Returns nothing for this machine.
   virtual std::optional<Process> request_forward(const std::string& flag,
                                                  const std::string& from_and_to) = 0;
 
-  /// Gives the host what its ranks need; `variables` are those of each of its ranks.
+  /// Gives the host the files that its ranks need. `variables` holds those of each of `ranks`, in
+  /// the same order.
   virtual void prepare(const Files& files, const std::vector<const Rank*>& ranks,
                        const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
-  /// On which cores the rank will run; known once the host has been given its files.
+  /// The cores on which the rank will run. Known once prepare() has been called.
   virtual const Binding& binding_of(const Rank& rank) const = 0;
-  /// A process whose streams are the rank's.
+  /// Starts the rank. The streams of the returned process are the rank's.
   virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
-  /// A rank has ended, as its process did, or as its script has told amid its output; then the
-  /// process may still run. Returns how the rank ended.
+  /// Called when a rank has ended; returns how it ended. If `told` is true, the rank's script has
+  /// reported the end in its output, and the process may still run.
   virtual Exit ended(const Process& process, Exit exit, bool told) = 0;
 
-  /// What the network did to it; nothing where words passed until the job was ended.
+  /// The network failure that hit the ranks there. Empty if messages passed until the job was
+  /// ended.
   virtual std::optional<Trouble> trouble() const = 0;
-  /// Sends SIGTERM or SIGKILL to all its ranks with their children; SIGUSR1, SIGUSR2 or SIGQUIT to
+  /// Sends SIGTERM or SIGKILL to all ranks and their children, and SIGUSR1, SIGUSR2 or SIGQUIT to
   /// the ranks alone.
   virtual void signal(int number) = 0;
-  /// Ends what is left there and removes files. finished() tells when that is done.
+  /// Ends leftover processes there and removes the job's files. finished() returns true once that
+  /// is done.
   virtual void finish() = 0;
   virtual bool finished() const = 0;
-  /// Once it has: a program there has imported MLX with MCCL in it.
+  /// True if a program there has imported MLX with MCCL's hook active. Valid once finished() is
+  /// true.
   virtual bool had_mlx_on_mccl() const = 0;
 };
 

@@ -16,11 +16,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Reads of one stream before others have their turn.
+/// Reads of one stream before the others get a turn.
 constexpr int kReadsInTurn = 4;
-/// Before a piece of a line is shown, so that programs that write a line in pieces do not tear.
+/// Time before an unfinished line is shown. It lets programs that write a line in pieces finish it.
 constexpr auto kBeforePiece = 60ms;
-/// For output that other processes still hold open when the rank has ended.
+/// Time for output after the rank has ended, while other processes hold its streams open.
 constexpr auto kForRest = 1s;
 
 }  // namespace
@@ -63,7 +63,7 @@ void RunningRank::read(Stream stream, Console& console) {
     const std::size_t bytes = held + static_cast<std::size_t>(std::max<ssize_t>(n, 0));
     from.lines.filled(from.words.filter(space.first(bytes)));
     if (n < 0 && error == EAGAIN) return;
-    if (n <= 0) {  // a terminal says so with an error
+    if (n <= 0) {  // End of stream; a terminal reports it as an error.
       end(stream, console);
       return;
     }
@@ -106,14 +106,14 @@ void RunningRank::write(Input& input) {
     const ssize_t n = ::write(process_.input.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) {  // it reads no more
+    if (n < 0) {  // The rank reads no more.
       input.leave(reader);
       break;
     }
     input.taken(reader, static_cast<std::size_t>(n));
   }
   if (!input.exhausted(reader) && input.reading(reader)) return;
-  // A terminal is at its end when somebody says so; closing it would hang up.
+  // Input of a terminal ends with Ctrl-D. Closing the terminal would hang up.
   if (process_.has_terminal && ::write(process_.input.get(), &kEndOfInput, 1) < 0) return;
   process_.input.close();
 }
@@ -130,7 +130,7 @@ bool RunningRank::collect() {
 }
 
 bool RunningRank::has_read_all() const {
-  // Of a process that has ended, its streams show the end by themselves.
+  // The streams of a reaped process report their end themselves.
   if (collected_) return true;
   const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
   return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));
@@ -146,7 +146,7 @@ void RunningRank::close(Console& console) {
   for (const Stream stream : {Stream::output, Stream::error})
     if (!output(stream).closed()) end(stream, console);
   process_.input.close();
-  // The session of ssh stays as long as other processes hold it open.
+  // The ssh session would stay as long as other processes hold it open.
   if (!collected_) ::kill(process_.id, SIGTERM);
 }
 

@@ -1,4 +1,4 @@
-// A rank that runs: its streams, and how it ended.
+// A running rank: its streams, and how it ended.
 #pragma once
 
 #include <array>
@@ -17,29 +17,30 @@ namespace mccl::cli::launch {
 
 class RunningRank {
  public:
-  /// `pieces_at_once`: what it writes is shown before the line ends, as for one that a person
+  /// If `pieces_at_once` is true, output is shown before its line ends, for a rank that a person
   /// types to.
   RunningRank(const Rank& rank, RunningHost& host, Process process, bool pieces_at_once);
 
-  /// Waits for output, unless the console is full, and for room for `input`.
+  /// Registers the rank's output with `watch`, unless the console is full. Also registers its
+  /// input, if bytes of `input` are pending.
   void watch(Watch& watch, Console& console, Input& input);
-  /// Shows what has stood there for a while without an end of line.
+  /// Shows an unfinished line that has not grown for a short while.
   void show_pieces(Watch& watch, Console& console);
-  /// Looks whether the process has ended, or the rank's script has told its end. Returns true once,
-  /// when one of them has.
+  /// Checks whether the process has ended or the rank's script has reported its end. Returns true
+  /// once, when either has first happened.
   bool collect();
-  /// Whether its script has told its end, which collect() has not seen.
+  /// True if the script has reported the rank's end and collect() has not processed it yet.
   bool tells_its_end() const { return told_status() && !exit_; }
-  /// Whether it has ended and all that it wrote has been read. Processes that it has left behind
-  /// may hold its streams open; what they write is read for a second more.
+  /// True if the rank has ended and all its output has been read. Processes that it left behind may
+  /// hold its streams open; their output is read for one more second.
   bool finished() const;
 
-  /// Once it has finished: shows what is left of a line, and reads no more.
+  /// Called once finished() is true: shows the rest of an unfinished line and closes the streams.
   void close(Console& console);
 
   int rank() const { return rank_->rank; }
   std::size_t host() const { return rank_->host; }
-  /// Nothing while it runs.
+  /// Empty while it runs.
   const std::optional<Exit>& exit() const { return exit_; }
   void resize(WindowSize size);
 
@@ -48,7 +49,7 @@ class RunningRank {
     Descriptor descriptor;
     Lines lines;
     RankWords words;
-    Clock::time_point since = {};  ///< When the last bytes came.
+    Clock::time_point since = {};  ///< When the last bytes arrived.
 
     bool closed() const { return descriptor.get() < 0; }
   };
@@ -58,7 +59,7 @@ class RunningRank {
   void put(Stream stream, std::string_view text, Console& console);
   void write(Input& input);
   const std::optional<int>& told_status() const { return outputs_[0].words.status(); }
-  /// Whether all has been read that the program wrote before it ended.
+  /// True if everything that the program wrote before it ended has been read.
   bool has_read_all() const;
   Output& output(Stream stream) { return outputs_[static_cast<std::size_t>(stream)]; }
 
@@ -69,7 +70,7 @@ class RunningRank {
   std::array<Output, 2> outputs_;
   bool collected_ = false;
   std::optional<Exit> exit_;
-  Clock::time_point ended_ = {};  ///< When all had been read that the program wrote.
+  Clock::time_point ended_ = {};  ///< When all that the program wrote had been read.
 };
 
 }  // namespace mccl::cli::launch

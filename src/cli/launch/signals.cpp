@@ -19,7 +19,7 @@ constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// What a handler can reach.
+/// Global, because the signal handler needs it.
 Pipe gathered;
 volatile std::sig_atomic_t gathered_writer = -1;
 

@@ -1,4 +1,4 @@
-// Signals, turned into something that a loop can wait for.
+// Turns signals into a descriptor that a loop can wait for.
 #pragma once
 
 #include <array>
@@ -8,10 +8,10 @@
 
 namespace mccl::cli::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH are
-/// gathered instead of acted on, and SIGPIPE and stops from the keyboard are ignored: a stopped
-/// launcher would be taken for a dead one. SIGHUP stays ignored where it was, as under nohup. One
-/// at a time.
+/// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
+/// are collected and have no other effect. SIGPIPE and stops from the keyboard are ignored: a
+/// stopped launcher would be taken for dead. SIGHUP stays ignored if it was, as under nohup. Only
+/// one object may exist at a time.
 class Signals {
  public:
   Signals();
@@ -19,11 +19,12 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// Becomes readable when there are some.
+  /// Becomes readable when signals have arrived.
   int descriptor() const;
-  /// Those that came, each once.
+  /// Returns the signals that have arrived, each once.
   std::vector<int> take();
-  /// Takes them. Throws Error for one that is to end the program; `consequence` ends its text.
+  /// Takes them. Throws Error if one of them asks the program to end; `consequence` ends the error
+  /// text.
   void heed(std::string_view consequence = {});
 
  private:

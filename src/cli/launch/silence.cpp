@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLeastMargin = 5;
 
-/// The default where the variables are wrong: the ranks will say so.
+/// Returns the default if the variables are wrong, because the ranks will report that.
 double liveness_interval_of(const Variables& rank) {
   Variables ours;
   for (const std::string& name : {std::string(kConfigFileVariable),

@@ -1,4 +1,4 @@
-// How long launcher and host bear it when no word passes between them.
+// How long launcher and host wait while no message arrives from the other.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,11 @@
 
 namespace mccl::cli::launch {
 
-/// Longer than the liveness interval of the job's ranks, which the variables of rank 0 give: what
-/// the ranks bear must not end the job. Without a wish (`asked`, in seconds) it is twice that
-/// interval and at least 5 s more. TCP doubles its pauses while a network is down, so bytes may be
-/// late by twice the time that it was down. Throws InvalidArgument for a wish that is too short.
+/// Returns a limit above the liveness interval of the job's ranks, which the variables of rank 0
+/// give. An outage that the ranks survive must not end the job. If `asked` (in seconds) is not set,
+/// the limit is twice that interval and at least 5 s longer. TCP doubles its pauses during an
+/// outage, so data may be late by twice the length of the outage. Throws InvalidArgument if `asked`
+/// is too short.
 std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
                                 const std::optional<int>& asked);
 

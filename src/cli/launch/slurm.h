@@ -9,11 +9,11 @@
 
 namespace mccl::cli::launch {
 
-/// From SLURM_JOB_NODELIST, and as many slots on each as SLURM_TASKS_PER_NODE says ("4(x2),3").
-/// Throws InvalidArgument outside an allocation, or when the two do not match.
+/// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives
+/// ("4(x2),3"). Throws InvalidArgument outside an allocation, or if the two do not match.
 std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment);
 
-/// "4(x2),3" as 4, 4, 3. Throws InvalidArgument.
+/// Expands "4(x2),3" to 4, 4, 3. Throws InvalidArgument.
 std::vector<int> expand_tasks_per_node(const std::string& text);
 
 }  // namespace mccl::cli::launch

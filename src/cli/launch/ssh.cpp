@@ -16,13 +16,13 @@ constexpr std::array kOptions = {
     "RemoteCommand=none", "EscapeChar=none",
 };
 constexpr std::string_view kExchange = "exchange_identification";
-/// Questions that ssh puts to a silent server, at equal intervals; one interval after the last it
-/// gives up.
+/// Number of keep-alive requests that ssh sends to a silent server, at equal intervals. It gives up
+/// one interval after the last.
 constexpr int kQuestions = 3;
 
 struct Complaint {
   std::string_view text;
-  std::string_view meaning;  ///< {} stands for the host as ssh takes it.
+  std::string_view meaning;  ///< {} is replaced by the host, with its user.
 };
 
 constexpr std::array kComplaints = {
@@ -65,7 +65,7 @@ void add_destination(std::vector<std::string>& words, const Host& host,
 
 std::string last_line(std::string_view text) {
   text = last_line_of(text);
-  // We say ourselves who says it.
+  // The message already says that ssh reported it.
   constexpr std::string_view kProgram = "ssh: ";
   if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
   return printable(text);
@@ -94,12 +94,12 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   add_option(fmt::format("ServerAliveCountMax={}", kQuestions));
   add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
   add_option("ControlPath=" + socket);
-  // The person's own setting may be QUIET, and then nothing says why a host cannot be reached.
+  // The user's own setting may be QUIET, which would hide why a host cannot be reached.
   const bool session = role == SshRole::session || role == SshRole::terminal_session;
   add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
   add_destination(words, host, extra);
-  // Of several the first one holds: `extra` may give another.
+  // ssh uses the first of several values, so `extra` can override this one.
   add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
   words.insert(words.end(), {"--", host.name, command});
   return words;

@@ -1,4 +1,4 @@
-// A connection to another machine: an ssh that others share, with the session that keeps it open.
+// A connection to another machine: a shared ssh, with the session that keeps it open.
 #pragma once
 
 #include <functional>
@@ -15,45 +15,47 @@
 
 namespace mccl::cli::launch {
 
-/// Begins in `waiting` and moves on as watch() and collect() are called. A login that the server
-/// drops because too many log in at once goes back to `waiting`, with growing pauses.
+/// Starts as `waiting`; watch() and collect() advance its state. If the server drops a login
+/// because too many come at once, the state returns to `waiting`, with growing pauses.
 class SshConnection {
  public:
   enum class State {
-    waiting,     ///< For its turn to log in.
-    logging_in,  ///< ssh runs; the session has said nothing yet.
-    open,        ///< The session has said its first line, so sessions of ranks may follow.
+    waiting,     ///< Waits for its turn to log in.
+    logging_in,  ///< ssh runs; the session has sent nothing yet.
+    open,        ///< The session has sent its first line; sessions of ranks may follow.
     ended,
   };
   using Start = std::function<Process()>;
   using Hear = std::function<void(SshConnection& from, std::string_view words)>;
 
-  /// `start` starts the ssh whose socket is `socket`. `hear` gets each line of the session that
-  /// begins with the token, without it; all others come from the host's own start-up files.
+  /// `start` starts the ssh whose socket is `socket`. `hear` receives each line of the session that
+  /// begins with the token, without the token. All other lines are from the host's start-up files
+  /// and are ignored.
   SshConnection(std::string socket, std::string token, Logins& logins, Guardian& guardian,
                 Start start, Hear hear);
 
-  /// `machines` are those at which it logs in; empty while they are not known, and then it waits.
+  /// `machines` are those that the login involves. While they are unknown, `machines` is empty and
+  /// the connection waits.
   void watch(Watch& watch, const std::vector<std::string>& machines);
-  /// Returns true once: when the connection has just ended for good.
+  /// Returns true once, when the connection has ended and will not be retried.
   bool collect();
-  /// Reads what the session has said.
+  /// Reads and handles what the session has sent.
   void read();
 
   void tell(const std::string& text);
-  /// The session reads to the end of what it was told and no further.
+  /// Closes the session's input after everything passed to tell() has been sent.
   void tell_no_more();
-  /// Ends an ssh that runs with the signal; one that waits for its turn ends at once.
+  /// Sends the signal to a running ssh. A connection that waits for its turn ends at once.
   void end(int signal);
 
   State state() const { return state_; }
   bool open() const { return state_ == State::open; }
   bool ended() const { return state_ == State::ended; }
-  /// Whether it has not begun because others log in.
+  /// True if it has not tried to log in yet, because others log in.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
   bool has_unsent() const { return !unsent_.empty(); }
   const std::string& socket() const { return socket_; }
-  /// What ssh said on standard error, at its last try.
+  /// ssh's standard error, from its last try.
   const std::string& complaint() const { return complaint_; }
 
  private:
@@ -69,7 +71,7 @@ class SshConnection {
   Start start_;
   Hear hear_;
   State state_ = State::waiting;
-  std::vector<std::string> places_;  ///< Machines at which it takes a place of `logins_`.
+  std::vector<std::string> places_;  ///< Machines at which it holds a place of `logins_`.
   LoginRetry retry_;
   Process process_;
   Lines said_;

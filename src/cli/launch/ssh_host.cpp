@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// sshd lets a connection have ten sessions, unless told otherwise (MaxSessions). One keeps it
-/// open, and one is left for the job itself.
+/// sshd allows ten sessions per connection by default (MaxSessions). One keeps the connection open,
+/// and one is reserved for the launcher (start_mccl).
 constexpr std::size_t kRanksOfConnection = 8;
 constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
@@ -33,7 +33,7 @@ constexpr int kSshFailed = 255;
 constexpr std::string_view kMoreRoom =
     "make room there, or have sshd give its sessions another TMPDIR (SetEnv)";
 
-/// The guard's word for a signal.
+/// Returns the word that makes the guard send the signal.
 const char* word_for(int signal) {
   switch (signal) {
     case SIGUSR1:
@@ -103,7 +103,7 @@ void SshHost::read_route() {
   if (n != 0) return;
   route_.output.close();
   machines_ = machines_of_login(route_text_);
-  // The login will tell what is wrong with the settings.
+  // The settings are faulty. The login will report the reason.
   if (machines_.empty()) machines_ = {text_of(host_)};
 }
 
@@ -195,7 +195,7 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
     hear_what_is_missing(word, static_cast<std::size_t>(*number));
 }
 
-/// "TASKSET LIST PLACE..."
+/// Parses "TASKSET LIST PLACE...".
 void SshHost::hear_of_cores(const std::string& text) {
   std::istringstream words(text);
   std::string list;
@@ -321,11 +321,11 @@ Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& term
   return process;
 }
 
-/// ssh says 255 for whatever went wrong with the connection; a program may say so too.
+/// Status 255 is ambiguous: ssh exits with it if the connection fails, and a program may do so too.
 Exit SshHost::ended(const Process& process, Exit exit, bool told) {
   guardian_.forget(process.id);
   const SshConnection& connection = *sessions_.at(process.id);
-  guard().read();  // the guard says that it ends ranks before it does
+  guard().read();  // The guard reports silence before it ends ranks.
   const bool of_ssh = exit.status == kSshFailed && !told;
   if (!of_ssh) contact_.rank_ended(Clock::now());
   exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
@@ -333,7 +333,8 @@ Exit SshHost::ended(const Process& process, Exit exit, bool told) {
   return exit;
 }
 
-/// Waits a moment for it, as the sessions of a connection end together with it.
+/// Returns true if the connection has ended. Waits up to 300 ms, because a connection ends at about
+/// the same time as its sessions.
 bool SshHost::ends(const SshConnection& connection) {
   const Clock::time_point limit = Clock::now() + 300ms;
   while (!connection.ended() && !guard().ended() && Clock::now() < limit) {
@@ -361,7 +362,7 @@ void SshHost::finish() {
   phase_ = Phase::finishing;
   limit_ = Clock::now() + options_.grace + kForFinish;
   for (const auto& connection : connections_) {
-    // Nothing is there yet to be ended.
+    // Such a connection has nothing running on the host yet.
     if (!connection->open()) connection->end(SIGTERM);
   }
   if (route_.id >= 0) ::kill(route_.id, SIGTERM);

@@ -1,5 +1,5 @@
-// Another machine: ranks are sessions of ssh, all over one connection as long as its sshd takes so
-// many sessions, and over a further one for each eight ranks more.
+// Another machine. Each rank is a session of ssh. Up to eight ranks share a connection, because
+// sshd limits the sessions of each.
 #pragma once
 
 #include <chrono>
@@ -16,25 +16,25 @@
 
 namespace mccl::cli::launch {
 
-/// For a host to become ready.
+/// Default time for a host to become ready.
 inline constexpr std::chrono::seconds kUsualPatience{30};
 
 struct SshOptions {
-  std::vector<std::string> arguments;  ///< Of the user's, for every ssh.
+  std::vector<std::string> arguments;  ///< The user's, for every ssh.
   std::chrono::milliseconds grace;
-  std::chrono::seconds silence;   ///< After which host and launcher take each other for lost.
-  std::string path;               ///< PATH of the ranks where it is set; else the host's own.
-  std::chrono::seconds patience;  ///< Until it is ready, from its turn to log in on.
+  std::chrono::seconds silence;   ///< Time without messages after which host and launcher give up.
+  std::string path;               ///< PATH that the job sets for the ranks. Empty: the host's.
+  std::chrono::seconds patience;  ///< Time to become ready, counted from its turn to log in.
   BindTo bind_to = BindTo::share;
   bool crowded = false;  ///< The job has more connections than may log in at once.
 };
 
-/// How many connections to a host that many ranks take.
+/// Number of connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks);
 
 class SshHost final : public RunningHost {
  public:
-  /// Begins to connect. `number` tells this host from the others of the job.
+  /// Starts to connect. `number` identifies this host within the job.
   SshHost(const Host& host, std::size_t number, const std::vector<const Rank*>& ranks,
           const Variables& inherited, Guardian& guardian, Logins& logins, SshOptions options);
 
@@ -60,9 +60,9 @@ class SshHost final : public RunningHost {
 
  private:
   enum class Phase {
-    checking,   ///< It is asked whether it can run its ranks.
-    checked,    ///< It has said all; others may not have.
-    preparing,  ///< It gets its files, and the connections that are missing.
+    checking,   ///< The host checks whether it can run its ranks.
+    checked,    ///< The host has sent all its results; other hosts may not have.
+    preparing,  ///< The host gets its files, and missing connections are opened.
     running,
     finishing,
   };
@@ -76,7 +76,7 @@ class SshHost final : public RunningHost {
   SshConnection& guard() { return *connections_.front(); }
   const SshConnection& guard() const { return *connections_.front(); }
   SshConnection& connection_of(const Rank& rank);
-  /// Whether a connection has ended, and with it all that goes through it.
+  /// True if a connection has ended, which ends all its sessions.
   bool broken() const;
   bool waits() const;
   void keep_limit(Watch& watch);
@@ -93,26 +93,26 @@ class SshHost final : public RunningHost {
   Logins& logins_;
   const SshOptions options_;
   const std::string token_;
-  Process route_;  ///< The ssh that prints at which machines a login takes place.
+  Process route_;  ///< The ssh that prints which machines a login involves.
   std::string route_text_;
   std::vector<std::string> machines_;                        ///< Empty until they are known.
-  std::vector<std::unique_ptr<SshConnection>> connections_;  ///< The first is the guard's.
+  std::vector<std::unique_ptr<SshConnection>> connections_;  ///< The guard's is the first.
   Reached reached_;
-  std::string mccl_;     ///< The program there; empty where none has been found.
-  std::string taskset_;  ///< The program that binds there; empty where there is none.
+  std::string mccl_;     ///< Path of the program there. Empty: none was found.
+  std::string taskset_;  ///< Path of the program that binds there. Empty: there is none.
   Processors processors_;
-  std::map<int, Binding> bindings_;  ///< By rank.
+  std::map<int, Binding> bindings_;  ///< Keyed by rank.
   std::vector<std::string> faults_;
-  std::string no_folder_;  ///< Where none can be made for the job.
+  std::string no_folder_;  ///< Parent in which no folder could be made for the job.
   Phase phase_ = Phase::checking;
   bool guard_is_ready_ = false;
   bool late_ = false;
   bool killing_ = false;
   bool had_mlx_on_mccl_ = false;
-  Clock::time_point limit_;  ///< For the answer that is waited for.
+  Clock::time_point limit_;  ///< Deadline of the answer that is awaited.
   Clock::time_point next_beat_ = {};
   Contact contact_;
-  std::map<pid_t, const SshConnection*> sessions_;  ///< Of ranks that have not ended.
+  std::map<pid_t, const SshConnection*> sessions_;  ///< Sessions of ranks that have not ended.
 };
 
 }  // namespace mccl::cli::launch

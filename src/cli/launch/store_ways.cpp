@@ -15,12 +15,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A forwarder tries addresses for 1.5 s.
+/// Time limit for the answers of all forwarders. Each tries addresses for 1.5 s.
 constexpr auto kForAnswers = 10s;
 constexpr std::size_t kLongestComplaint = 4096;
 constexpr std::string_view kWord = "mccl-forward ";
 
-/// Those that the hostfile gives, and the one at which ssh reached it.
+/// Returns the addresses of rank 0's host: those of the hostfile, and the one at which ssh reached
+/// it.
 std::vector<std::string> addresses_of_first(const Job& job, const std::vector<Reached>& reached) {
   std::vector<std::string> addresses = job.entry_of(job.ranks.front()).addresses;
   const std::string& other = reached[job.ranks.front().host].address;
@@ -28,7 +29,7 @@ std::vector<std::string> addresses_of_first(const Job& job, const std::vector<Re
   return addresses;
 }
 
-/// Whether a request to ssh has ended; it then says how.
+/// Returns how a request to ssh ended, or nothing if it still runs.
 std::optional<Exit> ended(Process& request) {
   if (request.id < 0) return {};
   std::optional<Exit> exit = collect(request.id);
@@ -120,7 +121,8 @@ void StoreWays::hear(Way& way, std::string_view line) {
   }
 }
 
-/// From the forwarder's socket to this machine, and from here, once for all, to the store.
+/// Forwards the forwarder's socket to this machine, and from here to the store. The second part
+/// serves all hosts.
 void StoreWays::lead(Way& way) {
   way.state = State::leading;
   if (!led_here_) {
@@ -132,7 +134,7 @@ void StoreWays::lead(Way& way) {
       hosts_[way.host]->request_forward("-R", fmt::format("{}:{}", socket_on(way.host), here_));
   if (request) {
     way.request = std::move(*request);
-  } else {  // of this machine, where the forwarder's socket is the one that leads to the store
+  } else {  // This machine: the forwarder's socket already leads to the store.
     way.state = State::led;
   }
 }

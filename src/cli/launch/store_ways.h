@@ -1,6 +1,6 @@
-// How ranks come to torch's store, which is on the host of rank 0, from hosts that do not reach
-// that host: each such host has a forwarder (`mccl forward`), whose socket ssh leads to this
-// machine and from here to the store. torch's env:// knows one address only and no relays.
+// How ranks reach torch's store from hosts that cannot reach the host of rank 0, where the store
+// is. Each such host has a forwarder (`mccl forward`). ssh forwards its socket to this machine, and
+// from here to the store. torch's env:// supports only one address and no relays.
 #pragma once
 
 #include <memory>
@@ -19,25 +19,26 @@ class StoreWays {
  public:
   using Hosts = std::vector<std::unique_ptr<RunningHost>>;
 
-  /// Asks every host but that of rank 0 at which of its addresses it answers. All hosts are
-  /// checked, and none is prepared. `folder` is the job's, here.
+  /// Asks each host except that of rank 0 at which address it gets an answer from rank 0's host.
+  /// All hosts must have been checked, and none prepared. `folder` is the job's folder on this
+  /// machine.
   StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reached>& reached,
             std::uint16_t port, const std::string& folder);
 
   void watch(Watch& watch);
   void collect();
   bool done() const;
-  /// Enters where the ranks of each host find the store.
+  /// Sets Reached::store of each host.
   void enter(std::vector<Reached>& reached) const;
-  /// For people: hosts that reach the store in no way, with the reason.
+  /// Returns messages for the user: the hosts that cannot reach the store, and why.
   std::vector<std::string> complaints() const;
 
  private:
   enum class State {
     asking,   ///< The forwarder has not answered.
-    direct,   ///< At `address`.
-    leading,  ///< At `port`; ssh is asked to lead its socket on.
-    led,      ///< At `port`.
+    direct,   ///< The store answers at `address`.
+    leading,  ///< The forwarder listens at `port`; ssh is asked to forward its socket.
+    led,      ///< The store is reachable at `port` of the host itself.
     failed,
   };
   struct Way {
@@ -48,7 +49,7 @@ class StoreWays {
     std::string complaint;
     std::string address;
     std::uint16_t port = 0;
-    Process request;  ///< To lead the socket on.
+    Process request;  ///< The ssh that forwards the socket.
   };
 
   void read(Way& way);
@@ -61,9 +62,9 @@ class StoreWays {
   const Hosts& hosts_;
   const std::uint16_t port_;
   const std::size_t first_;           ///< The host of rank 0.
-  std::vector<std::string> folders_;  ///< By host.
-  std::string here_;                  ///< What leads to the store from this machine.
-  bool led_here_ = false;             ///< `here_` is a socket of ours that has been asked for.
+  std::vector<std::string> folders_;  ///< Indexed by host.
+  std::string here_;                  ///< Leads to the store from this machine: a port or a socket.
+  bool led_here_ = false;             ///< `here_` is a port, or ssh has been asked to forward it.
   Process request_here_;
   std::vector<std::unique_ptr<Way>> ways_;
   Clock::time_point limit_;

@@ -1,4 +1,4 @@
-// The terminal that a person sits at.
+// The user's terminal.
 #pragma once
 
 #include <termios.h>
@@ -9,16 +9,16 @@
 
 namespace mccl::cli::launch {
 
-/// Whether a person sits at standard input and output.
+/// True if standard input and output are terminals.
 bool at_a_terminal();
-/// Whether reading standard input would stop this process: it is a terminal that belongs to another
+/// True if reading standard input would stop this process, because the terminal belongs to another
 /// job of the shell.
 bool in_the_background();
 WindowSize terminal_size();
 void resize(const Descriptor& terminal, WindowSize size);
 
-/// While it lives, every key goes to whoever reads, Ctrl-C and Ctrl-D among them, and nothing is
-/// shown but what is written.
+/// While an object lives, every key is passed to the reader, including Ctrl-C and Ctrl-D, and the
+/// terminal echoes nothing.
 class RawKeys {
  public:
   RawKeys();

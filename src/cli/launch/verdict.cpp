@@ -12,8 +12,7 @@ namespace {
 
 constexpr int kLargestSignal = 64;
 
-/// Signals that come from outside or from a fault, and not from a program that ends itself in
-/// order.
+/// True if a signal ended the process. That is an outside event or a fault, not an orderly exit.
 bool killed(const Exit& exit) {
   const int number = exit.status - kSignalBase;
   return number > 0 && number <= kLargestSignal;

@@ -1,4 +1,4 @@
-// How a job ended: which rank failed first, and the exit status that scripts see.
+// How a job ended: which rank failed first, and the job's exit status.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace mccl::cli::launch {
 
-/// What a shell adds to the number of the signal that killed a process.
+/// A shell reports status kSignalBase + N for a process that signal N killed.
 inline constexpr int kSignalBase = 128;
 
 /// How a process ended.
 struct Exit {
-  int status = 0;                ///< As a shell has it: 128 + the signal's number when killed.
-  bool connection_lost = false;  ///< Its host went away; its true end is not known.
+  int status = 0;                ///< As in a shell: 128 + the signal number if it was killed.
+  bool connection_lost = false;  ///< Its host was lost, so its real end is unknown.
 
   bool good() const { return status == 0 && !connection_lost; }
 };
@@ -23,14 +23,16 @@ struct Failure {
   Exit exit;
 };
 
-/// The first cause among failures that were noticed at about the same time, in that order: a rank
-/// that was killed makes others fail, which may be noticed before it. `failures` is not empty.
+/// Returns the first cause among failures that were noticed at about the same time. `failures` is
+/// in the order of detection and not empty. A rank that was killed makes others fail, and those
+/// failures may be noticed first. So lost hosts take precedence, then killed ranks.
 const Failure& first_cause(const std::vector<Failure>& failures);
 
-/// "exited with status 3", "was killed by signal 9 (Killed)".
+/// Returns text such as "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string text_of(const Exit& exit);
 
-/// A line for people: who failed first, where and how. What the rank itself said has been shown.
+/// Returns a line for the user: which rank failed first, where and how. The rank's own output has
+/// already been shown.
 std::string text_of(const Failure& failure, int ranks);
 
 }  // namespace mccl::cli::launch

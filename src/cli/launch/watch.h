@@ -1,4 +1,4 @@
-// What a loop waits for, gathered anew each time round.
+// The events that a loop waits for. They are registered again before each wait.
 #pragma once
 
 #include <poll.h>
@@ -13,11 +13,11 @@ namespace mccl::cli::launch {
 
 class Watch {
  public:
-  /// `then` is called when poll() reports anything of `events` or an error of the descriptor.
+  /// `then` is called when poll() reports any of `events`, or an error of the descriptor.
   void on(int descriptor, short events, std::function<void()> then);
-  /// Ends the wait at that time.
+  /// Ends the wait at that time at the latest.
   void at(Clock::time_point time);
-  /// Waits once, calls what is due, and forgets everything.
+  /// Waits once, calls the functions whose descriptors are ready, and removes all registrations.
   void wait();
 
  private:

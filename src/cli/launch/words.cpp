@@ -15,7 +15,7 @@ constexpr std::string_view kPlain =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-";
 
 constexpr std::string_view kBlanks = " \t\r\n";
-/// What a backslash takes its meaning from inside double quotes.
+/// Characters that a backslash escapes inside double quotes.
 constexpr std::string_view kEscapedInQuotes = "\"\\$`";
 
 }  // namespace
@@ -45,7 +45,7 @@ std::string command_line(std::span<const std::string> words) {
 
 std::vector<std::string> split_words(std::string_view where, std::string_view text) {
   std::vector<std::string> words;
-  std::optional<std::string> word;  // The one that is being read.
+  std::optional<std::string> word;  // The word that is being read.
   char quote = '\0';
   const auto add = [&](char c) { word = word.value_or("") + c; };
   for (std::size_t at = 0; at < text.size(); ++at) {

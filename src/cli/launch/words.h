@@ -1,4 +1,4 @@
-// Words for a POSIX shell.
+// Quotes and splits words for a POSIX shell.
 #pragma once
 
 #include <span>
@@ -8,16 +8,15 @@
 
 namespace mccl::cli::launch {
 
-/// `word` in quotes, so that any POSIX shell reads back exactly its bytes; without them where none
-/// are needed. NUL, which no argument can hold, is not allowed.
+/// Quotes `word` so that any POSIX shell reads back exactly its bytes. Adds no quotes where none
+/// are needed. `word` must not contain NUL, which no argument can hold.
 std::string shell_word(std::string_view word);
 
-/// The words of a command line, quoted and with blanks between.
+/// Returns a command line of these words, quoted and separated by blanks.
 std::string command_line(std::span<const std::string> words);
 
-/// The words that a POSIX shell would read in `text`, which has quotes and backslashes but nothing
-/// else that is special. Throws InvalidArgument, beginning with `where`, for a quote that nothing
-/// closes.
+/// Splits `text` into words as a POSIX shell would. Quotes and backslashes are the only special
+/// characters. Throws InvalidArgument whose text begins with `where` if a quote is not closed.
 std::vector<std::string> split_words(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli::launch

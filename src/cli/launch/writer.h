@@ -1,4 +1,4 @@
-// Output that may block, written by a thread so that nothing else waits for it.
+// Writes output that may block on a thread of its own, so that nothing else waits for it.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 namespace mccl::cli::launch {
 
-/// Thread-safe. Keeps the order of its calls.
+/// Thread-safe. Writes in the order of the calls.
 class Writer {
  public:
   Writer();
@@ -21,16 +21,18 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void write(int descriptor, std::string text);
-  /// Waits until all is written, or nothing more can be. What comes later is dropped.
+  /// Blocks until everything is written, or nothing more can be. Later calls of write() have no
+  /// effect.
   void finish();
-  /// Whether so much waits that whoever can should stop giving more; room() tells when not.
+  /// True if producers should pause. room() reports when that may have changed.
   bool full() const;
-  /// Becomes readable when full() may have changed, or lost_output() has; read it empty.
+  /// Becomes readable when full() or lost_output() may have changed. The caller must read it until
+  /// it is empty.
   int room() const { return room_.reader.get(); }
-  /// Output that could not be written, which ended the writing: what follows is dropped too.
+  /// A failed write. It ends all writing: later output is dropped.
   struct LostOutput {
     int descriptor = -1;
-    int error = 0;  ///< EPIPE: somebody has closed the other end.
+    int error = 0;  ///< errno; EPIPE if the reader has closed its end.
   };
   std::optional<LostOutput> lost_output() const;
 
@@ -41,13 +43,13 @@ class Writer {
   };
 
   void run();
-  /// Returns an errno, or 0.
+  /// Returns 0, or an errno.
   static int write_all(const Piece& piece);
 
   Pipe room_ = make_pipe();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Piece> waiting_;  // guarded by mutex_, as are all below
+  std::vector<Piece> waiting_;  // Guarded by mutex_, as are the next three members.
   std::size_t waiting_bytes_ = 0;
   std::optional<LostOutput> lost_output_;
   bool ending_ = false;
