@@ -28,7 +28,7 @@ struct Flags {
   std::vector<std::string> addresses;
 };
 
-/// An empty line comes first, since a start-up file may have printed a line without an end.
+/// Prints an empty line first, because a start-up file may have printed an unfinished line.
 int say(const std::string& what) {
   fmt::print("\nmccl-forward {}\n", what);
   return std::fflush(stdout) == 0 ? kGood : kFailed;

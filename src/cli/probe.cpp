@@ -38,7 +38,7 @@ int run_probe(bool as_macos) {
   const auto agent = std::make_unique<probe::Agent>(answers, as_macos);
   for (std::string line; std::getline(std::cin, line);)
     agent->obey(parse_json(line, "standard input of mccl probe", "a request"));
-  // The command that asked has ended, and nothing reads what is still being tried.
+  // The requesting command has ended, so nothing would read the results of tests that still run.
   std::fflush(stdout);
   std::_Exit(kGood);
 }

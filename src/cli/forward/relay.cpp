@@ -31,7 +31,7 @@ constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostPairs = 8192;
 
-/// A connection that is begun; its error shows later.
+/// Starts a connection whose error shows later. Returns an empty socket if none can be started.
 Socket dial(const std::string& address, std::uint16_t port) {
   try {
     const Address to = transport::tcp::resolve(address, port).front();
@@ -39,7 +39,7 @@ Socket dial(const std::string& address, std::uint16_t port) {
     const int error = transport::tcp::start_connect(made, to, nullptr);
     if (error == 0 || error == EINPROGRESS || error == ECONNREFUSED) return made;
   } catch (const Error&) {
-    // No address, or none of a family that this host has: it does not answer.
+    // The address does not resolve, or its family is not available here. It does not answer.
   }
   return {};
 }
@@ -49,7 +49,7 @@ bool has_answered(const Socket& connection) {
   return error == 0 || error == ECONNREFUSED;
 }
 
-/// On the port, or on any other where that is taken.
+/// Listens at the port, or at any other if it is taken.
 Listener listen_at(std::uint16_t wanted) {
   const Address here = *Address::parse_numeric("127.0.0.1", wanted);
   try {
@@ -59,7 +59,8 @@ Listener listen_at(std::uint16_t wanted) {
   }
 }
 
-/// Sends what it takes and cuts that off; false when the other end has gone.
+/// Sends as much as `to` takes, and removes that from `waiting`. Returns false if the other end has
+/// closed.
 bool send_from(std::string& waiting, int to) {
   if (waiting.empty()) return true;
   const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
@@ -67,7 +68,7 @@ bool send_from(std::string& waiting, int to) {
   return n >= 0 || errno == EAGAIN || errno == EINTR;
 }
 
-/// Of a connection that stands in the kernel's table, by its ends.
+/// Returns the user who owns a connection, which is found in the kernel's table by its two ends.
 std::optional<uid_t> owner_of(const char* path, const std::string& local,
                               const std::string& remote) {
   std::ifstream table(path);
@@ -83,15 +84,15 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
   return {};
 }
 
-/// Whether the process at the other end of a connection to 127.0.0.1:`port` is of this user.
+/// True if the process at the other end of a connection to 127.0.0.1:`port` belongs to this user.
 bool is_own(const Address& peer, std::uint16_t port) {
-  // The kernel writes addresses as the numbers that they are in memory.
+  // The kernel prints an address as the number that it is in memory.
   const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
   const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
   const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
   const auto owner = owner_of("/proc/net/tcp", there, here);
   if (owner) return *owner == ::getuid();
-  // A socket of IPv6 that was connected to an address of IPv4.
+  // The peer may be an IPv6 socket that is connected to an IPv4 address.
   const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
   return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
 }
@@ -109,7 +110,7 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
     launch::Watch watch;
     bool waits = false;
     for (std::size_t i = 0; i < dialled.size(); ++i) {
-      // Those that come first are preferred as long as they may answer.
+      // Earlier addresses are preferred as long as they may still answer.
       if (answered[i] && !waits) return addresses[i];
       if (answered[i] || !dialled[i]) continue;
       waits = true;
@@ -185,7 +186,7 @@ void Relay::watch(launch::Watch& watch, Pair& pair) {
     watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
   if (!pair.to_onward.empty()) {
     watch.on(pair.onward.get(), POLLOUT, [&pair] {
-      // What went wrong shows when it is read.
+      // A failure is noticed when the socket is read.
       if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
     });
   }

@@ -1,4 +1,4 @@
-// A port of this host that leads on to a local socket, for processes of this user alone.
+// A port of this host that forwards to a local socket, for processes of this user only.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,16 @@
 
 namespace mccl::cli::forward {
 
-/// The first of the addresses at which a host answers at the port, if only to refuse; empty when
-/// none answers in time.
+/// Returns the first of the addresses at which a host answers at the port, even by refusing. Empty
+/// if none answers in time.
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience);
 
-/// Listens on 127.0.0.1. Where the socket leads may not listen yet: until its first answer comes,
-/// what a client has sent is sent again on a new connection.
+/// Listens on 127.0.0.1. The socket may lead to a server that does not listen yet. So until the
+/// first answer, everything that a client has sent is sent again on a new connection.
 class Relay {
  public:
-  /// Any free port where `wanted` is taken. Throws Error.
+  /// Listens at `wanted`, or at any free port if that is taken. Throws Error.
   Relay(std::uint16_t wanted, std::string socket);
 
   std::uint16_t port() const { return listener_.address().port(); }
@@ -36,7 +36,7 @@ class Relay {
     Descriptor onward;
     std::string to_client;
     std::string to_onward;
-    std::string unanswered;  ///< All that the client has sent, until an answer comes.
+    std::string unanswered;  ///< Everything that the client has sent before the first answer.
     bool answered = false;
     bool over = false;
     Clock::time_point retry_at = {};

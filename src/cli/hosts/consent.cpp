@@ -13,7 +13,7 @@
 namespace mccl::cli::hosts {
 namespace {
 
-/// A line of standard input without its end; nothing where there is none.
+/// Returns a line of standard input without its line end, or nothing at the end of input.
 std::optional<std::string> line_of_person(launch::Signals& signals) {
   std::string line;
   for (bool ended = false, more = true; more;) {

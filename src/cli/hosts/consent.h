@@ -1,4 +1,4 @@
-// Asks the person at the terminal before hosts are changed.
+// Asks the user for consent before hosts are changed.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace mccl::cli::hosts {
 
-/// Prints `question` and reads a line from standard input; returns whether it says yes. Throws
-/// Error on a signal, and where standard input has ended; that error names `flag`, which skips the
-/// question.
+/// Prints `question` and reads a line from standard input. Returns true if the line is "y", "Y" or
+/// "yes". Throws Error on a signal, and at the end of standard input; the latter error names
+/// `flag`, which skips the question.
 bool person_agrees(const std::string& question, const std::string& flag, launch::Signals& signals);
 
 }  // namespace mccl::cli::hosts

@@ -26,14 +26,14 @@ using nlohmann::json;
 
 constexpr auto kForProbe = 10s;
 constexpr int kCalls = 2;
-/// A probe waits for interfaces that have only just come up.
+/// Longer than a probe waits for interfaces that have just come up.
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
-/// No host has more to say about itself; one that goes on is given up.
+/// Most bytes that a host may send about itself. A host that sends more is given up.
 constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
-/// A line for people, as soon as a host has answered.
+/// Returns a line for the user, which is shown as soon as a host has answered.
 std::string summary_of(const HostFacts& facts) {
   std::string text = facts.os.empty() ? facts.kernel : facts.os;
   text += fmt::format(", {} cores", facts.cores);
@@ -57,13 +57,15 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The host's clock showed that at some time between `asked_at` and now.
+/// Returns by how many seconds the host's clock is ahead (negative: behind). That clock showed
+/// `shown` at some time between `asked_at` and now.
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
 }
 
-/// Ports that other hosts may be told of: `least` to 65535.
+/// Returns the port if it is in the range from `least` to 65535. Other hosts are given only such
+/// ports.
 std::optional<std::uint16_t> port_in(const json& value, int least) {
   if (!value.is_number_integer()) return {};
   const auto port = value.get<std::int64_t>();
@@ -71,7 +73,7 @@ std::optional<std::uint16_t> port_in(const json& value, int least) {
   return static_cast<std::uint16_t>(port);
 }
 
-/// A host without UDP has port 0 for packets.
+/// A host without UDP reports port 0 for packets.
 void take_ports(Asked& asked, const json& listening) {
   constexpr std::size_t kMostPorts = 8;
   if (!asked.ports.empty() || !listening.is_object()) return;
@@ -89,7 +91,7 @@ void take_ports(Asked& asked, const json& listening) {
   asked.ports = std::move(ports);
 }
 
-/// The ends that an answer such as {"at": "c0", "name": 1, "from": "c1"} names.
+/// Parses the two ends of a cable from an answer such as {"at": "c0", "name": 1, "from": "c1"}.
 std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
   if (!said.is_object()) return {};
   const json name = said.value("name", json());
@@ -102,9 +104,10 @@ std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::
                         {name.get<int>(), there.get<std::string>()}};
 }
 
-/// For the shell of a host: becomes `mccl probe` where mccl is, and says so first. Marks begin on a
-/// line of their own, whatever a start-up file has printed. Nothing may follow before the answer
-/// has come: the shell reads ahead, and the probe would not see it.
+/// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. Its
+/// reports begin on a line of their own, because a start-up file may have printed an unfinished
+/// line. Nothing may be sent after it before its report: the shell reads ahead, and the probe would
+/// miss it.
 std::string finding_script(const std::string& token, const std::vector<std::string>& places) {
   return fmt::format(
       "LC_ALL=C; LANG=C; export LC_ALL LANG\n"
@@ -133,7 +136,7 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) 
   return findings;
 }
 
-/// The one that mccl launch takes.
+/// Returns the Python that mccl launch would use.
 std::string Inquiry::python_of(const Host& host) const {
   if (!host.python.empty()) return host.python;
   const auto path = reaching_.environment.find("PATH");
@@ -144,18 +147,18 @@ std::string Inquiry::python_of(const Host& host) const {
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Session> session;
-  json request;             ///< The first, for when the probe runs.
+  json request;             ///< The first request, sent once the probe runs.
   bool is_missing = false;  ///< The host has no mccl.
-  std::string program;      ///< The mccl that answers; empty before it does.
-  std::string busy;         ///< The program that the probe last said it runs.
+  std::string program;      ///< Path of the mccl that answers. Empty before it does.
+  std::string busy;         ///< The program that the probe last reported to run.
   bool told = false;
-  bool other_build = false;     ///< It speaks another protocol.
-  std::size_t heard_bytes = 0;  ///< Before it has told what it is.
-  double asked_at = 0;          ///< By this machine's clock.
+  bool other_build = false;     ///< Its probe speaks another protocol.
+  std::size_t heard_bytes = 0;  ///< Bytes received before its facts were complete.
+  double asked_at = 0;          ///< Seconds since the epoch, by this machine's clock.
   std::optional<double> clock_off_s;
   std::string odd;  ///< The first answer that could not be understood.
   std::vector<json> answers;
-  cluster::Calls calls;  ///< What it has heard since it was last to call.
+  cluster::Calls calls;  ///< All calls that it has heard.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,
@@ -173,7 +176,7 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& si
 }
 
 Inquiry::~Inquiry() {
-  // All at once begin to end.
+  // Lets all sessions end at the same time, before each destructor waits for its own.
   for (const auto& line : lines_)
     if (line->session) line->session->tell_no_more();
 }
@@ -374,7 +377,7 @@ cluster::Calls Inquiry::call() {
     requests[host] = {{{"do", "call"}, {"name", host}}};
     if (!asked_[host].hears_calls) all.deaf.push_back(static_cast<int>(host));
   }
-  // A packet may get lost.
+  // Repeated, because a packet may be lost.
   for (int round = 0; round < kCalls; ++round) {
     probe(requests, kForCalling);
     wait(Clock::now() + kForHearing, [](std::size_t) { return false; });

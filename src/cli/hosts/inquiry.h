@@ -1,5 +1,5 @@
-// All hosts asked at once: first what they are, then what connects them. On each, `mccl probe`
-// answers.
+// Asks all hosts at once: first what they are, then what connects them. `mccl probe` answers on
+// each host.
 #pragma once
 
 #include <chrono>
@@ -20,49 +20,49 @@ namespace mccl::cli::hosts {
 struct Asked {
   Host host;
   bool reached = false;
-  std::string fault;           ///< Why it was not reached, with the cure.
+  std::string fault;           ///< Why it was not reached, and what to do.
   bool needs_install = false;  ///< Its mccl is missing, or of another build.
   cluster::HostFacts facts;
-  std::vector<std::uint16_t> ports;  ///< Where its probe listens; empty when it does not.
+  std::vector<std::uint16_t> ports;  ///< Ports at which its probe listens. Empty: it does not.
   std::uint16_t packet_port = 0;
   bool hears_calls = false;
-  std::string probe_fault;  ///< Why it does not listen.
+  std::string probe_fault;  ///< Why its probe does not listen.
   std::string lost;         ///< How it was lost after it had been reached.
 };
 
-/// Requests for each host, or what each has answered, by number of the host.
+/// Requests for each host, or the answers of each. Indexed by host.
 using Messages = std::vector<std::vector<nlohmann::json>>;
 
-/// A problem for each host that was reached and then lost.
+/// Returns a problem for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
 
 class Inquiry {
  public:
-  /// Tells of progress; `text` is a line.
+  /// Reports progress; `text` is one line.
   using Progress = std::function<void(const std::string& text)>;
 
-  /// `signals` end it, with an Error.
+  /// Functions that wait throw Error if one of `signals` asks the program to end.
   Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals, Progress progress);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
-  /// Asks all hosts what they are; gives each up after `patience`.
+  /// Asks all hosts what they are. Gives up each that does not answer within `patience`.
   void gather(std::chrono::seconds patience);
-  /// Forgets the hosts that were not reached. The others get new numbers.
+  /// Removes the hosts that were not reached. The others are renumbered.
   void forget_unreached();
-  /// Has each host's probe listen, at ports of its choice (probe::kPortRanges).
+  /// Makes each host's probe listen, at ports that the probe chooses (probe::kPortRanges).
   void start_probes();
-  /// Gives each host's probe its requests, and waits until all are answered or `patience` is over.
-  /// Returns the answers in the order in which they came.
+  /// Sends each host's probe its requests. Blocks until all are answered or `patience` has passed.
+  /// Returns the answers in the order of arrival.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Has all probes call through their interfaces, and says who heard whom.
+  /// Makes all probes call through their interfaces. Returns which calls were heard, and where.
   cluster::Calls call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;
-  /// Asks a host that owes answers for nothing more.
+  /// Stops asking a host that owes answers.
   void give_up(std::size_t host);
 
  private:
@@ -72,9 +72,10 @@ class Inquiry {
   void hear_probe(std::size_t host, const nlohmann::json& answer);
   void settle(std::size_t host, const nlohmann::json& told);
   std::string python_of(const Host& host) const;
-  /// Why the host, which was given up after `patience`, has told nothing.
+  /// Returns why the host, which was given up after `patience`, has reported no facts.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
-  /// Until all hosts are done, or the time is over.
+  /// Blocks until all hosts are done or the limit is reached. Hosts whose session has ended count
+  /// as done.
   void wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done);
 
   const Reaching reaching_;
@@ -82,7 +83,7 @@ class Inquiry {
   const std::string key_;
   std::vector<Asked> asked_;
   launch::Signals& signals_;
-  std::vector<std::unique_ptr<Line>> lines_;  ///< To each host.
+  std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
 };
 
 }  // namespace mccl::cli::hosts

@@ -7,8 +7,9 @@
 namespace mccl::cli::hosts {
 namespace {
 
-/// The round of two players of a tournament in which everyone plays everyone, by the circle method:
-/// one player stays where the number is even, and the others move around a circle.
+/// Returns the round in which two players meet when everyone plays everyone. Uses the circle
+/// method: if the number of players is even, one player stays in place, and the others move around
+/// a circle.
 int tournament_round(int players, int a, int b) {
   const int circle = players - (players % 2 == 0 ? 1 : 0);
   if (a == circle) return 2 * b % circle;
@@ -23,13 +24,13 @@ std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, i
   for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
-  // Where all play all, what comes together in this order fills a round.
+  // If all hosts are paired with all others, consecutive pairs of this order fill a round.
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {
     const auto& [a, b] = pairs[i];
     return std::tuple(tournament_round(players, a, b), a > b);
   });
   std::vector<std::vector<std::size_t>> rounds;
-  std::vector<std::vector<bool>> busy;  // by round and host
+  std::vector<std::vector<bool>> busy;  // Indexed by round and host.
   for (const std::size_t i : order) {
     const auto a = static_cast<std::size_t>(pairs[i].first);
     const auto b = static_cast<std::size_t>(pairs[i].second);

@@ -1,4 +1,5 @@
-// When which connection is timed: hosts that are busy would measure each other.
+// Orders measurements of connections in rounds. Measurements that share a host would disturb each
+// other.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +9,9 @@
 
 namespace mccl::cli::hosts {
 
-/// Numbers of pairs, by round. Each pair has one round, and no host two pairs in a round. All pairs
-/// of n hosts, both ways, take 2(n - 1) rounds, or 2n where n is odd; any other pairs at most twice
-/// as many rounds as a host has pairs.
+/// Returns indices into `pairs`, grouped by round. Each pair is in one round, and no host is in two
+/// pairs of a round. All pairs of n hosts, in both directions, take 2(n - 1) rounds, or 2n if n is
+/// odd. Any other pairs take at most twice as many rounds as a host has pairs.
 std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs);
 
 }  // namespace mccl::cli::hosts

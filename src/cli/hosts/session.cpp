@@ -25,9 +25,9 @@ constexpr std::size_t kLongestComplaint = 8192;
 constexpr auto kForEnd = 1s;
 constexpr auto kSilence = 8s;
 
-/// Standard input, output and error of its process.
+/// Open files of each session: standard input, output and error of its process.
 constexpr std::size_t kFilesOfSession = 3;
-/// What is opened besides: the other ends of those, for a moment, and files that are written.
+/// Other open files: for a short time the child's ends of those, and files that are written.
 constexpr std::size_t kOtherFiles = 32;
 
 launch::Process start_shell(const Host& host, bool here, const Reaching& reaching) {
@@ -129,7 +129,7 @@ void Session::read_output() {
 }
 
 void Session::end_login() {
-  // ssh has written its complaint before it closed its output.
+  // ssh has written its error message before it closed its output.
   for (std::size_t before = 0; process_.error.get() >= 0; before = complaint_.size()) {
     read_error();
     if (complaint_.size() == before) break;

@@ -19,40 +19,41 @@ namespace mccl::cli::hosts {
 using launch::Host;
 using Variables = std::map<std::string, std::string>;
 
-/// How to reach hosts; the same for all.
+/// How to reach hosts. The same for all of them.
 struct Reaching {
   Variables environment;
   std::vector<std::string> ssh_arguments;
-  bool verbose = false;  ///< Tell of all that hosts are told.
+  bool verbose = false;  ///< Report everything that is sent to hosts.
 };
 
-/// Lets this process have so many sessions more, each of which takes a few open files. Throws Error
-/// where the system does not let it, before any of them begins.
+/// Raises the limit of open files for `sessions` more sessions. Throws Error, before any of them
+/// starts, if the system refuses.
 void make_room_for_sessions(std::size_t sessions);
 
 class Session {
  public:
   using Hear = std::function<void(std::string_view line)>;
 
-  /// Begins to connect. `hear` gets each line of standard output, without its end. A login that
-  /// the server drops because many came at once is tried again as watch() is called. `reaching`
-  /// outlives the session.
+  /// Starts to connect. `hear` receives each line of standard output, without its line end. If the
+  /// server drops a login because many came at once, watch() retries it. `reaching` must outlive
+  /// the session.
   Session(const Host& host, const Reaching& reaching, Hear hear);
-  /// Ends the shell, or ssh, without waiting for what it does.
+  /// Ends the shell, or ssh, with SIGTERM, and after one second with SIGKILL.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void tell(std::string_view text);
-  /// No more is told: the shell ends when it has done what it was told.
+  /// Closes the shell's input after all pending text. The shell ends when it has run what it was
+  /// sent.
   void tell_no_more();
 
   void watch(launch::Watch& watch);
-  /// Its output has ended, and no login will be tried again.
+  /// True if its output has ended and no login will be retried.
   bool ended() const { return !waits_ && process_.output.get() < 0; }
-  /// What ssh, or the shell, says of itself; with the cure, for people.
+  /// Error message of ssh, or of the shell itself, with advice for the user.
   std::string complaint() const;
-  /// What a program that it has become says on standard error, for people.
+  /// Standard error of the program that has replaced the shell, for the user.
   std::string error_text() const;
 
  private:
@@ -68,10 +69,10 @@ class Session {
   const Reaching& reaching_;
   launch::Process process_;
   launch::LoginRetry retry_;
-  bool waits_ = false;  ///< For the next login; there is no process.
-  bool heard_ = false;  ///< A line of output, so the login has succeeded.
+  bool waits_ = false;  ///< Waits for the next login; there is no process.
+  bool heard_ = false;  ///< A line of output was received, so the login has succeeded.
   launch::Lines said_;
-  std::string told_;  ///< Everything before the first line was heard, for the next login.
+  std::string told_;  ///< Sent before the first line was heard; repeated at the next login.
   std::string unsent_;
   bool no_more_ = false;
   std::string complaint_;

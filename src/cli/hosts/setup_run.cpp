@@ -37,13 +37,13 @@ constexpr std::size_t kLongestOutput = 2000;
 /// A script for a host, and the step that it carries out or undoes.
 struct Job {
   std::size_t host = 0;
-  std::string what;  ///< For people.
+  std::string what;  ///< Description for the user.
   std::string script;
   std::size_t step = kNoStep;
   std::chrono::seconds limit = kForStep;
 };
 
-/// A shell on one host that does one job after the other.
+/// A shell on one host that runs one job after another.
 class Worker {
  public:
   Worker(const Host& host, const Reaching& reaching)
@@ -64,7 +64,7 @@ class Worker {
         fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
 
-  /// A command whose end nobody waits for.
+  /// Sends a command and does not wait for its end.
   void tell(const std::string& script) { session_->tell(script); }
 
   void watch(launch::Watch& watch) {
@@ -75,7 +75,7 @@ class Worker {
   bool busy() const { return job_ && !status_ && !session_->ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
-  /// Its last job did not end in time, so that its shell takes no other.
+  /// True if a job did not end in time, so the shell takes no other.
   bool hung() const { return hung_; }
   void forget_job() {
     hung_ = hung_ || !status_;
@@ -85,7 +85,7 @@ class Worker {
   bool lost() const { return session_->ended(); }
   bool knows_outcome() const { return status_.has_value(); }
 
-  /// Of the step that is over; empty when it is done.
+  /// The failure of the job that is over. Empty if it succeeded.
   std::string fault() const {
     if (status_ == 0) return {};
     const std::string said(cluster::trimmed(output_));
@@ -117,16 +117,15 @@ class Worker {
   std::unique_ptr<Session> session_;
 };
 
-/// The scripts with which hosts guard themselves. Each host has a folder with a file `undecided`.
-/// Whoever renames it decides: the session to `kept`, or the guard to `reverted`. To rename takes
-/// no space, and a guard that cannot find `kept` undoes the steps, so that a full or lost /tmp is
-/// safe.
+/// Scripts of the guards. Each host has a folder with a file `undecided`. The session renames it to
+/// `kept`, or the guard renames it to `reverted`; the first rename decides. A rename takes no
+/// space, and a guard that does not find `kept` undoes the steps, so a full or lost /tmp is safe.
 class Guard {
  public:
-  /// Starts a process that survives the session, and undoes the steps when it has heard nothing for
-  /// `limit`. While it waits it touches its file `waits`, which names the host's network, since
-  /// containers may share /tmp. Fails while another set-up's guard waits, which would undo this
-  /// one.
+  /// Starts a process that survives the session, and undoes the steps if it is not renewed for
+  /// `limit`. While it waits, it touches its file `waits`. That file names the host's network
+  /// namespace, because containers may share /tmp. Fails while the guard of another set-up waits,
+  /// because that guard would undo this set-up.
   std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
     return fmt::format(
         "me=$(readlink /proc/self/ns/net); for w in $(find /tmp/{3}*/waits -type f -user $(id -u) "
@@ -142,20 +141,20 @@ class Guard {
         ") > /dev/null 2>&1 & }}",
         folder_of(host), limit.count(), undo, cluster::kGuardPrefix, token_);
   }
-  /// Tells the guard that the operator's session lives.
+  /// Renews the guard: the operator's session is still alive.
   std::string renew(std::size_t host) const {
     return fmt::format("[ -e {0}/undecided ] && touch {0}/alive", folder_of(host));
   }
-  /// Runs the command beside a guard that waits before and after it.
+  /// Runs the command. Fails unless the guard waits before and after it.
   std::string guarded(std::size_t host, const std::string& command) const {
     return fmt::format("{} && {{ {}; }} && [ -e {}/undecided ]", renew(host), command,
                        folder_of(host));
   }
-  /// Undoes a step, or finds that the guard does so.
+  /// Undoes a step. Also succeeds if the guard undoes it.
   std::string undoing(std::size_t host, const std::string& undo) const {
     return fmt::format("touch {0}/alive; {{ {1}; }} || [ -e {0}/reverted ]", folder_of(host), undo);
   }
-  /// Ends the guard. Fails if it has begun to undo the steps, or is not there.
+  /// Ends the guard. Fails if the guard has begun to undo the steps, or does not exist.
   std::string stop(std::size_t host) const {
     return fmt::format("[ -e {0}/kept ] || mv {0}/undecided {0}/kept", folder_of(host));
   }
@@ -184,7 +183,7 @@ class SetupRun {
 
   SetupResult run() {
     if (do_all(guards(), true) && do_all(forward(), true)) {
-      // A connection may survive a broken route: only a new one proves that the host is reachable.
+      // A connection may survive a broken route. Only a new one proves that the host is reachable.
       for (const std::size_t host : busy_) send_worker(host);
       if (do_all(checks(), true) && do_all(ends_of_guards(), true)) return {};
       fault_ = "after the set-up: " + fault_;
@@ -201,7 +200,7 @@ class SetupRun {
     workers_[host] = std::make_unique<Worker>(plan_.hosts[host], reaching_);
   }
 
-  /// The guard undoes a job that takes longer.
+  /// Time limit of a job. The guard would undo a job that takes longer than `revert_after`.
   std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
   std::vector<Job> guards() const {
@@ -238,8 +237,8 @@ class SetupRun {
     return jobs;
   }
 
-  /// Undoes, in reverse, all steps that were begun, and ends the guards afterwards: the guard of a
-  /// host that gets lost meanwhile does the same.
+  /// Undoes all steps that were begun, in reverse order, and then ends the guards. If a host is
+  /// lost meanwhile, its guard does the same.
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
@@ -262,9 +261,9 @@ class SetupRun {
     return result;
   }
 
-  /// Each host does its jobs in their order. Returns whether all were done; without
-  /// `ends_at_fault`, the rest is done all the same. The guards of hosts that wait for others are
-  /// told that the session lives.
+  /// Runs the jobs, those of a host in their order. Returns true if all succeeded. If
+  /// `ends_at_fault` is false, a failure does not stop the others. Renews the guards of hosts that
+  /// are idle.
   bool do_all(const std::vector<Job>& jobs, bool ends_at_fault) {
     fault_.clear();
     std::vector<std::deque<Job>> left(workers_.size());
@@ -321,10 +320,10 @@ class SetupRun {
   const std::function<void(const std::string&)>& say_;
   const Guard guard_;
   std::set<std::size_t> busy_;                    ///< Hosts that have steps.
-  std::vector<std::unique_ptr<Worker>> workers_;  ///< By host; null for hosts without steps.
+  std::vector<std::unique_ptr<Worker>> workers_;  ///< Indexed by host; null without steps.
   std::set<std::size_t> done_;
-  std::set<std::size_t> unsure_;  ///< Begun, and perhaps done.
-  std::set<std::size_t> failed_;  ///< A command of several parts may have done some of them.
+  std::set<std::size_t> unsure_;  ///< Steps that were begun and may be done.
+  std::set<std::size_t> failed_;  ///< Failed steps. Parts of their commands may have taken effect.
   std::string fault_;
 };
 

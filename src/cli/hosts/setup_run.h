@@ -1,8 +1,9 @@
-// Changes the set-up of hosts: all steps or none, and none that locks the operator out.
+// Changes the set-up of hosts. All steps take effect or none, and no step can lock the operator
+// out.
 //
 // Before the first step, each host starts a guard: a process that undoes the steps of this host
-// unless it is told within some seconds that they are good. After the last step, the hosts are told
-// so over new connections. If a step cuts a host off, that host undoes it by itself.
+// unless the session confirms them within some seconds. After the last step, the session confirms
+// them over new connections. If a step cuts a host off, the guard of that host undoes it.
 #pragma once
 
 #include <chrono>
@@ -17,37 +18,39 @@
 
 namespace mccl::cli::hosts {
 
-/// A script for a person that undoes the steps, last first.
+/// Returns a script for the user that undoes the steps, the last one first.
 std::string undo_script(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
                         const std::vector<std::string>& ssh_arguments);
 
-/// Writes the script to `path`, or, where that exists, to a numbered path beside it. Returns the
-/// path. Throws Error when it cannot be written.
+/// Writes the script to `path`, or to a numbered path beside it if `path` exists. Returns the path.
+/// Throws Error if the script cannot be written.
 std::string write_undo_script(const std::string& path, const std::string& script);
 
 struct SetupResult {
-  std::string fault;  ///< Empty: all is done.
-  /// What was done before the fault is undone. Not where a command never ended, or its connection
-  /// was lost: nobody knows what became of it.
+  std::string fault;  ///< Empty: everything succeeded.
+  /// Everything that was done before the fault is undone. False if a command never ended or its
+  /// connection was lost, because its outcome is unknown.
   bool undone = true;
-  std::set<std::string> alone;  ///< Hosts that cannot be reached, and undo their steps themselves.
+  std::set<std::string> alone;  ///< Unreachable hosts, which undo their steps themselves.
 };
 
-/// What did not succeed, and what became of the rest; `undo` is the path of the undo script.
+/// Describes the failure, and what happened to the other steps. `undo` is the path of the undo
+/// script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
-/// Throws Error where a guard still waits, since its pending undo would be overlooked.
+/// Throws Error if a guard still waits, because its pending undo would be overlooked.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
-/// How steps are carried out.
+/// The steps to carry out, and where.
 struct SetupPlan {
   std::span<const Host> hosts;
   std::span<const cluster::SetupStep> steps;
-  /// A host that hears nothing for so long undoes its steps.
+  /// A host that receives nothing for this long undoes its steps.
   std::chrono::seconds revert_after{30};
 };
 
-/// Hosts work side by side, each step by step. `say` tells of each step.
+/// Carries out the steps: hosts in parallel, and those of each host one by one. `say` reports each
+/// step.
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say);
 

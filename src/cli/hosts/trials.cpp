@@ -17,7 +17,8 @@ constexpr auto kForDials = 15s;
 constexpr auto kForRound = 15s;
 constexpr double kSecondsOfLink = 0.25;
 
-/// Asks, and gives up hosts that owe answers: each further question would have to wait as long.
+/// Sends the requests, and gives up hosts that owe answers, because each further request would have
+/// to wait as long.
 Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds patience) {
   Messages answers = inquiry.probe(requests, patience);
   for (std::size_t host = 0; host < requests.size(); ++host)
@@ -25,7 +26,7 @@ Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds pa
   return answers;
 }
 
-/// A probe tries so many at a time, each for some seconds at most.
+/// A probe handles kAtOnce requests at a time, each for a few seconds at most.
 std::chrono::seconds patience_for(const Messages& requests) {
   constexpr std::size_t kAtOnce = 512;
   std::size_t most = 0;
@@ -61,7 +62,7 @@ std::string text_in(const json& answer, const char* key) {
 
 bool is_good(const json& answer) { return answer.value("good", json()) == true; }
 
-/// Calls `then` with the number of the trial and the answer, for each answer of that kind.
+/// Calls `then` with the index of the trial and the answer, for each answer of this kind.
 template <typename Then>
 void each_answer(const Messages& answers, const char* kind, std::size_t trials, Then&& then) {
   for (const auto& of_host : answers) {
@@ -97,7 +98,7 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
                 const std::string why = printable(text_in(answer, "why"));
                 if (result.good || !why.empty()) result.why = result.good ? "" : why;
               });
-  // Of a host that was lost meanwhile it is not known why others do not reach it.
+  // If a host was lost meanwhile, it is not known why others do not reach it.
   for (std::size_t i = 0; i < trials.size(); ++i)
     if (!can_be_tried(inquiry, trials[i])) results[i].tried = false;
   return results;

@@ -9,7 +9,8 @@ namespace mccl::cli::hosts {
 
 namespace {
 
-/// A variable of the shell that is not set would else be taken for this machine.
+/// Rejects an empty value. It may be a shell variable that is not set, and would otherwise mean
+/// this machine.
 std::string complaint_of_nothing(const std::string& text) {
   return text.empty() ? "it is empty; leave the flag out for this machine" : "";
 }

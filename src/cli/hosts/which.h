@@ -1,4 +1,4 @@
-// Which hosts a command asks: flags that `mccl doctor` and `mccl config` have in common.
+// Flags that `mccl doctor` and `mccl config` share: which hosts to ask.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,14 +18,15 @@ struct WhichHosts {
   bool verbose = false;
 };
 
-/// --hosts, --hostfile, --user, --ssh-arg, --patience and --verbose.
+/// Adds --hosts, --hostfile, --user, --ssh-arg, --patience and --verbose.
 void add_flags(CLI::App& app, WhichHosts& which);
 
-/// This machine where none are named. Throws InvalidArgument.
+/// Returns the hosts that the flags name, or this machine if they name none. Throws
+/// InvalidArgument.
 launch::Hostfile hosts_of(const WhichHosts& which);
 
-/// Each once, with the addresses of all places where it stands: of a host with several entries each
-/// may be a rank.
+/// Returns each host once, with the addresses of all its entries. A host may have several entries,
+/// one for each of its ranks.
 std::vector<launch::Host> each_once(const std::vector<launch::Host>& hosts);
 
 }  // namespace mccl::cli::hosts

@@ -51,7 +51,7 @@ Address address_of(const std::string& text, double port) {
   return *address;
 }
 
-/// Where a request leads: "id", "to", "port", and "from", which may be missing.
+/// Parameters of a request that connects: "id", "to", "port", and optionally "from".
 struct Target {
   explicit Target(const json& request)
       : id(number_in(request, "id", 0, 1e9)),
@@ -66,7 +66,7 @@ struct Target {
   std::optional<Address> source;
 };
 
-/// The first free port of a range, or any other where all are taken.
+/// Listens at the first free port of a range, or at any free port if all of them are taken.
 transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
   for (int port = first; port <= last + 1; ++port) {
     for (const int family : {AF_INET6, AF_INET}) {
@@ -74,7 +74,7 @@ transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) 
         const auto here = static_cast<std::uint16_t>(port > last ? 0 : port);
         return transport::tcp::Listener(Address::wildcard(family, here), 0);
       } catch (const transport::tcp::BindError& error) {
-        if (error.code == EADDRINUSE) break;  // a host without IPv6 has another errno
+        if (error.code == EADDRINUSE) break;  // A host without IPv6 has another errno.
       }
     }
   }
@@ -120,7 +120,7 @@ void Agent::start(std::function<void()> body) {
 }
 
 void Agent::tell(const json& request) {
-  // The clock comes before anything that takes time.
+  // The clock is read before anything that takes time.
   answers_.say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
   GatherPlan plan;
   plan.python = text_in(request, "python");
@@ -137,7 +137,7 @@ void Agent::listen(const json& request) {
   if (secret_) throw InvalidArgument("mccl probe listens already");
   const std::string key = text_in(request, "key");
   if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-  raise_open_files_limit();  // what was told of it is the limit that a job begins with
+  raise_open_files_limit();  // After tell(), which reports the limit that a job starts with.
   secret_.emplace(key);
   std::vector<transport::tcp::Listener> listeners;
   listeners.reserve(kPortRanges.size());

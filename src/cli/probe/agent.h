@@ -1,4 +1,4 @@
-// Does what `mccl doctor` and `mccl config` ask of this host.
+// Executes the requests of `mccl doctor` and `mccl config` on this host.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,23 @@
 
 namespace mccl::cli::probe {
 
-/// Raised by one whenever a request or an answer changes its meaning.
+/// Incremented whenever a request or an answer changes its meaning.
 inline constexpr int kProtocol = 2;
 
 class Agent {
  public:
-  /// `as_macos`: what this host is, is asked of the programs of macOS.
+  /// If `as_macos` is true, the facts of this host are taken from the programs of macOS.
   Agent(Answers& answers, bool as_macos) : answers_(answers), as_macos_(as_macos) {}
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// Requests that try a connection are answered later, in any order. Throws InvalidArgument for a
-  /// request that it cannot understand.
+  /// Executes a request. Requests that try a connection are answered later, in any order. Throws
+  /// InvalidArgument for a request that it cannot understand.
   void obey(const nlohmann::json& request);
 
  private:
-  /// Throws InvalidArgument before "listen" has given the key.
+  /// Throws InvalidArgument if "listen" has not provided the key yet.
   const Secret& secret() const;
   void start(std::function<void()> body);
   void tell(const nlohmann::json& request);

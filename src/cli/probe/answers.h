@@ -1,4 +1,4 @@
-// What a probe answers: one JSON object a line on standard output.
+// Writes the answers of a probe: one JSON object per line on standard output.
 #pragma once
 
 #include <mutex>
@@ -8,7 +8,7 @@ namespace mccl::cli::probe {
 
 class Answers {
  public:
-  /// May be called from any thread; a line is never torn.
+  /// Thread-safe: lines are never torn.
   void say(const nlohmann::json& answer);
 
  private:

@@ -25,25 +25,26 @@ using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooksAtCalls = 50ms;
 constexpr const char* kAllHosts = "ff02::1";
-/// A question is asked so often, at this interval.
+/// Number of times that a question is sent, at intervals of kForAnswer.
 constexpr int kQuestions = 3;
 constexpr auto kForAnswer = 120ms;
 constexpr std::size_t kMostQuestions = 4096;
 constexpr std::size_t kMostCalled = 4096;
 
-/// An interface that has just come up cannot send from its link-local address before the system has
-/// made sure that nobody else on the cable has it (RFC 4862, 5.4: a random delay of up to a second,
-/// then one more second).
+/// Time limit for link-local addresses. An interface that has just come up cannot send from its
+/// address before the system has checked that the address is unique on the cable (RFC 4862, 5.4: a
+/// random delay of up to a second, then one more second).
 constexpr auto kForAddresses = 2500ms;
 constexpr auto kBetweenTries = 20ms;
 
-/// A port of a bridge hears nothing itself: the bridge does.
+/// True for a port of a bridge. Such a port receives nothing itself; the bridge does.
 bool is_port_of_bridge(const std::string& interface) {
   std::error_code ignored;
   return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
 }
 
-/// Those that are up and have a link-local address, be it one that is still being looked at.
+/// Returns the interfaces that are up and have a link-local IPv6 address, even one that is still
+/// being checked.
 std::set<std::string> calling_interfaces() {
   std::set<std::string> names;
   for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
@@ -97,7 +98,7 @@ std::optional<Calls::Place> Calls::called(std::string_view nonce) {
 }
 
 void Calls::take_call(const Packet& packet, std::span<const std::string_view> words) {
-  // The system may hand back its own call, and a stranger may repeat another's.
+  // The system may deliver the host's own call, and a stranger may replay another host's.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
       !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
@@ -117,7 +118,8 @@ void Calls::take_question(const Packet& packet, std::span<const std::string_view
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
     return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-  // A question that goes to all is a repeated one: an answer to the hearer alone got lost.
+  // A question that was sent to all is a repeated one: the answer to the hearer alone was lost. So
+  // this answer is sent to all.
   const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
   send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
        all.value_or(packet.from));
@@ -153,7 +155,8 @@ void Calls::ask_again() {
       each = questions_.erase(each);
       continue;
     }
-    // To all: the first question may have gone to another probe, which has the same port.
+    // Sent to all, because the first question may have reached another probe that has the same
+    // port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;

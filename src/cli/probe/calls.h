@@ -1,4 +1,5 @@
-// Calls through cables: who is at the other end of each, although no cable has an address yet.
+// Calls through cables: finds the host at the other end of each cable before any cable has an
+// address.
 #pragma once
 
 #include <atomic>
@@ -20,16 +21,16 @@
 
 namespace mccl::cli::probe {
 
-/// Where all hosts call to each other: nobody has been told another's port yet.
+/// Port at which all hosts call each other. It is fixed, because no host knows another's ports yet.
 inline constexpr std::uint16_t kCallPort = 29599;
 
-/// Calls and hears until it is destroyed. Three messages go through a cable, each with a proof:
-///   call NONCE NAME INTERFACE   to all that hear it
-///   who NONCE NONCE-2           the hearer asks the caller, over its own nonce
-///   here NONCE-2 NAME INTERFACE the caller, through the interface that it called through
-/// Only then the hearer tells "heard". A recorded call is never believed, as nobody can answer for
-/// it. The question goes to the caller alone, and to all if no answer comes; a call whose question
-/// gets no answer is told as "unanswered".
+/// Calls and listens until it is destroyed. Three messages go through a cable, each with a proof:
+///   call NONCE NAME INTERFACE    from the caller to all
+///   who NONCE NONCE-2            from the hearer to the caller; NONCE-2 is the hearer's
+///   here NONCE-2 NAME INTERFACE  from the caller, through the interface of its call
+/// Only then does the hearer report "heard". A replayed call is never believed, because its sender
+/// cannot answer the question. The question is sent to the caller alone, and then to all if no
+/// answer arrives. A call whose question gets no answer is reported as "unanswered".
 class Calls {
  public:
   Calls(const Secret& secret, Answers& answers);
@@ -37,17 +38,17 @@ class Calls {
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
-  /// False where the system gives no socket at kCallPort.
+  /// False if the system provides no socket at kCallPort.
   bool hears() const { return static_cast<bool>(socket_); }
-  /// Calls through every interface that is up and has a link-local address. Waits up to 2.5 s for
-  /// interfaces that have only just come up.
+  /// Calls through every interface that is up and has a link-local address. Blocks for up to 2.5 s
+  /// if interfaces have just come up.
   void call(const std::string& name);
 
  private:
   struct Place {
-    unsigned interface = 0;  ///< Its number.
-    std::string name;        ///< Of the caller.
-    std::string from;        ///< The caller's name of its interface.
+    unsigned interface = 0;  ///< Index of the local interface.
+    std::string name;        ///< The caller's name.
+    std::string from;        ///< The caller's name for its own interface.
   };
   struct Question {
     Place place;
@@ -61,7 +62,7 @@ class Calls {
   void take_call(const Packet& packet, std::span<const std::string_view> words);
   void take_question(const Packet& packet, std::span<const std::string_view> words);
   void take_answer(const Packet& packet, std::span<const std::string_view> words);
-  /// Where this host called with that nonce.
+  /// Returns the call that this host made with this nonce, if any.
   std::optional<Place> called(std::string_view nonce);
   void tell(const char* what, const Place& place);
   void ask_again();
@@ -70,9 +71,9 @@ class Calls {
   Answers& answers_;
   Socket socket_;
   std::mutex mutex_;
-  std::map<std::string, Place> called_;        ///< By nonce; guarded by mutex_.
-  std::map<std::string, Question> questions_;  ///< By nonce; of the thread.
-  /// Calls that were believed to be some host's: nonce and interface. Of the thread.
+  std::map<std::string, Place> called_;        ///< Keyed by nonce; guarded by mutex_.
+  std::map<std::string, Question> questions_;  ///< Keyed by nonce; used by the thread only.
+  /// Calls whose proof was valid: nonce and interface. Used by the thread only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

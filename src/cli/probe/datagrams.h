@@ -1,4 +1,4 @@
-// Single packets of UDP.
+// Single UDP packets.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@ namespace mccl::cli::probe {
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// Bound to the port, or to a free one for 0. Empty where the system refuses. A socket of IPv6
-/// hears IPv4 as well, and learns through which interface a packet came.
+/// Returns a UDP socket bound to `port`, or to a free port if `port` is 0. Empty if the system
+/// refuses. An IPv6 socket also receives IPv4, and reports the interface through which a packet
+/// came.
 Socket packet_socket(int family, std::uint16_t port);
 
 struct Packet {
   std::string head;  ///< The first line, at most 400 bytes.
   Address from;
-  unsigned interface = 0;  ///< The number of the one that it came through; 0 where it is not known.
-  bool to_all = false;     ///< It was sent to all hosts of the network.
+  unsigned interface = 0;  ///< Index of the receiving interface; 0: unknown.
+  bool to_all = false;     ///< It was sent to all hosts of the network (multicast).
 };
 
-/// A packet that waits; without one the head is empty.
+/// Returns a pending packet. Does not block; the head is empty if there is none.
 Packet receive(const Socket& socket);
 
 bool send(const Socket& socket, const std::string& bytes, const Address& to);

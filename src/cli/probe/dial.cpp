@@ -16,16 +16,16 @@ using namespace std::chrono_literals;
 
 constexpr auto kToConnect = 3s;
 constexpr int kRounds = 64;
-/// A fast link has shown its rate when so much has gone, if it took at least this long, and so many
-/// round trips: TCP begins slowly.
+/// A fast link has shown its rate after this many bytes, if they took at least kSoonest seconds and
+/// kRoundTrips round trips, because TCP starts slowly.
 constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
 constexpr double kRoundTrips = 50;
 
-/// What came of proving each other's key.
+/// Result of the mutual proof of the key.
 struct Introduced {
-  std::string nonce;  ///< This side's.
-  std::string why;    ///< Empty when both sides know the key.
+  std::string nonce;  ///< This side's nonce.
+  std::string why;    ///< Why it failed. Empty: both sides know the key.
 };
 
 Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {

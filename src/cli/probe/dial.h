@@ -1,4 +1,4 @@
-// The side of a probe that connects.
+// The connecting side of a probe.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@ namespace mccl::cli::probe {
 
 struct Reached {
   bool good = false;
-  std::string why;    ///< Why not: "Connection refused".
-  std::string local;  ///< The address of this end.
+  std::string why;    ///< Why it failed, such as "Connection refused".
+  std::string local;  ///< Local address of the connection.
   double seconds = 0;
 };
 
-/// Connects and has the other side prove that it knows the key.
+/// Connects, and makes the other side prove that it knows the key.
 Reached dial(const Secret& secret, const Address& to, const Address* source);
 
 struct Timed {
   bool good = false;
-  double latency_s = 0;  ///< One way: half of the median of some rounds of one byte.
+  double latency_s = 0;  ///< One way: half the median round trip of one byte.
   double bytes_per_s = 0;
 };
 
-/// Sends for about so long.
+/// Measures latency and rate. Sends data for about `seconds`, or less if the link is fast.
 Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

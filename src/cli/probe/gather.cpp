@@ -20,7 +20,8 @@ namespace {
 
 using cluster::HostFacts;
 
-/// Packages that are half removed, or cannot be read, have no version.
+/// Python code that prints versions of packages. Omits packages that are half removed or cannot be
+/// read.
 constexpr const char* kVersions = R"py(
 import sys
 print("python", sys.version.split()[0])
@@ -68,7 +69,7 @@ void gather_gpus(HostFacts& facts, const Programs& programs) {
   facts.gpu_peers = programs.output_of(facts, {"nvidia-smi", "topo", "-p2p", "r"});
 }
 
-/// Whether a file of this user, and no link or pipe, was touched within the last minute.
+/// True if this is a regular file of this user that was modified within the last minute.
 bool is_fresh(const std::filesystem::path& file) {
   constexpr std::time_t kMinute = 60;
   struct stat status = {};
@@ -78,7 +79,7 @@ bool is_fresh(const std::filesystem::path& file) {
          status.st_mtime < now + kMinute;
 }
 
-/// Whether the guard of a set-up waits in this host's network; see cli/hosts/setup_run.h.
+/// True if the guard of a set-up waits in this host's network namespace; see cli/hosts/setup_run.h.
 bool is_guarded() {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -93,14 +94,14 @@ bool is_guarded() {
   return false;
 }
 
-/// The connection over which a person, or another host, has logged in.
+/// Notes the ends of the ssh connection through which a user, or another host, has logged in.
 void note_ssh_peer(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection != programs.environment().end())
     cluster::note_in_use(facts, connection->second, "an end of ssh's connection");
 }
 
-/// The third word of SSH_CONNECTION.
+/// Returns the third word of SSH_CONNECTION, which is the server's address.
 std::string server_of_ssh(const std::string& connection) {
   const auto words = cluster::words_of(connection);
   return words.size() == 4 ? std::string(words[2]) : "";
@@ -122,11 +123,11 @@ HostFacts gather_networks(std::chrono::seconds patience) {
 }
 
 HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
-  // An answer that is late is of no use.
+  // Leaves a quarter of the time unused, because a late answer is useless.
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  note_ssh_peer(facts, programs);  // first, since only so many addresses are kept
+  note_ssh_peer(facts, programs);  // First, because the number of addresses is limited.
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);
     if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);

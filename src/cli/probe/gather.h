@@ -1,4 +1,4 @@
-// What this host is and has: `mccl probe` tells it to `mccl doctor` and `mccl config`.
+// Gathers facts about this host, which `mccl probe` reports to `mccl doctor` and `mccl config`.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 namespace mccl::cli::probe {
 
 struct GatherPlan {
-  std::string python = "python3";  ///< Whose packages are listed.
+  std::string python = "python3";  ///< Its packages are listed.
   std::chrono::seconds patience{60};
-  /// Ask the programs of macOS. Tests replay their output on other systems.
+  /// Use the programs of macOS. Tests replay their output on other systems.
   bool as_macos = false;
 };
 
-/// Changes nothing. Leaves out what the host does not have; ends within the patience. `busy` is
-/// told which program runs.
+/// Changes nothing on this host. Omits what the host does not have. Returns within the patience.
+/// `busy` receives the name of each program before it runs.
 cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy);
 
-/// Only the part that tells networks: interfaces, routes and addresses in use.
+/// Gathers only facts about networks: interfaces, routes and addresses in use.
 cluster::HostFacts gather_networks(std::chrono::seconds patience);
 
 /// The parts that differ between systems.

@@ -1,4 +1,4 @@
-// Interfaces, addresses and devices as Linux shows them in files.
+// Gathers interfaces, addresses and devices from the files of Linux.
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sys/statvfs.h>
@@ -40,19 +40,19 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// The whole of a small file; empty where it cannot be read.
+/// Returns the contents of a small file; empty if it cannot be read.
 std::string text_in(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The last part of what a symbolic link names.
+/// Returns the last component of a symbolic link's target.
 std::string target_of(const fs::path& link) {
   std::error_code ignored;
   return fs::read_symlink(link, ignored).filename().string();
 }
 
-/// In alphabetical order.
+/// Returns the folders in alphabetical order.
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::error_code ignored;
   std::set<fs::path> folders;
@@ -65,9 +65,9 @@ int small(const std::string& text) {
   return static_cast<int>(std::min<long>(cluster::count_of(text), INT_MAX));
 }
 
-/// Tunnels, bridges and dummies have no cable of their own. A type that is neither Ethernet nor
-/// InfiniBand is a tunnel (WireGuard has no other mark), and an Ethernet interface that never asks
-/// for its neighbours is a dummy.
+/// True for tunnels, bridges and dummies, which have no cable of their own. A type that is neither
+/// Ethernet nor InfiniBand is a tunnel (WireGuard has no other mark). An Ethernet interface that
+/// never asks for its neighbours is a dummy.
 bool joins_only(const fs::path& path, unsigned flags) {
   if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
   if (is_there(path / "device") || is_there(path / "bonding")) return false;
@@ -82,7 +82,7 @@ Medium medium_of(const std::string& name, transport::tcp::Medium::Kind kind,
   if (name == "lo") return Medium::loopback;
   if (kind == transport::tcp::Medium::Kind::wireless) return Medium::wireless;
   if (driver.find("thunderbolt") != driver.npos) return Medium::thunderbolt;
-  // A veth is the cable of a container, or of a test.
+  // A veth counts as the cable of a container, or of a test.
   return kind == transport::tcp::Medium::Kind::cable ? Medium::cable : Medium::software;
 }
 
@@ -131,12 +131,12 @@ void gather_addresses(HostFacts& facts) {
   }
 }
 
-/// Lines such as "fe800000000000000000000000000001 02 40 20 80 eth0": the address, and in
-/// hexadecimal the interface's number, the prefix, the scope and flags.
+/// Parses lines such as "fe800000000000000000000000000001 02 40 20 80 eth0". They hold the address
+/// and, in hexadecimal, the index of the interface, the prefix length, the scope and flags.
 void gather_addresses6(HostFacts& facts) {
   constexpr unsigned kGlobal = 0;
   constexpr unsigned kOfLink = 0x20;
-  // Temporary, failed, deprecated or tentative: it does not last.
+  // Flags of addresses that do not last: temporary, failed, deprecated or tentative.
   constexpr unsigned kPassing = 0x01 | 0x08 | 0x20 | 0x40;
   std::ifstream file("/proc/net/if_inet6");
   for (std::string line; std::getline(file, line);) {
@@ -156,7 +156,8 @@ void gather_addresses6(HostFacts& facts) {
   }
 }
 
-/// A table whose first line names its columns. Numbers are hexadecimal, in network order.
+/// Parses a table whose first line names the columns. Numbers are hexadecimal, in network byte
+/// order.
 void gather_routes(HostFacts& facts) {
   const auto address = [](std::string_view word) {
     const auto bits =
@@ -177,8 +178,8 @@ void gather_routes(HostFacts& facts) {
   }
 }
 
-/// Neighbours, name servers, file servers, gateways and peers, and the networks of all tables of
-/// routes, of which /proc/net/route shows only the main one.
+/// Notes neighbours, name servers, file servers, gateways and peers. Also notes the networks of all
+/// routing tables, since /proc/net/route shows only the main one.
 void gather_in_use(HostFacts& facts, const Programs& programs) {
   cluster::note_in_use(facts, text_in("/etc/resolv.conf"), "a DNS server");
   cluster::note_in_use(facts, text_in("/run/systemd/resolve/resolv.conf"), "a DNS server");
@@ -194,8 +195,8 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
                        "in a route");
 }
 
-/// NetworkManager comes first: where it runs, it takes away addresses that it does not know. Where
-/// netplan is, it makes the configuration of systemd-networkd.
+/// NetworkManager is checked first: where it runs, it removes addresses that it does not know.
+/// netplan is next, because it generates the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
@@ -216,7 +217,7 @@ void gather_rdma(HostFacts& facts) {
       for (const fs::directory_entry& entry :
            fs::directory_iterator(port / "gid_attrs/ndevs", ignored))
         if (device.interface.empty()) device.interface = first_line(entry.path());
-      // "4: ACTIVE", "100 Gb/sec (4X EDR)".
+      // The files hold text such as "4: ACTIVE" and "100 Gb/sec (4X EDR)".
       const std::string state = first_line(port / "state");
       device.state = cluster::trimmed(state.substr(std::min(state.find(':') + 1, state.size())));
       const std::string rate = first_line(port / "rate");
@@ -233,8 +234,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// The device of a network over Thunderbolt lies in the folder of the computer at the other end,
-/// and that in the folder of this host's own port.
+/// The device of a Thunderbolt network lies in the folder of the computer at the other end. That
+/// folder lies in the folder of this host's own port.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.medium != Medium::thunderbolt) continue;
@@ -253,7 +254,8 @@ void gather_thunderbolt(HostFacts& facts) {
   }
 }
 
-/// Whether a process of this host is a rank: each has a thread of this name.
+/// True if the process is a rank in this network namespace. Every rank has a thread named "mccl
+/// progress".
 bool is_rank(const fs::path& process, const fs::path& network) {
   std::error_code ignored;
   if (fs::read_symlink(process / "ns/net", ignored) != network) return false;
@@ -262,7 +264,7 @@ bool is_rank(const fs::path& process, const fs::path& network) {
   return false;
 }
 
-/// Processes of other users are not counted, except by root.
+/// Returns the number of ranks on this host. Only root can count those of other users.
 int count_ranks() {
   std::error_code ignored;
   const fs::path network = fs::read_symlink("/proc/self/ns/net", ignored);

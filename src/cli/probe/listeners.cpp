@@ -22,12 +22,12 @@ constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
 constexpr std::size_t kLongestIntroduction = 200;
-/// Each host takes part in one measurement at a time.
+/// Sufficient, because each host takes part in one measurement at a time.
 constexpr std::size_t kMostConversations = 64;
 
 bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }
 
-/// A line that fits the socket's empty buffer.
+/// Sends a line without blocking. The line fits into the empty buffer of a new socket.
 bool send_line(const Socket& socket, const std::string& line) {
   return ::send(socket.descriptor(), line.data(), line.size(), kNoSignal | MSG_DONTWAIT) ==
          static_cast<ssize_t>(line.size());
@@ -102,7 +102,7 @@ bool Listeners::hear(Stranger& stranger) {
   const std::size_t end = stranger.said.find('\n');
   if (end == std::string::npos) return stranger.said.size() < kLongestIntroduction;
   const auto words = cluster::words_of(std::string_view(stranger.said).substr(0, end));
-  // A probe waits for the answer before it sends more.
+  // A probe sends nothing more before it has the answer.
   if (end + 1 != stranger.said.size() || words.size() != 3 || !is_purpose(words[1])) return false;
   if (!secret_.is_proof(words[2], "dials", {stranger.nonce, words[0], words[1]})) return false;
   const std::string proof = secret_.prove("answers", {stranger.nonce, words[0], words[1]});

@@ -1,4 +1,4 @@
-// The side of a probe that is connected to.
+// The listening side of a probe.
 #pragma once
 
 #include <array>
@@ -18,27 +18,27 @@
 
 namespace mccl::cli::probe {
 
-/// A port of each range is listened at: firewalls that let a job in let these in. They are the last
-/// of the ports that MCCL's ranks and `mccl launch` take, from 29600 and 32321 on, so that no job
-/// finds its own taken.
+/// The probe listens at a port of each range, so that firewalls that admit a job also admit it.
+/// MCCL's ranks use ports from 29600 on, and `mccl launch` from 32321 on. The ranges are at the end
+/// of those, so that no job finds its own ports taken.
 inline constexpr std::array<std::pair<std::uint16_t, std::uint16_t>, 2> kPortRanges = {
     {{29680, 29700}, {32380, 32400}}};
 
-/// What a connection is for.
-inline constexpr const char* kHello = "hello";  ///< Is answered.
-inline constexpr const char* kEcho = "echo";    ///< Each byte comes back.
-inline constexpr const char* kCount = "count";  ///< All are swallowed, and their number comes back.
+/// Purposes of a connection.
+inline constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
+inline constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
+inline constexpr const char* kCount = "count";  ///< Discards all bytes and returns their number.
 
-/// The first word of a probe to whoever connects.
+/// The first word that a probe sends on a new connection.
 inline constexpr const char* kGreeting = "mccl ";
 
-/// Answers connections until it is destroyed. The listener begins: "mccl NONCE". The other side
-/// says "NONCE PURPOSE PROOF" within some seconds, and gets "ok PROOF". Both proofs are over both
+/// Answers connections until it is destroyed. The listener begins with "mccl NONCE". The other side
+/// sends "NONCE PURPOSE PROOF" within some seconds, and receives "ok PROOF". Both proofs cover both
 /// nonces and the purpose.
 ///
-/// Strangers cannot make it deaf: an address has room for kMostOfAddress connections that have
-/// proved nothing, which is as many as a probe dials at once, and all addresses for kMostUnproved.
-/// Where one more comes, or no descriptor is left, the oldest of them leaves.
+/// Strangers cannot block it. An address may have kMostOfAddress unproved connections, which is as
+/// many as a probe dials at once. All addresses together may have kMostUnproved. If one more
+/// arrives, or no descriptor is left, the oldest of them is closed.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -52,7 +52,7 @@ class Listeners {
   std::vector<std::uint16_t> ports() const;
 
  private:
-  /// A connection that has proved nothing yet.
+  /// A connection that has not proved the key yet.
   struct Stranger {
     Socket socket;
     std::string address;
@@ -69,7 +69,7 @@ class Listeners {
 
   void run();
   void accept(transport::tcp::Listener& listener);
-  /// False when the stranger is done with, for good or bad.
+  /// Reads from the stranger. Returns false once the stranger must be removed, proved or not.
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;

@@ -21,10 +21,11 @@ constexpr auto kBetweenLooksAtPackets = 100ms;
 constexpr auto kForEcho = 150ms;
 constexpr int kTries = 4;
 
-/// Of the largest IPv4 or IPv6 header, and UDP's.
+/// Returns the bytes of an IPv4 or IPv6 header without options, and of a UDP header.
 int header_bytes(const Address& to) { return (to.family() == AF_INET ? 20 : 40) + 8; }
 
-/// Packets leave whole or not at all, whatever the system thinks that it knows of the path.
+/// Disables fragmentation. Packets are sent whole or not at all, whatever path MTU the system
+/// assumes.
 void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int family) {
 #if defined(IP_MTU_DISCOVER) && defined(IP_PMTUDISC_PROBE)
   const int probe = IP_PMTUDISC_PROBE;

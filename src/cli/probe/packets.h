@@ -1,4 +1,4 @@
-// The size of packets that arrive.
+// Tests which sizes of packets arrive.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,8 @@
 
 namespace mccl::cli::probe {
 
-/// Answers each packet that proves to know the key, in fewer bytes, until it is destroyed.
+/// Until it is destroyed, answers each packet that proves knowledge of the key. The answer is
+/// smaller than the packet.
 class PacketEcho {
  public:
   explicit PacketEcho(const Secret& secret);
@@ -18,7 +19,7 @@ class PacketEcho {
   PacketEcho(const PacketEcho&) = delete;
   PacketEcho& operator=(const PacketEcho&) = delete;
 
-  /// 0 where the system has given no socket.
+  /// 0 if the system provides no socket.
   std::uint16_t port() const { return port_; }
 
  private:
@@ -31,8 +32,8 @@ class PacketEcho {
   std::thread thread_;
 };
 
-/// Whether a packet of so many bytes, the headers of IP and UDP among them, is answered. Nothing on
-/// the way may cut it in pieces.
+/// True if a packet of `bytes` bytes, including the headers of IP and UDP, is answered. The packet
+/// must not be fragmented on the way.
 bool packet_arrives(const Secret& secret, const Address& to, const Address* source, int bytes);
 
 }  // namespace mccl::cli::probe

@@ -78,7 +78,7 @@ Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string
   }
   if (process.output.get() >= 0) {
     if (ended.output.size() < kMostOutput) note_timeout(facts, name);
-    // Its group exists only once the child has made it.
+    // The group exists only once the child has made it, so the child is killed by its own id too.
     ::kill(process.id, SIGKILL);
     ::kill(-process.id, SIGKILL);
   }

@@ -1,4 +1,4 @@
-// Programs of this host that are asked about it.
+// Runs programs of this host that report facts about it.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@ namespace mccl::cli::probe {
 
 class Programs {
  public:
-  /// All programs together may take until `deadline`. `busy` is told the name of each before it
+  /// All programs together may take until `deadline`. `busy` receives the name of each before it
   /// runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
-  /// Standard output of the program, at most 1 MiB; empty where the program is not installed. A
-  /// program that does not end in time is killed, and noted in `facts`.
+  /// Returns standard output of the program, at most 1 MiB. Empty if the program is not installed.
+  /// A program that does not end in time is killed and noted in `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
-  /// Whether the program ends with status 0.
+  /// True if the program ends with status 0.
   bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
 
   const hosts::Variables& environment() const { return environment_; }
-  /// The path of the program; empty where it is not installed.
+  /// Returns the path of the program. Empty if it is not installed.
   std::string find(const std::string& program) const;
 
  private:

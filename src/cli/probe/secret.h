@@ -12,8 +12,8 @@ class Secret {
  public:
   explicit Secret(std::string key) : key_(std::move(key)) {}
 
-  /// HMAC-SHA256 over the words, as 64 hexadecimal digits. A proof for one purpose is none for
-  /// another. No word may contain a line end.
+  /// Returns the HMAC-SHA256 of the words, as 64 hexadecimal digits. A proof for one purpose is
+  /// invalid for another. No word may contain a line end.
   std::string prove(std::string_view purpose, std::initializer_list<std::string_view> words) const;
   bool is_proof(std::string_view proof, std::string_view purpose,
                 std::initializer_list<std::string_view> words) const;
@@ -22,8 +22,8 @@ class Secret {
   std::string key_;
 };
 
-/// 32 unpredictable hexadecimal digits. A proof over a nonce of the verifier's own cannot be a
-/// recorded one.
+/// Returns 32 unpredictable hexadecimal digits. A proof over the verifier's own nonce cannot be a
+/// replayed one.
 std::string make_nonce();
 
 }  // namespace mccl::cli::probe

@@ -63,7 +63,7 @@ std::optional<std::string> Stream::read_line() {
   while (line.size() < kLongestLine && read(&next, 1) == 1) {
     if (next == '\n') return line;
     line += next;
-    // One byte now and then is no answer.
+    // The time limit applies to the whole line, so single bytes do not extend it.
     timed_out_ = Clock::now() >= limit;
     if (timed_out_) return {};
   }

@@ -1,4 +1,4 @@
-// A TCP connection whose reads and writes wait, for a bounded time.
+// A TCP connection whose reads and writes block for a bounded time.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,20 @@ using transport::tcp::Socket;
 
 class Stream {
  public:
-  /// Takes over what is connected.
+  /// Takes ownership of a connected socket.
   Stream(Socket socket, std::chrono::milliseconds patience);
 
   bool write(const void* from, std::size_t bytes);
-  /// How many came; 0 at the end, and when none comes in time.
+  /// Returns the number of bytes read. Returns 0 at the end of the stream, on errors and after the
+  /// timeout.
   std::size_t read(void* to, std::size_t most);
-  /// Without its end; nothing when no line of at most 200 bytes comes within the patience.
+  /// Returns a line without its line end. Returns nothing if no line of at most 200 bytes arrives
+  /// within the patience.
   std::optional<std::string> read_line();
   void end_writing();
-  /// Ends both directions, also for a thread that waits in read() or write().
+  /// Ends both directions. Also wakes a thread that blocks in read() or write().
   void shut();
-  /// Whether the last read() ended because nothing came in time.
+  /// True if the last read() timed out.
   bool timed_out() const { return timed_out_; }
   const Socket& socket() const { return socket_; }
 
@@ -36,7 +38,8 @@ class Stream {
   bool timed_out_ = false;
 };
 
-/// Connects from `source`, where it is not empty. On failure `error` is the errno.
+/// Result of connect(), which uses `source` as its own address unless that is null. On failure,
+/// `error` is the errno.
 struct Connected {
   std::optional<Stream> stream;
   int error = 0;
