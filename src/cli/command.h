@@ -1,4 +1,4 @@
-// The subcommands of the program, and what main needs to know of each.
+// The subcommands of the program, and what main() needs to know about each.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,9 +15,9 @@ namespace mccl::cli {
 inline constexpr int kGood = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadArguments = 2;
-inline constexpr int kWarned = 3;  ///< Of mccl doctor: warnings, and no problem.
+inline constexpr int kWarned = 3;  ///< mccl doctor found warnings, and no problem.
 
-/// A flag as the commands of others call it, and what it is here.
+/// A flag as other programs name it, and its name here.
 struct OtherName {
   std::string_view theirs;
   std::string_view ours;
@@ -25,12 +25,13 @@ struct OtherName {
 
 struct Command {
   CLI::App* app = nullptr;
-  /// After its arguments are parsed. Returns the exit status; throws InvalidArgument for arguments
-  /// that make no sense together, and other Errors for what failed.
+  /// Called after the arguments are parsed. Returns the exit status. Throws InvalidArgument if
+  /// arguments make no sense together, and other Errors for failures.
   std::function<int()> run = {};
-  /// For a command that starts another program: takes that program's words, which are not parsed.
+  /// Set for a command that starts another program: receives that program's words, which are not
+  /// parsed.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Flags that it does not know, and should propose its own for.
+  /// Flags that it does not know, and for which it should suggest its own.
   std::span<const OtherName> other_names = {};
 };
 
@@ -46,12 +47,13 @@ Command add_config(CLI::App& program);
 Command add_doctor(CLI::App& program);
 /// Adds the command that mccl launch starts on hosts that do not reach the host of rank 0.
 Command add_forward(CLI::App& program);
-/// Adds the command that starts the ranks of a job, here and on other machines, and stays with
-/// them.
+/// Adds the command that starts the ranks of a job, here and on other machines, and watches them
+/// until they end.
 Command add_launch(CLI::App& program);
 /// Adds the command that prints manual pages, made from the flags.
 Command add_man(CLI::App& program);
-/// Adds the command that tells which schedule a call would take, and how long, without making it.
+/// Adds the command that predicts which schedule a call would take, and how long, without making
+/// the call.
 Command add_plan(CLI::App& program);
 /// Adds the command that answers mccl doctor and mccl config on other hosts.
 Command add_probe(CLI::App& program);

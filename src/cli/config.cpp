@@ -46,15 +46,15 @@ constexpr const char* kSummary = "Find out how hosts are cabled, set it up, and 
 
 void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
 
-/// What one run of the command knows.
+/// State of one run of the command.
 struct Cluster {
   std::vector<launch::Host> hosts;
   std::vector<HostFacts> facts;
   cluster::Joined joined;
   Choice choice;
   std::vector<Addressed> links;
-  std::vector<SetupStep> steps;      ///< They give the cables their addresses.
-  std::vector<SetupStep> keep_them;  ///< They keep the addresses at a restart; for --persist.
+  std::vector<SetupStep> steps;      ///< Give the cables their addresses.
+  std::vector<SetupStep> keep_them;  ///< Make them survive a restart; for --persist.
   std::vector<cluster::Finding> findings;
 
   std::vector<SetupStep> all_steps() const {
@@ -64,7 +64,8 @@ struct Cluster {
   }
 };
 
-/// Throws Error where none is asked for, and where too few answer.
+/// Keeps the hosts that were reached. Throws Error if a host was not reached and
+/// --ignore-unreachable is absent, or if no host was reached.
 void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& asked,
                   Cluster& cluster) {
   std::string faults;
@@ -94,7 +95,7 @@ void refuse_without_graphviz() {
       "install graphviz), or draw what --dot prints on a machine that has it");
 }
 
-/// Before anything is asked, or done.
+/// Called before anything is asked or done.
 void refuse_what_cannot_be_written(const ConfigFlags& flags,
                                    const std::vector<launch::Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
@@ -112,7 +113,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
   if (flags.svg) refuse_without_graphviz();
 }
 
-/// Two names of one machine, as its own answers show.
+/// Throws Error if two names belong to one machine, as its own answers show.
 void refuse_one_machine(const std::vector<HostFacts>& facts) {
   const std::vector<cluster::Finding> same = cluster::check_identity(facts);
   if (same.empty()) return;
@@ -160,7 +161,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster::json_of(cluster.findings)}};
 }
 
-/// Where the script lies that takes everything back.
+/// Returns the path of the script that undoes everything.
 std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
                    launch::Signals& signals, const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
@@ -185,7 +186,7 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
   const hosts::SetupResult given =
       hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
   if (!given.fault.empty()) throw Error(text_of(given, undo));
-  // Only addresses with which every host can be reached are worth keeping.
+  // Addresses are only worth keeping if every host can be reached with them.
   const hosts::SetupResult kept =
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;
@@ -223,7 +224,7 @@ void draw(const std::string& graph) {
     throw Error("dot -Tsvg failed; mccl config --dot prints what it was given");
 }
 
-/// The only thing on standard output, for one that is piped somewhere.
+/// The picture is the only thing on standard output, so that it can be piped.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);

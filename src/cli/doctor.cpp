@@ -96,7 +96,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
                   std::make_move_iterator(more.end()));
 }
 
-/// What each host shows by itself, and all beside each other.
+/// Returns what each host shows by itself, and what a comparison of all hosts shows.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   std::vector<cluster::HostFacts> reached;
@@ -116,14 +116,14 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   return findings;
 }
 
-/// No machine is there under two names: it would be joined to itself.
+/// True if no machine appears under two names, since it would be connected to itself.
 bool are_all_others(const hosts::Inquiry& inquiry) {
   std::vector<cluster::HostFacts> facts;
   for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
   return cluster::check_identity(facts).empty();
 }
 
-/// Of mccl launch, for the same hosts; none where there is only this machine.
+/// Returns flags of mccl launch for the same hosts. Empty if there is only this machine.
 std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   std::vector<std::string> words;
   if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
@@ -134,7 +134,8 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   return words;
 }
 
-/// GB/s of the slowest pair of hosts, of each its fastest way; 0 where none was measured.
+/// Returns the rate in GB/s of the slowest pair of hosts, given the fastest path of each pair.
+/// Returns 0 if none was measured.
 double slowest_pair(const doctor::Report& report) {
   std::map<std::pair<int, int>, double> best;
   for (const cluster::Path& path : report.between.paths) {
@@ -178,7 +179,7 @@ doctor::ThisMachine this_machine(const doctor::Report& report,
   return machine;
 }
 
-/// A folder that goes when this does.
+/// A temporary folder that its destructor removes.
 class Folder {
  public:
   Folder()
@@ -198,7 +199,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// True when nothing failed. Everything goes to the file.
+/// Returns true if nothing failed. Writes all results to the file.
 bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
   const hosts::Variables environment = process_environment();
   const Folder folder;

@@ -16,7 +16,7 @@ ValueCheck number_between(double least, double most) {
   return [least, most](const std::string& text) -> std::string {
     const auto value = parse_number(text);
     if (value && *value >= least && *value <= most) return {};
-    // Ten digits, which all bounds fit, keep a large one out of the form 3.15e+07.
+    // Ten digits suffice for all bounds, and avoid the form 3.15e+07 for large ones.
     return fmt::format("expected a number from {:.10g} to {:.10g}; found {}", least, most,
                        in_quotes(text));
   };

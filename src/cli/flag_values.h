@@ -1,4 +1,4 @@
-// Checks of the values of flags, whose complaints say what was expected and what was found.
+// Checks of the values of flags. Their messages say what was expected and what was found.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 
 namespace mccl::cli {
 
-/// For CLI::Option::check: an empty text where the value is good.
+/// A function for CLI::Option::check. It returns an empty text if the value is valid.
 using ValueCheck = std::function<std::string(const std::string&)>;
 
 ValueCheck integer_between(std::int64_t least, std::int64_t most);
@@ -25,8 +25,8 @@ ValueCheck number_between(double least, double most);
 /// The names must outlive the check.
 ValueCheck one_of(std::vector<std::string_view> names);
 
-/// The value of an enumeration of `count` values whose name_of is `text`. Throws InvalidArgument
-/// with all names, and the nearest.
+/// Returns the value whose name_of is `text`, in an enumeration of `count` values. Throws
+/// InvalidArgument that lists all names, and suggests the nearest.
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names(static_cast<std::size_t>(count));

@@ -39,7 +39,8 @@ std::string text_in(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A file beside the other that nobody else writes, of the same rights.
+/// Opens a file beside the other that no other process writes, with the same permissions. Sets
+/// `path` to its name.
 Descriptor open_beside(std::string& path, mode_t mode) {
   path += ".XXXXXX";
   Descriptor file(::mkstemp(path.data()));
@@ -47,7 +48,7 @@ Descriptor open_beside(std::string& path, mode_t mode) {
   return file;
 }
 
-/// The old one keeps its name until the new one takes it.
+/// The old file keeps its name until the new one replaces it.
 void keep_old(const std::string& path) {
   const std::string backup = path + ".bak";
   std::error_code error;
@@ -70,7 +71,7 @@ void write_keeping_old(const std::string& path, const std::string& text) {
     write_all(file.get(), text, path);
     return;
   }
-  // What a link leads to is replaced, and not the link.
+  // If `path` is a link, its target is replaced, and not the link.
   std::error_code unknown;
   const std::string real = there ? std::filesystem::canonical(path, unknown).string() : path;
   const mode_t mask = ::umask(0);

@@ -1,13 +1,13 @@
-// A file that a person may have changed since it was written last.
+// Replaces a file that the user may have changed since it was last written.
 #pragma once
 
 #include <string>
 
 namespace mccl::cli {
 
-/// Writes the file so that whoever reads it finds the old text or the new one, whole; an old one of
-/// another text is kept as PATH.bak. Where `path` is no regular file, such as /dev/stdout, it is
-/// written to. Throws Error.
+/// Writes the file atomically: a reader finds either the whole old text or the whole new one. An
+/// old file with another text is kept as PATH.bak. If `path` is not a regular file, such as
+/// /dev/stdout, writes to it directly. Throws Error.
 void write_keeping_old(const std::string& path, const std::string& text);
 
 }  // namespace mccl::cli

@@ -25,7 +25,7 @@
 namespace mccl::cli {
 namespace {
 
-/// In the order in which the help shows them.
+/// In the order in which the help lists them.
 constexpr AddCommand kCommands[] = {add_launch,     add_config, add_doctor,  add_bench, add_plan,
                                     add_completion, add_probe,  add_forward, add_man};
 
@@ -42,8 +42,8 @@ const Command* command_of(int argc, char** argv, const std::vector<Command>& com
   return found == commands.end() ? nullptr : &*found;
 }
 
-/// What `mccl help`, `mccl help launch` and `mccl version` mean, as people type them for other
-/// programs.
+/// Turns `mccl help`, `mccl help launch` and `mccl version`, which users know from other programs,
+/// into flags.
 std::vector<char*> words_of(int argc, char** argv) {
   static char help[] = "--help";
   static char version[] = "--version";
@@ -54,8 +54,8 @@ std::vector<char*> words_of(int argc, char** argv) {
   return {argv[0], argv[2], help};
 }
 
-/// Whether the first word's command is to print JSON, whatever happens. To some commands the flag
-/// is the name of a file that they write.
+/// True if the command must print JSON, even on failure. For some commands, --json is the name of a
+/// file that they write; these do not count.
 bool is_to_print_json(int argc, char** argv, const Command* command) {
   const std::span<const char* const> words(argv, argv + argc);
   const auto end = std::ranges::find(words, std::string_view("--"));
@@ -65,13 +65,14 @@ bool is_to_print_json(int argc, char** argv, const Command* command) {
   return json != nullptr && json->get_items_expected_max() == 0;
 }
 
-/// The same as {"error": …} for the script that asked for JSON.
+/// Also prints the message as {"error": …} if the calling script asked for JSON.
 int complain_to_script(bool json, std::string_view who, std::string_view what, int status) {
   if (json) fmt::print("{}", cluster::dumped({{"error", what}}));
   return complain(who, what, status);
 }
 
-/// A first word that is neither a flag nor a subcommand; CLI11 would only call it unexpected.
+/// Returns a message if the first word is neither a flag nor a subcommand. CLI11 would only call it
+/// unexpected.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
   if (command_of(argc, argv, commands) != nullptr) return {};
@@ -84,8 +85,8 @@ std::string unknown_command(int argc, char** argv, const std::vector<Command>& c
                      advice);
 }
 
-/// Hands the words of a program that the command starts to that command. Returns how many are left
-/// to parse.
+/// Passes the words of a program that the command starts to that command. Returns how many words
+/// are left to parse.
 int take_program(int argc, char** argv, const Command* command) {
   if (command == nullptr || command->program == nullptr) return argc;
   const std::size_t flags = end_of_flags(*command->app, {argv + 2, argv + argc});
@@ -94,8 +95,8 @@ int take_program(int argc, char** argv, const Command* command) {
   return static_cast<int>(2 + flags - (dashes ? 1 : 0));
 }
 
-/// Parses the arguments of the command, or of the program where there is no command. Returns the
-/// exit status where that was all, as with --help.
+/// Parses the arguments of the command, or of the program if there is no command. Returns the exit
+/// status if the program must end now, as after --help or an error.
 std::optional<int> parse(CLI::App& program, const Command* command, int argc, char** argv,
                          bool json) {
   const CLI::App& app = command == nullptr ? program : *command->app;
@@ -115,8 +116,9 @@ std::optional<int> parse(CLI::App& program, const Command* command, int argc, ch
   return {};
 }
 
-/// A file of the program's own must not get the number of a standard stream that was closed: what
-/// is printed would go there. Neither end of these can be used, so that using them is an error.
+/// Opens standard streams that are closed. Otherwise a file of the program's own could get such a
+/// number, and output would be written into it. Each is opened for the wrong direction, so that
+/// using it is an error.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -125,18 +127,19 @@ void occupy_standard_streams() {
   }
 }
 
-/// What was printed may still be on its way, to a disk that is full.
+/// Flushes standard output, since a write may fail only now, for example on a full disk. Returns
+/// `status`, or kFailed.
 int with_output_written(int status) {
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   if (good) return status;
-  // Whoever printed may have been told the cause; one byte more brings it out again.
+  // An earlier failure may have hidden its cause. Writing one more byte sets errno again.
   errno = 0;
   [[maybe_unused]] const ssize_t n = ::write(STDOUT_FILENO, "\n", 1);
   return complain("mccl", fmt::format("cannot write standard output: {}", std::strerror(errno)),
                   kFailed);
 }
 
-/// What a command does after its flags are parsed.
+/// Runs a command whose flags are parsed. Returns the exit status.
 int run_command(const Command& command, bool json) {
   const std::string who = fmt::format("mccl {}", command.app->get_name());
   try {

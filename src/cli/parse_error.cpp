@@ -15,7 +15,7 @@ namespace {
 
 struct UnknownFlag {
   std::string_view name;
-  std::string meant;  ///< Empty: no flag is near.
+  std::string meant;  ///< Empty: no flag is similar.
 };
 
 std::string nearest_flag(std::string_view name, const CLI::App& command) {
@@ -42,7 +42,8 @@ std::optional<UnknownFlag> unknown_flag(const CLI::App& command, Words words,
   return {};
 }
 
-/// The parser calls an option by the first of its long names, also where -n was typed.
+/// CLI11 names an option by its first long name, even if -n was typed. Replaces that by the name as
+/// typed.
 std::string named_as_typed(std::string message, const CLI::App& command, Words words) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* option = command.get_option_no_throw(name);

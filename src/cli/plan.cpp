@@ -67,7 +67,7 @@ Is the model right on this machine?
 
 Exit status: 0 good, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
 
-/// As given; empty or absent where the default holds.
+/// Values as given; empty or absent where the default applies.
 struct Flags {
   std::vector<std::string> routines;
   int ranks = 2;
@@ -82,7 +82,7 @@ struct Flags {
   std::string algorithm = "auto";
   std::string compression = "none";
   std::string window;
-  std::string links;  ///< A file.
+  std::string links;  ///< Path of a file.
   std::optional<unsigned> cores;
   std::vector<std::string> facts;
   bool in_place = false;
@@ -134,8 +134,8 @@ std::vector<Question> questions_of(const Flags& flags) {
   return questions;
 }
 
-/// Ranks that share a node. Without flags all do, as those that mccl bench starts; with --links
-/// each is a machine of its own.
+/// Returns how many ranks share a node. Without flags all do, like those that mccl bench starts.
+/// With --links, each rank is a machine of its own.
 int ranks_per_node(const Flags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
@@ -156,10 +156,10 @@ int ranks_per_node(const Flags& flags) {
 struct Basis {
   schedule::Facts facts;
   std::string origin;
-  Cabling cabling = {};  ///< That of --links.
+  Cabling cabling = {};  ///< Taken from --links.
 };
 
-/// What the machine told, put where the flags say that the ranks are.
+/// Combines the measured facts with the nodes that the flags give.
 Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   const bool shares = !measured.nodes.empty();
   const bool one_node = std::ranges::all_of(nodes, [](int node) { return node == 0; });
@@ -202,7 +202,7 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
                                                           facts.bytes_per_s);
     }
   }
-  // As in a job whose ranks find no memory for a window.
+  // A job whose ranks find no memory for a window does the same.
   if (facts.window_bytes == 0) facts.nodes.clear();
   if (facts.nodes.empty()) facts.window_bytes = 0;
   if (flags.algorithm != "auto") {
@@ -228,7 +228,7 @@ void check_links(const Flags& flags) {
   }
 }
 
-/// What auto has come to.
+/// Explains what --compression auto has chosen.
 std::string_view auto_text(const Question& question) {
   if (question.compression.if_faster) return "in bf16, which is predicted to be faster";
   return question.dtype == DType::f32 ? "exact: bf16 would not be faster"
@@ -239,7 +239,7 @@ int run_questions(const Flags& flags) {
   std::vector<Question> questions = questions_of(flags);
   bench::check_writable("--json", flags.json);
   check_links(flags);
-  basis_of(flags, {});  // finds what is wrong with the flags before anything is measured
+  basis_of(flags, {});  // Checks the flags before anything is measured.
   std::optional<schedule::Facts> measured;
   if (flags.measure && !(measured = plan::measure(measuring_ranks(flags)))) return kFailed;
   const Basis basis = basis_of(flags, measured);

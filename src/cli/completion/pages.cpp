@@ -56,7 +56,7 @@ std::string names_of(const std::vector<Page>& pages) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// All names of the flags that take this.
+/// Returns all names of the flags for which `condition` is true, surrounded by blanks.
 std::string names_that(const Page& page, auto condition) {
   std::string names = " ";
   for (const Flag& flag : page.flags)
@@ -73,14 +73,15 @@ std::string replaced(std::string_view text, std::string_view characters, std::st
   return result;
 }
 
-/// Inside single quotes, for zsh and POSIX shells.
+/// Quotes the text for zsh and POSIX shells.
 std::string in_single_quotes(std::string_view text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
 }
 
-/// Of roff: a line may not begin with a dot or a quote, and backslashes are its own.
+/// Escapes text for roff. A line must not begin with a dot or a quote, and a backslash begins an
+/// escape.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {

@@ -1,4 +1,5 @@
-// The commands of the program with their flags, and what shells and man(1) are told of them.
+// The commands of the program with their flags, as needed for completions of shells and for manual
+// pages.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,8 +12,8 @@ enum class Takes { nothing, text, file, folder };
 
 struct Flag {
   std::vector<std::string> names;  ///< With their dashes.
-  std::string value;               ///< As the help has it, such as LIST.
-  std::string about;               ///< One line.
+  std::string value;               ///< Placeholder in the help, such as LIST.
+  std::string about;               ///< Description, in one line.
   Takes takes = Takes::nothing;
 };
 
@@ -22,15 +23,15 @@ struct Page {
   std::vector<Flag> flags;
 };
 
-/// The commands that the help lists.
+/// Returns the commands that the help lists.
 std::vector<Page> pages_of(const CLI::App& program);
 
 std::string bash_of(const std::vector<Page>& pages);
 std::string zsh_of(const std::vector<Page>& pages);
 std::string fish_of(const std::vector<Page>& pages);
 
-/// The manual page of a command, or of the program where `command` is empty, as roff. Throws
-/// InvalidArgument for a command that there is not.
+/// Returns the manual page of a command, or of the program if `command` is empty, as roff. Throws
+/// InvalidArgument if there is no such command.
 std::string manual_of(const CLI::App& program, const std::string& command);
 
 }  // namespace mccl::cli::completion

@@ -33,7 +33,8 @@ void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
 }
 
-/// Cables of their own: not the air, and of a pair none that is much slower than its fastest.
+/// Returns links that are worth using: none that is wireless, and none that is less than half as
+/// fast as another of the same pair.
 std::vector<cluster::Link> worthwhile(std::span<const cluster::Link> links) {
   std::vector<cluster::Link> kept;
   for (const cluster::Link& link : links) {
@@ -67,7 +68,7 @@ Finding no_network(std::span<const HostFacts> facts) {
           .cure = "give each host an address of one network; or --over cables"};
 }
 
-/// What is not Thunderbolt.
+/// Chooses between cables of all kinds and a network. Called unless Thunderbolt alone was chosen.
 Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
               const cluster::Joined& joined) {
   Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
@@ -96,7 +97,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
     if (only || found.choice.shape != Shape::none) return found;
-    // Where some of the hosts have no Thunderbolt, other cables or a network may join all.
+    // If some hosts have no Thunderbolt, other cables or a network may still join all.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
     add(found.findings, found.choice.findings);
   }
@@ -105,7 +106,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
   found.choice = choose(flags, facts, found.joined);
   note_missing_probes(inquiry, found.findings);
   add(found.findings, check_calls(facts, calls));
-  // Cables that are there and were not heard would be missed here.
+  // An incomplete result may lack cables that exist but were not heard.
   const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty() &&
                      !(calls.heard.empty() && facts.size() > 1);
   if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));

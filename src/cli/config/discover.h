@@ -1,4 +1,4 @@
-// Finds what joins the hosts, and what to make of it.
+// Finds what joins the hosts, and chooses what a job should use.
 #pragma once
 
 #include <span>
@@ -20,7 +20,8 @@ struct Discovered {
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
-/// At which hosts reach each other apart from their cables; by host, empty where there is none.
+/// Returns an address for each host at which it is reached apart from its cables. Indexed by host;
+/// empty if there is none.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Joined& joined);
 

@@ -24,7 +24,8 @@ void add_both_ways(std::vector<Trial>& trials, int a, const std::string& at_a, i
   trials.push_back({b, a, at_b, at_a});
 }
 
-/// Of a network, each host and the next in the order: every host is heard and answers.
+/// Adds trials between each host of a network and the next one in `order`, so that every host is
+/// reached and answers.
 void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
@@ -38,7 +39,7 @@ void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
   }
 }
 
-/// Links of hosts on which ranks run are left alone: their result is that they were not tried.
+/// Does not time links of hosts on which ranks run. Their result says that they were not tried.
 std::vector<Timed> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                     const std::vector<Trial>& trials) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };

@@ -1,4 +1,4 @@
-// Tries every link of a hostfile for real.
+// Tries every link of a hostfile.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct Exchanged {
   std::vector<cluster::Finding> findings;
 };
 
-/// In both directions, with latency and rate.
+/// Tries each link in both directions, and measures latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
                    const cluster::Choice& choice, std::span<const cluster::Addressed> links);
 

@@ -12,8 +12,8 @@ namespace mccl::cli::config {
 struct ConfigFlags {
   hosts::WhichHosts which;
   bool ignore_unreachable = false;
-  std::string over;     ///< Empty: what there is.
-  std::string backend;  ///< Empty: what fits.
+  std::string over;     ///< Empty: depends on what is found.
+  std::string backend;  ///< Empty: whichever fits.
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
@@ -26,7 +26,7 @@ struct ConfigFlags {
   bool json = false;
 };
 
-/// Adds them to the command, with their help.
+/// Adds the flags to the command, with their help texts.
 void add_flags(CLI::App& app, ConfigFlags& flags);
 
 }  // namespace mccl::cli::config

@@ -8,7 +8,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
-  // MLX hands "ssh" to ssh, which knows user@name, and no port behind it.
+  // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
   Json json = {{"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
                {"ips", entry.ips},
                {"rdma", entry.rdma}};
@@ -20,7 +20,7 @@ Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
   return json;
 }
 
-/// Names that hosts made up may hold any bytes.
+/// Names that hosts made up may contain any bytes.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

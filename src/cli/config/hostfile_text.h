@@ -10,7 +10,7 @@
 
 namespace mccl::cli::config {
 
-/// What `hosts` say of themselves is kept. `variables` are NAME=VALUE. A host a line.
+/// Keeps the settings of `hosts`. `variables` are NAME=VALUE. Each host is on a line of its own.
 std::string hostfile_text(std::span<const launch::Host> hosts,
                           std::span<const cluster::Entry> entries, const std::string& backend,
                           const std::vector<std::string>& variables);

@@ -19,11 +19,11 @@ using cluster::Path;
 using cluster::Severity;
 using hosts::Trial;
 
-/// How many ports of each host are tried.
+/// Number of ports that are tried on each host.
 constexpr std::size_t kPorts = probe::kPortRanges.size();
-/// Every host passes on packets of so few bytes.
+/// Bytes of a packet that every host forwards.
 constexpr int kSmallPacket = 576;
-/// Of tunnels, of networks in clouds, and so on.
+/// Bytes of the largest packets that usually pass tunnels, networks in clouds and the like.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
@@ -44,8 +44,8 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   }
 }
 
-/// The largest of some sizes that arrives, where the whole MTU does not. A path on which not even
-/// small packets arrive lets no UDP in, which says nothing of sizes.
+/// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. A path
+/// on which not even small packets arrive blocks UDP, which says nothing about sizes.
 void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   std::vector<Trial> trials;
   std::vector<int> sizes;
@@ -71,7 +71,7 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (paths[i].packet == 0 || paths[i].packet >= paths[i].mtu) continue;
-    add(i, paths[i].mtu);  // once more: packets get lost for other reasons
+    add(i, paths[i].mtu);  // Again, because packets may be lost for other reasons.
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
   }
@@ -92,7 +92,7 @@ void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::ti
   }
 }
 
-/// What a cable carries does not depend on what its ends are called.
+/// True if an IPv4 path joins the same ends. What a cable carries does not depend on its addresses.
 bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const Path& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
@@ -100,7 +100,7 @@ bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
          });
 }
 
-/// A job that runs would be slowed down, and slow down what is measured.
+/// Measuring beside a job would slow down the job and distort the result.
 Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)
@@ -128,7 +128,8 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*
           .cure = fmt::format("take more time: --measure-for {}", 4 * measuring.longest.count())};
 }
 
-/// A host that is busy for a moment makes a good cable look slow: those are measured again.
+/// Measures slow paths again, because a host that is busy for a moment makes a good cable look
+/// slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
                                  std::vector<Path>& paths, const Measuring& measuring) {
   const Clock::time_point limit = Clock::now() + measuring.longest;
@@ -140,7 +141,7 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
   std::vector<Path*> all;
   bool spared = false;
   for (Path& path : paths) {
-    // Where large packets get lost, a stream of them would stand still.
+    // If large packets are lost, a stream of them would stall.
     const bool whole = path.packet == 0 || path.packet >= path.mtu;
     if (!path.good() || !whole || goes_by_ipv4_too(paths, path)) continue;
     if (runs_a_job(path.from) || runs_a_job(path.to)) {

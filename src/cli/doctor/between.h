@@ -1,4 +1,4 @@
-// Tries what joins hosts.
+// Tries the connections between hosts.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,11 @@ struct Between {
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
-  std::chrono::seconds longest{120};  ///< No measurement begins later.
+  std::chrono::seconds longest{120};  ///< No measurement starts after this time.
 };
 
-/// Of hosts that were all reached. What cannot be tried, as mccl is not there, is a finding.
+/// All hosts of the inquiry must have been reached. If a host's probe does not listen, that is a
+/// finding.
 Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 
 }  // namespace mccl::cli::doctor

@@ -17,7 +17,7 @@ using cluster::SetupStep;
 
 constexpr const char* kUndoScript = "mccl-doctor.undo.sh";
 
-/// One for each finding that has a cure of its own, on a host where it may be run.
+/// Returns a step for each finding that a command can fix, if the command may be run on its host.
 std::vector<SetupStep> steps_of(const Report& report) {
   std::vector<SetupStep> steps;
   for (const Finding& finding : report.findings) {

@@ -1,4 +1,4 @@
-// Cures what can be cured safely.
+// Fixes what can be fixed safely.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace mccl::cli::doctor {
 
-/// Shows what it would do, asks on standard input unless `sure`, and does it: all or nothing, with
-/// a script that undoes it. True when something was changed. Throws Error when that fails.
+/// Shows the commands, asks on standard input unless `sure`, and runs them: all or nothing, with a
+/// script that undoes them. Returns true if something was changed. Throws Error if a command fails.
 bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
                   bool sure);
 

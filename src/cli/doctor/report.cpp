@@ -16,7 +16,7 @@ using hosts::Asked;
 using nlohmann::json;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Raised when a member changes its meaning or goes; docs/CLUSTER.md describes it.
+/// Incremented when a member changes its meaning or is removed; docs/CLUSTER.md describes it.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {
@@ -70,7 +70,7 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   for (const Asked& each : asked) {
     for (const Interface& interface : each.facts.interfaces) {
       if (interface.medium == cluster::Medium::loopback) continue;
-      // Of many that lead nowhere (tunnels of every kind on macOS) people need not be told.
+      // Omits interfaces that lead nowhere. macOS has many of them, such as tunnels.
       if (interface.joins && interface.addresses.empty()) continue;
       rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.medium)),
                       state_of(interface), cluster::rate_text(interface.mbit_per_s),

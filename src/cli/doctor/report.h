@@ -1,4 +1,4 @@
-// What mccl doctor prints.
+// The output of mccl doctor.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,14 +13,15 @@ namespace mccl::cli::doctor {
 
 struct Report {
   std::vector<hosts::Asked> asked;
-  Between between;  ///< Of the hosts that were reached; empty for one.
+  Between between;  ///< Between the hosts that were reached; empty for one.
   std::vector<cluster::Finding> findings;
 };
 
-/// For people: tables of the hosts, their interfaces and what joins them, then what was found.
+/// Returns the report for the user: tables of the hosts, their interfaces and what joins them, then
+/// the findings.
 std::string text_of(const Report& report);
 
-/// For programs: the same, and more.
+/// Returns the report for programs: the same contents, and more.
 nlohmann::json json_of(const Report& report);
 
 }  // namespace mccl::cli::doctor

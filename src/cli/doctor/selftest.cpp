@@ -28,10 +28,10 @@ using nlohmann::json;
 
 constexpr auto kForTrial = 300s;
 constexpr std::size_t kMostOutput = std::size_t{1} << 18;
-/// A script says so when the package that it is about is not installed.
+/// Exit status of a script whose package is not installed.
 constexpr int kNotThere = 77;
 constexpr int kMostRanks = 8;
-/// One that does not heed being asked to end.
+/// Time that a process gets to end after SIGTERM, before it is killed.
 constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
@@ -111,7 +111,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The process with what it writes, whose end is kept.
+/// A process and its output. Its destructor kills the process.
 class Running {
  public:
   Running(const Trial& trial, const hosts::Variables& environment) {
@@ -131,7 +131,7 @@ class Running {
     for (Descriptor* stream : {&process_.output, &process_.error})
       if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
   }
-  /// Its exit status, when it has ended and all is read.
+  /// Its exit status, once it has ended and all its output is read.
   std::optional<int> ended() {
     if (process_.output.get() >= 0 || process_.error.get() >= 0) return {};
     const auto exit = launch::collect(process_.id);
@@ -140,7 +140,7 @@ class Running {
     return exit->status;
   }
   void end(int signal) { ::kill(-process_.id, signal); }
-  /// Somebody may hold it who was not ended with it.
+  /// Stops reading. A process that was not ended with it may hold the streams open.
   void forget_output() {
     process_.output.close();
     process_.error.close();
@@ -171,8 +171,8 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
           file};
 }
 
-/// Each host runs the mccl that it has. The first rank's figures follow its output: its file is on
-/// another machine.
+/// Returns a trial in which each host runs the mccl that it has. The first rank prints its figures
+/// after its output, because its file is on another machine.
 Trial among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
@@ -191,7 +191,8 @@ Trial among(const std::string& program, const Others& others, bool by_rdma) {
   return trial;
 }
 
-/// What follows kResult, without what mccl launch puts before each line; it is taken out.
+/// Returns the JSON that follows kResult, without the prefix that mccl launch puts before each
+/// line. Removes it from `output`.
 json result_in(std::string& output) {
   const std::size_t begin = output.find(kResult);
   if (begin == output.npos) return nullptr;
@@ -207,13 +208,13 @@ json result_in(std::string& output) {
   return result;
 }
 
-/// 0 where there is none: a barrier has no rate.
+/// Returns 0 if there is no such number. A barrier, for example, has no rate.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-/// What the transport could do at best, in GB/s, as bench measures it.
+/// Returns the best possible rate of the transport, in GB/s, as bench measures it.
 double bound_of(const Trial& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
@@ -230,7 +231,8 @@ void add_figures(const Trial& trial, const json& result,
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
     const auto bytes = number_at(row, "bytes");
-    // Of both halves of a row the second, in place where there is one; of sizes the ends.
+    // Uses the second half of a row, which is in place, if there is one. Uses the smallest and the
+    // large sizes.
     const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
                        all[i + 1].value("collective", "") == row.value("collective", "");
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;

@@ -1,4 +1,5 @@
-// Runs everything that is there, and notes what comes out, for a machine that nobody else has.
+// Runs everything that this machine has and records the results, so that a report can describe a
+// machine that its readers do not have.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,33 +13,33 @@
 
 namespace mccl::cli::doctor {
 
-/// One program that is run.
+/// A program to run.
 struct Trial {
   std::string name;
   std::vector<std::string> argv;
-  std::string result_file;  ///< Where it writes JSON; empty: nowhere, or among its output.
-  double bound_gbs = 0;     ///< At best; 0: as the result has it.
+  std::string result_file;  ///< File of its JSON result. Empty: none, or in its output.
+  double bound_gbs = 0;     ///< Best possible rate; 0: as the result gives it.
 };
 
 /// The machine that the trials run on.
 struct ThisMachine {
-  std::string program;  ///< mccl.
+  std::string program;  ///< Path of mccl.
   std::string python;   ///< Empty: there is none.
   int cores = 1;
-  /// What its RDMA devices carry together, 0 where that is not known; absent where there are none.
+  /// Total rate of its RDMA devices; 0 if it is not known. Absent if it has no such device.
   std::optional<double> rdma_gbs;
 };
 
-/// Others than this machine, for the trials among all hosts.
+/// The hosts besides this machine, for the trials among all hosts.
 struct Others {
-  std::vector<std::string> flags;     ///< Of mccl launch; empty: there are none.
-  std::vector<std::string> programs;  ///< Where mccl is on them.
-  double bound_gbs = 0;               ///< Of the slowest pair of them, as it was measured.
-  /// Of the host whose RDMA devices carry least, as in ThisMachine; absent where one has none.
+  std::vector<std::string> flags;     ///< Flags of mccl launch. Empty: no other hosts.
+  std::vector<std::string> programs;  ///< Paths of mccl on them.
+  double bound_gbs = 0;               ///< Measured rate of their slowest pair.
+  /// Rate of the host whose RDMA devices carry least, as in ThisMachine. Absent if a host has none.
   std::optional<double> rdma_gbs;
 };
 
-/// What RDMA devices whose ports are active carry together, as in ThisMachine.
+/// Returns the total rate of the RDMA devices whose ports are active, as in ThisMachine.
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
 struct Outcome {
@@ -46,21 +47,22 @@ struct Outcome {
   Kind kind = Kind::failed;
   int status = 0;
   double seconds = 0;
-  std::string output;     ///< The last of what it wrote.
-  nlohmann::json result;  ///< What it wrote as JSON.
+  std::string output;     ///< The last part of its output.
+  nlohmann::json result;  ///< Its JSON result.
 };
 
-/// Every collective over every transport of this machine, and every face that its Python has; where
-/// there are others, also every collective among them, over RDMA as well where all have devices.
-/// `folder` takes their files.
+/// Returns trials of every collective over every transport of this machine, and of every face that
+/// its Python has. If there are other hosts, adds every collective among all hosts, and over RDMA
+/// if all have devices. Trials write their files to `folder`.
 std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
                                    const std::string& folder);
 
-/// Runs it to its end, or for so long. Throws Error when a signal ends it.
+/// Runs the trial to its end, or to a time limit. Throws Error if a signal ends it.
 Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
                   launch::Signals& signals);
 
-/// For people: each trial a line, then figures beside what the machine could do at best.
+/// Returns text for the user: a line for each trial, then the figures, beside the best that the
+/// machine could do.
 std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
 
 nlohmann::json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);

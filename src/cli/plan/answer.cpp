@@ -11,7 +11,8 @@ namespace {
 
 using schedule::StepKind;
 
-/// Steps that are built in a fraction of a second: of one rank, and of all that are looked at.
+/// Numbers of steps that can be built in a fraction of a second: of one rank, and of all ranks that
+/// are built.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 
@@ -38,7 +39,7 @@ void add(Traffic& most, const schedule::Problem& problem, std::size_t element_by
   ++most.ranks;
 }
 
-/// The root, whose steps are often the most, those around it, and then all others.
+/// Returns the root, which often has the most steps, then ranks around it, then all others.
 std::vector<int> order_of_interest(int ranks, int root) {
   std::vector<int> order;
   std::set<int> seen;
@@ -59,7 +60,7 @@ std::optional<Traffic> traffic_of(const Answer& answer, const schedule::Facts& f
     const schedule::Problem problem = chosen_problem(question, rank, answer.choice, facts);
     const schedule::Schedule built = schedule::build(answer.choice.algorithm, problem);
     add(traffic, problem, element_bytes(question), built);
-    // Even a short schedule of many ranks takes its time to begin.
+    // Even a short schedule takes time to set up if there are many ranks.
     steps += static_cast<double>(built.steps.size() + static_cast<std::size_t>(question.ranks));
     if (steps > kMostSteps) break;
   }

@@ -1,4 +1,4 @@
-// What the library would do for a call.
+// Predicts what the library would do for a call.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace mccl::cli::plan {
 
-/// Of the schedules that were built, the most of any rank; bytes.
+/// Maximum over the ranks whose schedules were built. All but `steps` and `ranks` are bytes.
 struct Traffic {
   std::size_t steps = 0;
   std::size_t sent = 0;       ///< Through links.
-  std::size_t received = 0;   ///< The same.
+  std::size_t received = 0;   ///< Through links.
   std::size_t published = 0;  ///< Into the rank's window.
   std::size_t read = 0;       ///< Out of its neighbours' windows.
-  int ranks = 0;              ///< Whose schedules were built.
+  int ranks = 0;              ///< Number of ranks whose schedules were built.
 };
 
 struct Answer {
   Question question;
   schedule::Choice choice;
   double estimated_steps = 0;
-  /// Empty where building a schedule would take long.
+  /// Empty if building the schedules would take long.
   std::optional<Traffic> traffic;
 
   double chunk_bytes() const;
@@ -33,18 +33,18 @@ struct Answer {
   double busbw_gbs() const;
 };
 
-/// Whether its sum is rounded: with auto only where that is faster.
+/// True if the sum is rounded. With auto, that requires that rounding is faster.
 bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);
 
-/// The choice alone, in microseconds.
+/// Returns only the choice, which takes microseconds.
 schedule::Choice choose(const Question& question, const schedule::Facts& facts);
 
-/// Every algorithm that can do it, each at its best chunk, cheapest first.
+/// Returns every algorithm that can do the call, each at its best chunk, cheapest first.
 std::vector<schedule::Choice> alternatives(const Question& question, const schedule::Facts& facts);
 
-/// The problem that `rank`'s schedule is built from.
+/// Returns the problem from which `rank`'s schedule is built.
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
 

@@ -1,4 +1,4 @@
-// What the model predicts beside what `mccl bench` measured.
+// Compares what the model predicts with what `mccl bench` measured.
 #pragma once
 
 #include <optional>
@@ -24,29 +24,29 @@ struct MeasuredRun {
   std::vector<MeasuredRow> rows;
 };
 
-/// From the text of a JSON file of `mccl bench`. Rows of calls without a schedule are left out.
-/// Throws InvalidArgument that names what is wrong, in `origin`, which is the file's path.
+/// Parses the text of a JSON file of `mccl bench`. Omits rows of calls without a schedule. Throws
+/// InvalidArgument that names what is wrong in `origin`, the file's path.
 MeasuredRun parse_run(const std::string& text, const std::string& origin);
 
-/// Reads the file that `flag` names. Throws InvalidArgument.
+/// Reads the file at `path`, which is the value of `flag`. Throws InvalidArgument.
 std::string read_text(std::string_view flag, const std::string& path);
 
 struct Comparison {
   MeasuredRow row;
   schedule::Choice choice;
 
-  /// Of the prediction from the measured time, in per cent of that.
+  /// Difference of the prediction from the measured time, in per cent of the measured time.
   double deviation() const;
 };
 
 std::vector<Comparison> compare(const MeasuredRun& run);
 
-/// A table, and a line that says how many rows are within `tolerance` per cent.
+/// Returns a table, and a line that says how many rows are within `tolerance` per cent.
 std::string comparison_text(const MeasuredRun& run, const std::vector<Comparison>& comparisons,
                             double tolerance);
 std::string comparison_json(const MeasuredRun& run, const std::vector<Comparison>& comparisons);
 
-/// Rows that deviate more.
+/// Returns the number of rows that deviate by more than `tolerance` per cent.
 std::size_t count_outside(const std::vector<Comparison>& comparisons, double tolerance);
 
 }  // namespace mccl::cli::plan

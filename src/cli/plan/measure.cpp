@@ -16,7 +16,7 @@
 namespace mccl::cli::plan {
 namespace {
 
-/// Fits into a pipe that nobody reads yet.
+/// Fits into a pipe that is not read yet.
 constexpr std::size_t kLongestTold = 16384;
 
 void tell(const Costs& costs, int descriptor) {
@@ -36,7 +36,7 @@ std::optional<schedule::Facts> measure(int ranks) {
   }
   Pipe pipe = make_pipe();
   const int status = bench::run_local_job(ranks, "mccl plan", config, [&](Context& context) {
-    bench::meet(*context.world());  // what the ranks share is known after it
+    bench::meet(*context.world());  // The ranks have agreed on the facts after this.
     if (context.rank() == 0) tell(context.costs(), pipe.writer.get());
   });
   pipe.writer.close();

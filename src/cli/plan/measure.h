@@ -1,4 +1,4 @@
-// What this machine's memory and loopback can do, as a job measures it when it starts.
+// Measures this machine's memory and loopback as a job does when it starts.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace mccl::cli::plan {
 
-/// Starts a job of that many ranks here (2 at least) and asks what they agreed on. Call it while
-/// the process has one thread. Empty when the job failed, and said so on stderr. Throws
-/// InvalidArgument where the settings forbid it.
+/// Starts a job of `ranks` ranks (at least 2) here and returns the facts on which they agreed. Must
+/// be called while the process has one thread. Returns nothing if the job failed; it has printed
+/// the reason to stderr. Throws InvalidArgument if the settings forbid measuring.
 std::optional<schedule::Facts> measure(int ranks);
 
 }  // namespace mccl::cli::plan

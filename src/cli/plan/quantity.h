@@ -1,4 +1,4 @@
-// Times and rates as people write and read them. Units of rates are decimal.
+// Times and rates as users write and read them. Units of rates are decimal.
 #pragma once
 
 #include <string>
@@ -6,15 +6,16 @@
 
 namespace mccl::cli::plan {
 
-/// "15us", "0.2 ms": seconds, from a nanosecond to a minute. Throws InvalidArgument that names the
-/// flag.
+/// Parses a time such as "15us" or "0.2 ms", from a nanosecond to a minute. Returns seconds. Throws
+/// InvalidArgument that names the flag.
 double parse_seconds(std::string_view flag, std::string_view text);
 
-/// "10Gbit", "1.25GB/s": bytes per second. Throws InvalidArgument that names the flag.
+/// Parses a rate such as "10Gbit" or "1.25GB/s". Returns bytes per second. Throws InvalidArgument
+/// that names the flag.
 double parse_rate(std::string_view flag, std::string_view text);
 
 std::string text_of_seconds(double seconds);
-/// Bytes per second in GB/s.
+/// Returns the rate in GB/s.
 std::string text_of_rate(double bytes_per_s);
 
 }  // namespace mccl::cli::plan

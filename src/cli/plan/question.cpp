@@ -59,7 +59,7 @@ schedule::Problem problem_of(const Question& question, int rank) {
     problem.recv_counts = problem.counts;
     problem.even = true;
   }
-  // Of a rooted call only the root has both an input and an output.
+  // In a rooted call, only the root has both an input and an output.
   problem.in_place = question.in_place && (!info.rooted || rank == question.root);
   if (!info.out_of_place) problem.in_place = true;
   if (!info.in_place) problem.in_place = false;

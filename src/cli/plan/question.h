@@ -1,4 +1,4 @@
-// A call that could be made.
+// A call for which a plan is made.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@ struct Question {
   bench::Routine routine = bench::Routine::all_reduce;
   bench::Shape shape;
   DType dtype = DType::f32;
-  ReduceKind op = ReduceKind::sum;  ///< Where it reduces.
+  ReduceKind op = ReduceKind::sum;  ///< Used if the routine reduces.
   int ranks = 1;
-  int nodes = 1;  ///< On which they lie.
-  int root = 0;   ///< Where there is one.
+  int nodes = 1;  ///< Number of nodes that hold the ranks.
+  int root = 0;   ///< Used if the routine has a root.
   bool in_place = false;
-  Compression compression;  ///< Between nodes, where the call may be rounded.
+  Compression compression;  ///< Used between nodes, if the call may be rounded.
 };
 
-/// sendrecv has none: it is no collective.
+/// False for sendrecv, which is not a collective.
 bool has_schedule(bench::Routine routine);
 
 std::size_t element_bytes(const Question& question);
 
-/// As `rank` asks it.
+/// Returns the problem from the point of view of `rank`.
 schedule::Problem problem_of(const Question& question, int rank);
 
 }  // namespace mccl::cli::plan

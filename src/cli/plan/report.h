@@ -1,4 +1,4 @@
-// Plans as programs read them.
+// Writes plans as JSON for other programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +9,11 @@
 
 namespace mccl::cli::plan {
 
-/// One row. Times are in microseconds, rates in GB/s; null where there is no such figure.
+/// Returns one row. Times are in microseconds, rates in GB/s. A figure that does not exist is null.
 nlohmann::ordered_json row_json(const Answer& answer,
                                 std::span<const schedule::Choice> alternatives);
 
-/// The whole, with a line end.
+/// Returns the whole plan, with a line end.
 std::string to_json(const schedule::Facts& facts, int ranks, nlohmann::ordered_json rows);
 
 }  // namespace mccl::cli::plan

@@ -11,7 +11,7 @@ namespace {
 using bench::number_text;
 
 constexpr const char* kNone = "-";
-/// What is cheaper by less is as good as equal to the choice, which stands then.
+/// An alternative counts as cheaper only if its cost is below this fraction of the choice's.
 constexpr double kCheaper = 0.999;
 
 std::string columns(std::string_view size, std::string_view count, std::string_view algorithm,
@@ -24,7 +24,8 @@ std::string columns(std::string_view size, std::string_view count, std::string_v
          "\n";
 }
 
-/// What the choice did with an algorithm.
+/// Returns how an alternative compares with the choice: it is the choice, was left out although it
+/// is cheaper, or neither.
 std::string_view standing_of(const schedule::Choice& other, const schedule::Choice& chosen) {
   if (other.algorithm == chosen.algorithm) return "chosen";
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";

@@ -1,4 +1,4 @@
-// Plans as people read them: lines that begin with # explain, the others are rows.
+// Prints plans for users. Lines that begin with # are explanations; the others are rows.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 namespace mccl::cli::plan {
 
 std::string heading(bench::Routine routine);
-/// One line.
+/// Returns one line.
 std::string row_text(const Answer& answer);
-/// A line for each alternative, below the row; the chosen algorithm is marked.
+/// Returns a line for each alternative, for display below the row. The chosen algorithm is marked.
 std::string alternatives_text(const Answer& answer, std::span<const schedule::Choice> others);
 
 std::string bytes_text(double bytes);
