@@ -57,7 +57,7 @@ What a codec brings on the links between them (between ranks that share memory s
 
 Exit status: 0 good, 1 wrong results or a failed run, 2 bad arguments.)";
 
-/// As given; empty or absent where the default holds.
+/// Values as given; empty or absent where the default applies.
 struct Flags {
   std::vector<std::string> routines;
   std::optional<int> ranks;
@@ -70,7 +70,7 @@ struct Flags {
   Options rest;
 };
 
-/// What does not depend on the number of ranks.
+/// Returns the options that do not depend on the number of ranks.
 Options options_of(const Flags& flags) {
   Options options = flags.rest;
   std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
@@ -91,7 +91,7 @@ Options options_of(const Flags& flags) {
   return options;
 }
 
-/// The settings of the environment, with what the flags say over them.
+/// Returns the settings of the environment, overridden by the flags.
 Config config_of(const Flags& flags) {
   Config config = Config::from_environment();
   if (!flags.transport.empty()) config.set("transport", flags.transport);
@@ -121,7 +121,7 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-/// As one rank of a job that somebody else has started.
+/// Runs as one rank of a job that was started elsewhere.
 int run_as_rank(const Placement& placement, const Config& config, const Options& options) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
   const auto context = Context::create({placement.rank, placement.size, std::move(joined.store),
@@ -193,14 +193,14 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text("CODEC");
 }
 
-/// --name, which is the default, and --no-name.
+/// Adds --name, which is the default, and --no-name.
 void add_switch(CLI::App& app, const std::string& name, const std::string& meaning, bool& value) {
   const std::string default_meaning = meaning + " (default)";
   CLI::Option* on = app.add_flag(fmt::format("--{}", name), default_meaning);
   app.add_flag_callback(
          fmt::format("--no-{}", name), [&value] { value = false; }, "Do not")
       ->excludes(on)
-      ->option_text(" ");  // instead of a list of what it excludes
+      ->option_text(" ");  // Replaces the list of flags that it excludes.
   on->option_text(" ");
 }
 

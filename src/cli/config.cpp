@@ -53,8 +53,8 @@ struct Cluster {
   cluster::Joined joined;
   Choice choice;
   std::vector<Addressed> links;
-  std::vector<SetupStep> steps;      ///< Give the cables their addresses.
-  std::vector<SetupStep> keep_them;  ///< Make them survive a restart; for --persist.
+  std::vector<SetupStep> steps;      ///< Steps that give the cables addresses.
+  std::vector<SetupStep> keep_them;  ///< Steps that keep the addresses at a restart (--persist).
   std::vector<cluster::Finding> findings;
 
   std::vector<SetupStep> all_steps() const {

@@ -1,4 +1,4 @@
-// What all ranks of a run know alike.
+// Values on which all ranks of a run agree.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace mccl::cli::bench {
 
-/// Of a call that its caller waits for.
+/// Options of a call whose caller waits for it at once.
 inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
 
-/// Rank 0's value, on every rank.
+/// Returns rank 0's value, on every rank.
 std::uint64_t value_of_first(Group& group, std::uint64_t value);
 double largest(Group& group, double value);
 std::uint64_t sum(Group& group, std::uint64_t value);

@@ -14,9 +14,9 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{64} << 20;
-/// Many ranks share what memory a few would use.
+/// Total of all ranks' buffers. Many ranks share the memory that a few would use.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
-/// Well inside a core's second-level cache.
+/// Fits easily into a core's second-level cache.
 constexpr std::size_t kStage = std::size_t{256} << 10;
 constexpr int kRepetitions = 5;
 
@@ -25,7 +25,7 @@ std::size_t buffer_bytes(int ranks) {
   return std::clamp(share, 4 * kStage, kBuffer);
 }
 
-/// The median rate of the slowest of those that take part, all at once.
+/// Returns the median rate of the slowest rank that takes part. All of them work at once.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
   if (takes_part) work();
@@ -43,7 +43,7 @@ double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
 void pass(std::span<std::byte> buffer, std::span<std::byte> stage) {
   for (; !buffer.empty(); buffer = buffer.subspan(stage.size())) {
     std::memcpy(stage.data(), buffer.data(), stage.size());
-    // Or the copy back of equal bytes might be left out.
+    // Changes a byte, because the compiler might omit the copy back of equal bytes.
     *reinterpret_cast<volatile std::byte*>(stage.data()) = std::byte{1};
     std::memcpy(buffer.data(), stage.data(), stage.size());
   }

@@ -1,4 +1,4 @@
-// What the machine is.
+// Facts about this machine.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace mccl::cli::bench {
 
-/// As the kernel calls it; the architecture where it has no name.
+/// Returns the kernel's name of the CPU, or the architecture if there is none.
 std::string cpu_name();
-/// That this process may run on.
+/// Returns the number of cores on which this process may run.
 unsigned core_count();
-/// 0 where it cannot be told.
+/// Returns the bytes of physical memory; 0 if they are unknown.
 std::uint64_t memory_bytes();
 
 }  // namespace mccl::cli::bench

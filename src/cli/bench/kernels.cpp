@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kSample{4};
 struct Way {
   const char* name;
   std::shared_ptr<kernels::Unit> unit;  ///< Null: MCCL's own kernels.
-  std::string missing;                  ///< Why there is none.
+  std::string missing;                  ///< Why it is not available.
 };
 
 Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
@@ -39,7 +39,7 @@ Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>&
   }
 }
 
-/// Of the result, in GB/s, at best; 0 where the way does not take it.
+/// Returns the best rate, in GB/s of the result. Returns 0 if the unit does not support the type.
 double rate_of(const Way& way, DType dtype, std::vector<std::byte>& a,
                const std::vector<std::byte>& b) {
   const std::size_t n = a.size() / size_of(dtype);

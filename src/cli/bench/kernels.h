@@ -1,4 +1,4 @@
-// What adds up fastest on this machine: MCCL's own kernels, or what the system has.
+// Compares the speed of sums on this machine: MCCL's own kernels, and units of the system.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace mccl::cli::bench {
 
-/// A table for people, of sums of two arrays in place.
+/// Returns a readable table of rates, for sums of two arrays in place.
 std::string kernels_text(const Config& config);
 
 }  // namespace mccl::cli::bench

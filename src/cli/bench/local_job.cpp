@@ -29,7 +29,7 @@ std::chrono::milliseconds connect_timeout(const Config& config) {
       std::chrono::duration<double>(config.connect_timeout));
 }
 
-/// A port that is free may be taken before it is used; then another one.
+/// A free port may be taken before it is used. Then another port is tried.
 std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
   using transport::tcp::Address;
   for (int attempt = 1;; ++attempt) {
@@ -50,7 +50,7 @@ std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
 
 int run_local_job(int ranks, const char* who, Config config,
                   const std::function<void(Context&)>& body) {
-  // Any free port, unless the environment asks for certain ones.
+  // Uses any free port, unless the environment sets the ports.
   if (!config.port_base_given.yes) config.port_base = 0;
   if (config.job_key.empty()) config.job_key = random_key();
   return run_local_ranks(ranks, who, [&](int rank, PortPipe& pipe) {

@@ -32,13 +32,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// For the others to end by themselves once one has failed.
+/// Time for the other ranks to end by themselves after one has failed.
 constexpr auto kGrace = 2s;
 constexpr std::size_t kLongestReport = 4096;
 
 struct Child {
   pid_t pid = -1;
-  Descriptor report;  ///< Closed once the process is known to end.
+  Descriptor report;  ///< Closed once the end of the process is known.
   std::string message;
   std::optional<int> status;
   bool killed_by_us = false;
@@ -46,8 +46,8 @@ struct Child {
   bool failed() const { return status && *status != 0; }
 };
 
-/// Nothing of this process may go on without its parent: the kernel sees to it on Linux, and
-/// everywhere the end of a pipe that only the parent holds.
+/// Ends this process when its parent ends. On Linux the kernel does so. On all systems, so does the
+/// end of a pipe that only the parent holds open.
 void die_with(pid_t parent, Descriptor life) {
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,8 +60,9 @@ void die_with(pid_t parent, Descriptor life) {
   }).detach();
 }
 
-/// Gives a rank a core of its own where there are enough, as MPI's launchers do: two ranks that the
-/// system has put on one core wait for each other. Elsewhere the system places them.
+/// Binds a rank to a core of its own if there are enough cores, as MPI's launchers do. Two ranks
+/// that the system puts on one core wait for each other. Otherwise, and on other systems than
+/// Linux, the system places the ranks.
 void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
 #ifdef __linux__
   cpu_set_t allowed;
@@ -77,7 +78,7 @@ void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
 #endif
 }
 
-/// Skips destructors of what was the parent's.
+/// Runs the rank and exits without destructors, because the objects were the parent's.
 [[noreturn]] void be_rank(int rank, PortPipe& port, const RankBody& body, Descriptor report) {
   std::string message;
   try {
@@ -89,7 +90,7 @@ void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
   }
   std::fflush(nullptr);
   if (message.empty()) ::_exit(kGood);
-  // A parent that is gone needs no report.
+  // The write fails if the parent has ended. Then no report is needed.
   std::signal(SIGPIPE, SIG_IGN);
   [[maybe_unused]] const ssize_t n = ::write(report.get(), message.data(), message.size());
   ::_exit(kFailed);
@@ -113,9 +114,9 @@ class Family {
   Family& operator=(const Family&) = delete;
 
   void start(int rank, const RankBody& body);
-  /// Returns when all have ended.
+  /// Blocks until all have ended.
   void watch();
-  /// What went wrong first; empty when nothing did.
+  /// The first cause of a failure. Empty if nothing failed.
   std::string failure() const;
 
  private:
@@ -127,7 +128,7 @@ class Family {
   PortPipe port_;
   Pipe life_ = make_pipe();
   std::vector<Child> children_;
-  std::vector<std::size_t> failed_;  ///< Ranks, in the order in which it showed.
+  std::vector<std::size_t> failed_;  ///< Ranks, in the order of detection.
 };
 
 void Family::start(int rank, const RankBody& body) {
@@ -170,7 +171,7 @@ void Family::watch() {
   }
 }
 
-/// The report ends when the process does.
+/// The stream of the report ends when the process does.
 void Family::listen(Child& child) {
   std::array<char, kLongestReport> text;
   const ssize_t n = read_some(child.report.get(), text.data(), text.size());
@@ -204,7 +205,7 @@ void Family::end_all() {
     if (!child.status) reap(child);
 }
 
-/// A rank that was killed makes the others fail too, and may be noticed after them.
+/// A rank that was killed makes the others fail too, and their failures may be noticed first.
 std::string Family::failure() const {
   if (failed_.empty()) return {};
   std::size_t first = failed_.front();

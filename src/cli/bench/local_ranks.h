@@ -1,4 +1,4 @@
-// Ranks as processes of this machine: started by fork, watched, and never outliving one another.
+// Ranks as processes of this machine: started by fork, watched, and ended together.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@ namespace mccl::cli::bench {
 
 using RankBody = std::function<void(int rank, PortPipe& port)>;
 
-/// Runs `body` in that many new processes and waits for all of them. Call it while the process has
-/// one thread. Each gets a core of its own where there are enough. A body that throws, or a process
-/// that is killed, ends all: the message of the first cause goes to stderr after `who`. Returns the
-/// exit status. The processes die with this one, however it dies.
+/// Runs `body` in `ranks` new processes and blocks until all have ended. Must be called while the
+/// process has one thread. Each process gets a core of its own if there are enough. If a body
+/// throws, or a process is killed, all are ended; the message of the first cause is printed to
+/// stderr after `who`. Returns the exit status. The processes end with this one, however it ends.
 int run_local_ranks(int ranks, const char* who, const RankBody& body);
 
 }  // namespace mccl::cli::bench

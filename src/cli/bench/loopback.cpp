@@ -29,10 +29,10 @@ constexpr std::size_t kWrite = std::size_t{1} << 20;
 constexpr std::size_t kStream = std::size_t{64} << 20;
 constexpr int kStreams = 3;
 constexpr std::size_t kPing = 8;
-constexpr int kPings = 250;  ///< In one batch.
+constexpr int kPings = 250;  ///< Round trips in one batch.
 constexpr int kBatches = 9;
 constexpr int kPatienceMs = 30'000;
-/// As long as the engine looks before it sleeps.
+/// Seconds of polling before sleep, the same as in the engine.
 constexpr double kSpin = 50e-6;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -60,7 +60,7 @@ std::size_t try_receive(const Socket& socket, std::byte* to, std::size_t limit) 
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 
-/// Sends and receives that many bytes, whichever moves.
+/// Sends and receives these numbers of bytes, in whichever direction is ready.
 void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<std::byte>& to,
               std::size_t to_send, std::size_t to_receive) {
   while (to_send > 0 || to_receive > 0) {
@@ -82,7 +82,8 @@ void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<st
   }
 }
 
-/// Looks for a while before it sleeps, but not where that would keep the other from running.
+/// Polls for a while before it sleeps. It does not poll on a single core, because that would keep
+/// the other process from running.
 void receive_soon(const Socket& socket, std::byte* to, std::size_t bytes) {
   const bool may_spin = std::thread::hardware_concurrency() > 1;
   const Clock::time_point begin = Clock::now();
@@ -121,7 +122,7 @@ Socket connect_to(std::uint16_t port) {
   return socket;
 }
 
-/// A connection between ranks 0 and 1; empty on the others.
+/// Returns a connection between ranks 0 and 1; empty on the others.
 Socket join(Group& group) {
   Socket socket;
   if (group.rank() == 0) {
@@ -136,8 +137,8 @@ Socket join(Group& group) {
   return socket;
 }
 
-/// The best of several batches: where the scheduler puts both processes on one core for a while, it
-/// tells of the scheduler.
+/// Returns the best median of several batches. While the scheduler puts both processes on one core,
+/// a batch measures the scheduler.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
   std::vector<double> medians;
@@ -155,14 +156,14 @@ double round_trip_us(const Socket& socket, bool first) {
   return percentile(medians, 0);
 }
 
-/// Gigabytes a second, each way where both are used.
+/// Returns GB/s, in each direction if both are used.
 double stream_gbs(const Socket& socket, bool first, bool both) {
   std::vector<std::byte> from(kWrite);
   std::vector<std::byte> to(kWrite);
   std::byte go[1] = {};
   std::vector<double> rates;
   for (int i = 0; i < kStreams; ++i) {
-    // The two begin together, and the end is when the last byte has arrived at both.
+    // Both begin together, and end when the last byte has arrived at both.
     exchange(socket, from, to, 1, 1);
     const Clock::time_point begin = Clock::now();
     exchange(socket, from, to, first || both ? kStream : 0, !first || both ? kStream : 0);

@@ -1,4 +1,4 @@
-// What plain TCP sockets between two processes of this machine can do.
+// Measures plain TCP sockets between two processes of this machine.
 #pragma once
 
 #include "mccl/group.h"
@@ -8,11 +8,11 @@ namespace mccl::cli::bench {
 struct Loopback {
   double one_way_gbs = 0;    ///< GB/s from one process to the other.
   double both_ways_gbs = 0;  ///< GB/s each way, both at once.
-  double round_trip_us = 0;  ///< 8 bytes there and back, at best.
+  double round_trip_us = 0;  ///< Round trip of 8 bytes, in the best batch.
 };
 
-/// Between ranks 0 and 1 of a group of two at least; every rank calls it, the others wait. Figures
-/// are rank 0's. Throws Error.
+/// Measures between ranks 0 and 1 of a group of at least two. Called by every rank; the others
+/// wait. The figures are rank 0's. Throws Error.
 Loopback measure_loopback(Group& group);
 
 }  // namespace mccl::cli::bench

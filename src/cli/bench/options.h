@@ -1,4 +1,4 @@
-// What a run of `mccl bench` does; the same on every rank.
+// Options of a run of `mccl bench`. The same on every rank.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Options {
   int root = 0;
   bool check = true;
   bool bounds = true;
-  double seconds = 0.2;          ///< To spend on each half of a row.
+  double seconds = 0.2;          ///< Time to spend on each half of a row.
   std::uint64_t iterations = 0;  ///< 0: as many as `seconds` allows.
   std::uint64_t warmup = 5;
   std::string json;  ///< Files to write; empty: none.

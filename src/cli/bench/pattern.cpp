@@ -24,7 +24,7 @@ std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
   return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
 }
 
-/// All integers from 0 to this are exact in the type.
+/// Returns a number such that all integers from 0 to it are exact in the type.
 std::uint64_t largest_exact(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -51,7 +51,7 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// One real component; `value` is exact in the type.
+/// Encodes one real component; `value` is exact in the type.
 void encode(DType dtype, double value, std::byte* to) {
   const auto integer = is_floating(dtype) || is_complex(dtype) ? 0 : std::llround(value);
   switch (dtype) {
@@ -81,7 +81,7 @@ void encode(DType dtype, double value, std::byte* to) {
   }
 }
 
-/// A pattern of `value(element, component)`; complex types have two components.
+/// Builds a pattern from `value(element, component)`. Complex types have two components.
 template <typename Value>
 Pattern pattern_of(DType dtype, Value&& value) {
   const std::size_t element_bytes = size_of(dtype);
@@ -95,14 +95,14 @@ Pattern pattern_of(DType dtype, Value&& value) {
   return {std::move(cycle), element_bytes};
 }
 
-/// Powers of two move a type's exponent about without costing a bit.
+/// Returns a power of two, which varies the exponent of the type without a loss of bits.
 double scale_of(DType dtype, std::size_t element) {
   if (!is_floating(dtype) && !is_complex(dtype)) return 1;
   return std::ldexp(1.0, static_cast<int>(element % 5) - 2);
 }
 
-/// Integers whose sum over all ranks is exact. With more ranks than the type can count, only as
-/// many of them as it can give a one.
+/// Returns integers whose sum over all ranks is exact. If there are more ranks than the type can
+/// count, each rank gives zero or one, and no more of them give one than the type can count.
 double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                 std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t most = limit / ranks;
@@ -111,8 +111,8 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Integers whose sum is a multiple of the number of ranks, where the type has room for different
-/// ones.
+/// Returns integers whose sum is a multiple of the number of ranks. They differ between ranks if
+/// the type has room for that.
 double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                     std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t mean = limit / ranks;
@@ -124,7 +124,7 @@ double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Ones and twos, with no more twos than the type can multiply.
+/// Returns ones and twos. There are no more twos than the type can multiply.
 double product_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks) {
   const std::uint64_t most = size_of(dtype) == 1 ? 6 : 14;
   const std::uint64_t twos = element % (std::min(ranks, most) + 1);
@@ -140,7 +140,7 @@ double extreme_term(DType dtype, std::size_t element, std::uint64_t rank) {
   return is_signed ? value - static_cast<double>(middle) : value;
 }
 
-/// What `rank` gives to component `c` of `element`.
+/// Returns what `rank` contributes to component `c` of `element`.
 double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, std::uint64_t rank,
             std::uint64_t ranks, Most most) {
   if (dtype == DType::boolean) return static_cast<double>(random_of(rank, element) % 2);
@@ -189,7 +189,7 @@ double combined(DType dtype, ReduceKind kind, double a, double b) {
   return 0;
 }
 
-/// Of a float.
+/// Returns an element of a floating type as a double.
 double value_of(DType dtype, const std::byte* element) {
   const auto as = [element]<typename T>(T value) {
     std::memcpy(&value, element, sizeof value);

@@ -1,6 +1,6 @@
-// Data whose right result is known beforehand, to the bit, however a reduction is ordered: small
-// integers, scaled by powers of two where the type has an exponent, so that nothing rounds or
-// overflows on the way.
+// Data with results that are known in advance, bit for bit, in whatever order a reduction runs.
+// They are small integers, scaled by powers of two if the type has an exponent, so that nothing
+// rounds or overflows.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace mccl::cli::bench {
 
-/// Elements repeat with this period: a prime, so that data which lands at a wrong offset shows.
+/// Period of the elements. It is a prime, so that data at a wrong offset is detected.
 inline constexpr std::size_t kPeriod = 4093;
 
 /// Endless data of one type. Offsets and lengths are in elements.
@@ -23,11 +23,12 @@ class Pattern {
   Pattern(std::vector<std::byte> cycle, std::size_t element_bytes)
       : cycle_(std::move(cycle)), element_bytes_(element_bytes) {}
 
-  /// Writes what the pattern holds from element `first` on.
+  /// Writes the elements of the pattern from `first` on.
   void fill(std::span<std::byte> memory, std::size_t first = 0) const;
-  /// Elements that differ from what the pattern holds from `first` on.
+  /// Returns how many elements differ from those of the pattern from `first` on.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
-  /// Of floats: the largest difference from it, over the largest magnitude that it holds.
+  /// Returns the largest difference from the pattern, relative to the largest magnitude in it.
+  /// Returns NaN if `memory` contains one. Only for floating types.
   double largest_error(DType dtype, std::span<const std::byte> memory, std::size_t first = 0) const;
 
  private:
@@ -35,17 +36,17 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
-/// No sum is larger than this before it is scaled, by 4 at most.
+/// Limit of every sum before it is scaled, by 4 at most.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
-/// Of numbers that every codec can carry, fp16 among them.
+/// Limit that keeps numbers within the range of every codec, including fp16.
 inline constexpr Most kMostRounded = 4096;
 
-/// What one rank gives to a reduction; premul_sum is meant with kPremulFactor.
+/// Data that one rank contributes to a reduction. premul_sum must use kPremulFactor.
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
-/// What the reduction of all ranks' contributions is.
+/// Result of the reduction of all ranks' contributions.
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);
-/// Data to be moved; different for every source.
+/// Data to be moved, different for every source.
 Pattern message(DType dtype, std::uint64_t source);
 
 inline constexpr double kPremulFactor = 2;

@@ -16,7 +16,7 @@ void PortPipe::close() noexcept {
 }
 
 void PortPipe::announce(std::uint16_t port) {
-  // Each write and read of so few bytes is whole, so that every rank gets a port of its own.
+  // Reads and writes of so few bytes are atomic, so each rank gets one whole port.
   for (int rank = 1; rank < ranks_; ++rank) {
     if (::write(pipe_.writer.get(), &port, sizeof port) != sizeof port)
       throw Error(fmt::format("rank 0 cannot tell its port: {}", std::strerror(errno)));

@@ -1,4 +1,4 @@
-// How the port of rank 0's store comes to the other ranks of this machine.
+// Passes the port of rank 0's store to the other ranks of this machine.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,19 @@
 
 namespace mccl::cli::bench {
 
-/// Made before the processes are, so that all share it.
+/// Made before the processes, so that all share it.
 class PortPipe {
  public:
   /// Throws Error.
   explicit PortPipe(int ranks) : ranks_(ranks), pipe_(make_pipe()) {}
 
-  /// Rank 0 tells all others.
+  /// Called by rank 0: sends the port to all others.
   void announce(std::uint16_t port);
-  /// Any other rank waits for it. Throws PeerError when rank 0 ended before it told.
+  /// Called by every other rank: blocks until it has the port. Throws PeerError if rank 0 ended
+  /// before it sent the port.
   std::uint16_t learn();
-  /// For who takes no part: those who wait see the end when rank 0 is gone too.
+  /// Called by a process that takes no part. Otherwise, ranks that wait would not see the end of
+  /// the pipe when rank 0 has ended.
   void close() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// The result as programs read it.
+// Writes the result for other programs.
 #pragma once
 
 #include <string>
@@ -7,16 +7,17 @@
 
 namespace mccl::cli::bench {
 
-/// One object. Times are in microseconds, rates in GB/s; null where there is no such figure.
+/// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist
+/// is null.
 std::string to_json(const Result& result);
-/// What is under "costs" there, on one line.
+/// Returns the object under "costs" in that JSON, on one line.
 std::string costs_json(const Costs& costs);
-/// A heading and a line for each half of a row.
+/// Returns a heading, and a line for each half of a row.
 std::string to_csv(const Result& result);
 
-/// Throws Error that names the file.
+/// Writes the file. Throws Error that names it.
 void write_file(const std::string& path, const std::string& text);
-/// Throws InvalidArgument now rather than after minutes of measuring.
+/// Throws InvalidArgument if the file cannot be written. Called before minutes of measuring.
 void check_writable(const std::string& flag, const std::string& path);
 
 }  // namespace mccl::cli::bench

@@ -1,4 +1,4 @@
-// What was measured, as values; the table and the files are made of these.
+// The results, as values from which the table and the files are made.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ namespace mccl::cli::bench {
 struct Measurement {
   Timing timing;
   double algbw_gbs = 0;                ///< GB/s: the size over the time; 0 for a barrier.
-  double busbw_gbs = 0;                ///< What the hardware must have moved for it.
-  std::optional<std::uint64_t> wrong;  ///< Elements over all ranks; empty: not checked.
-  /// In place of `wrong` where sums may be rounded: how far the worst element on any rank is off,
-  /// of the largest magnitude that there should be.
+  double busbw_gbs = 0;                ///< GB/s that the hardware must have moved.
+  std::optional<std::uint64_t> wrong;  ///< Wrong elements on all ranks; empty: not checked.
+  /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
+  /// to the largest expected magnitude.
   std::optional<double> error;
   std::string algorithm;  ///< Algorithm that ran; "messages" for sendrecv.
 };
 
-/// Bytes that the busiest rank sends in one call, frames included, through windows too.
+/// Bytes that the busiest rank sends in one call, including frames and what passes through windows.
 struct Sent {
   std::uint64_t rounded = 0;
-  std::uint64_t exact = 0;  ///< Of the same call without a codec.
+  std::uint64_t exact = 0;  ///< Bytes of the same call without a codec.
 };
 
 struct Row {
@@ -41,13 +41,13 @@ struct Row {
   std::optional<int> root;
   std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
   std::optional<Measurement> in_place;
-  std::optional<Sent> sent;  ///< Where sums may be rounded.
-  /// The algorithm that ran because the one that was asked for cannot do the call; that half was
-  /// not measured. This is empty where the one that was asked for ran.
+  std::optional<Sent> sent;  ///< Set if sums may be rounded.
+  /// The algorithm that ran because the requested one cannot do the call; that half was not
+  /// measured. Empty if the requested one ran.
   std::string instead = {};
 };
 
-/// What the figures hold for.
+/// Conditions under which the figures were measured.
 struct Setup {
   std::string version;
   std::string cpu;
@@ -66,7 +66,7 @@ struct Result {
   std::vector<Row> rows;
 };
 
-/// Over all rows; elements that were not checked count as right.
+/// Returns the number over all rows. Elements that were not checked count as right.
 std::uint64_t wrong_elements(const std::vector<Row>& rows);
 
 }  // namespace mccl::cli::bench

@@ -1,5 +1,5 @@
-// What a row of the table measures, and the arithmetic of its sizes and bandwidths, as nccl-tests
-// defines them.
+// The routines that rows of the table measure, and the arithmetic of their sizes and bandwidths, as
+// nccl-tests defines them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace mccl::cli::bench {
 
-/// `sendrecv`: every rank sends to the next and receives from the one before, both at once.
+/// `sendrecv`: every rank sends to the next one and, at the same time, receives from the previous
+/// one.
 enum class Routine {
   all_reduce,
   all_gather,
@@ -37,25 +38,27 @@ struct RoutineInfo {
   bool in_place = true;
 };
 
-/// In the order in which "all" runs them.
+/// Routines in the order in which "all" runs them.
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
 
-/// Names, or "all". Throws InvalidArgument with the nearest name, which is never `unfit`'s.
+/// Parses names, or "all". Throws InvalidArgument that suggests the nearest name, but never that of
+/// `unfit`.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
-/// What busbw is, over algbw: the share of the bytes that must cross the bus of one rank.
+/// Returns busbw divided by algbw: the share of the bytes that must cross the bus of one rank.
 double bus_factor(Routine routine, int ranks);
 
-/// How much one call moves.
+/// Amount of data that one call moves.
 struct Shape {
-  std::size_t part = 0;   ///< Elements of one rank's part; of everything when there are no parts.
+  std::size_t part = 0;   ///< Elements of one rank's part; of everything if there are no parts.
   std::size_t total = 0;  ///< Elements of everything.
   std::size_t bytes = 0;  ///< Bytes of everything.
 };
 
-/// The largest shape of at most `bytes`, but at least one element (a rank, where there are parts).
+/// Returns the largest shape of at most `bytes` bytes, but at least one element (per rank, if there
+/// are parts).
 Shape shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 }  // namespace mccl::cli::bench

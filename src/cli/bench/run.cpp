@@ -32,7 +32,7 @@ std::optional<Collective> collective_of(Routine routine) {
   return {};
 }
 
-/// Rank 0's words; the others say nothing.
+/// Prints on rank 0 only.
 class Voice {
  public:
   explicit Voice(bool speaks)
@@ -136,7 +136,7 @@ class Run {
                         options_.dtype, options_.op.kind);
   }
 
-  /// Makes the call once, and returns the algorithm that ran. All ranks choose the same one.
+  /// Makes the call once and returns the algorithm that ran. All ranks choose the same one.
   std::string algorithm_of(Routine routine, const Trial& trial) const {
     trial.fill();
     meet(*group_);
@@ -145,7 +145,8 @@ class Run {
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
-  /// Messages, and calls of a group of one rank, have no choice of algorithm.
+  /// True if the requested algorithm ran. Messages, and calls of a group of one rank, have no
+  /// choice of algorithm.
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
            algorithm == kMessages || result_.setup.ranks == 1;

@@ -11,8 +11,8 @@
 
 namespace mccl::cli::bench {
 
-/// Measures everything. Rank 0 prints and writes the files. Throws Error when elements were wrong,
-/// after all else is done.
+/// Measures everything. Rank 0 prints the results and writes the files. At the very end, throws
+/// Error if elements were wrong, or if the requested algorithm could not do a call.
 void run_rank(Context& context, const Options& options, bool one_host);
 
 }  // namespace mccl::cli::bench

@@ -1,4 +1,4 @@
-// The result as people read it: lines that begin with # explain, the others are rows.
+// Prints the result for users. Lines that begin with # are explanations; the others are rows.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@ namespace mccl::cli::bench {
 
 std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
-/// The names of the columns, and their units.
+/// Returns the names of the columns, and their units.
 std::string heading(Routine routine, bool may_be_rounded = false);
-/// One line.
+/// Returns one line.
 std::string row_text(const Row& row);
-/// The calls that the algorithm that was asked for cannot do, with commas; empty: none.
+/// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
+/// are none.
 std::string calls_refused(const std::vector<Row>& rows);
-/// What went in a codec, and what would have gone: a line for each of the rows that know it.
+/// Returns the bytes that were sent with the codec and without: a line for each row that has them.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
-/// Five significant places, at most three of them behind the point.
+/// Formats with up to five significant digits, at most three of them after the decimal point.
 std::string number_text(double value);
 
 }  // namespace mccl::cli::bench

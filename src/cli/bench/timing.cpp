@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::uint64_t kFewest = 5;
 constexpr std::uint64_t kMost = 1'000'000;
-/// Below this, reading the clock around a call would show in its time: a batch of calls is timed as
-/// a whole, beside the single ones.
+/// Calls that take fewer seconds are also timed in a batch, because reading the clock around each
+/// would affect its time.
 constexpr double kShortCall = 20e-6;
-/// Of the time of a row, before its calls count.
+/// Share of a row's time that is spent before its calls count.
 constexpr double kWarmupShare = 0.1;
 
-/// How often the call is made.
+/// Numbers of calls that are timed.
 struct CallCounts {
   std::uint64_t singles = 0;
   std::uint64_t batch = 0;  ///< 0: the single calls give the mean too.
@@ -30,8 +30,8 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
   return seconds_between(begin, Clock::now());
 }
 
-/// Rank 0's counts on every rank. Warms up with ever more calls until their time tells how many
-/// fit.
+/// Returns rank 0's counts on every rank. Warms up with a doubling number of calls, until their
+/// time shows how many fit.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

@@ -1,4 +1,4 @@
-// How long a call takes, measured by all ranks together.
+// Measures how long a call takes, by all ranks together.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ namespace mccl::cli::bench {
 
 struct Timing {
   double time_us = 0;            ///< Mean of the slowest rank.
-  double p50_us = 0;             ///< Of single calls, as rank 0 saw them.
-  double p99_us = 0;             ///< The same.
+  double p50_us = 0;             ///< Median of single calls, on rank 0.
+  double p99_us = 0;             ///< 99th percentile of the same calls.
   std::uint64_t iterations = 0;  ///< Calls behind time_us.
 };
 
-/// Every rank calls it with its own side of the same call. Which calls are made, and how many,
-/// follows from options.{seconds, iterations, warmup} and from rank 0's clock.
+/// Called by every rank with its own side of the same call. options.{seconds, iterations, warmup}
+/// and rank 0's clock decide how many calls are made.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
-/// The smallest sample that at least `share` of all are no larger than; reorders the samples.
+/// Returns the smallest sample such that at least `share` of all samples are no larger. Reorders
+/// the samples.
 double percentile(std::span<double> samples, double share);
 
 }  // namespace mccl::cli::bench

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
-/// Waited for at once, so that the call runs on this thread.
+/// The caller waits at once, so that the call runs on its thread.
 const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 

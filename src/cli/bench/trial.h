@@ -30,20 +30,21 @@ class Memory {
 
 class Trial {
  public:
-  /// `a` and `b` hold shape.bytes each at least, and outlive the Trial, as does `group`. Where the
-  /// sum may be `rounded`, of numbers that every codec can carry.
+  /// `a` and `b` hold at least shape.bytes each. They and `group` must outlive the Trial. If
+  /// `rounded` is true, the sum may be rounded, so the data are numbers that every codec can carry.
   Trial(Group& group, Routine routine, const Shape& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 
   /// Puts this rank's data where the call reads it, and rubbish where it writes.
   void fill() const;
-  /// The call, to its end.
+  /// Makes the call and blocks until it has ended.
   void run() const { call_(); }
-  /// Of a sum: the same call without a codec.
+  /// Makes the same call without a codec. Only for sums.
   void run_exact() const;
-  /// Wrong elements in what the call wrote on this rank, after one fill and one run.
+  /// Returns the number of wrong elements in what the call wrote on this rank, after one fill and
+  /// one run.
   std::uint64_t wrong() const;
-  /// Of a sum of floats, as Measurement::error on this rank.
+  /// Returns Measurement::error of this rank. Only for sums of floats.
   double error() const;
 
  private:
@@ -61,8 +62,8 @@ class Trial {
   ReduceOp op_;
   int root_;
   Most most_;
-  std::span<std::byte> input_;   ///< What the call reads on this rank; may be empty.
-  std::span<std::byte> output_;  ///< What it writes; the input too, where a call has one buffer.
+  std::span<std::byte> input_;   ///< Memory that the call reads on this rank; may be empty.
+  std::span<std::byte> output_;  ///< Memory that it writes; the same if the call has one buffer.
   std::function<void()> call_;
 };
 
