@@ -21,7 +21,7 @@ constexpr double kWarmupShare = 0.1;
 /// Numbers of calls that are timed.
 struct CallCounts {
   std::uint64_t singles = 0;
-  std::uint64_t batch = 0;  ///< 0: the single calls give the mean too.
+  std::uint64_t batch = 0;  ///< 0: the mean is that of the single calls.
 };
 
 double time_batch(const std::function<void()>& call, std::uint64_t count) {

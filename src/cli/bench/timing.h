@@ -14,7 +14,7 @@ struct Timing {
   double time_us = 0;            ///< Mean of the slowest rank.
   double p50_us = 0;             ///< Median of single calls, on rank 0.
   double p99_us = 0;             ///< 99th percentile of the same calls.
-  std::uint64_t iterations = 0;  ///< Calls behind time_us.
+  std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
 /// Called by every rank with its own side of the same call. options.{seconds, iterations, warmup}

@@ -11,7 +11,7 @@ namespace mccl::cli::completion {
 enum class Takes { nothing, text, file, folder };
 
 struct Flag {
-  std::vector<std::string> names;  ///< With their dashes.
+  std::vector<std::string> names;  ///< Names with their dashes.
   std::string value;               ///< Placeholder in the help, such as LIST.
   std::string about;               ///< Description, in one line.
   Takes takes = Takes::nothing;

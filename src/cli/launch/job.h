@@ -18,7 +18,7 @@ using Variables = std::map<std::string, std::string>;
 
 /// The job that the user asks for.
 struct Request {
-  std::vector<std::string> program;  ///< With its arguments.
+  std::vector<std::string> program;  ///< The program and its arguments.
   std::vector<Host> hosts;
   std::optional<int> ranks_per_host;  ///< Overrides the slots of hosts, whose default is 1.
   Variables environment;              ///< Variables of all ranks.

@@ -14,10 +14,10 @@ namespace mccl::cli::plan {
 /// Maximum over the ranks whose schedules were built. All but `steps` and `ranks` are bytes.
 struct Traffic {
   std::size_t steps = 0;
-  std::size_t sent = 0;       ///< Through links.
-  std::size_t received = 0;   ///< Through links.
-  std::size_t published = 0;  ///< Into the rank's window.
-  std::size_t read = 0;       ///< Out of its neighbours' windows.
+  std::size_t sent = 0;       ///< Sent through links.
+  std::size_t received = 0;   ///< Received through links.
+  std::size_t published = 0;  ///< Written into the rank's window.
+  std::size_t read = 0;       ///< Read out of its neighbours' windows.
   int ranks = 0;              ///< Number of ranks whose schedules were built.
 };
 
