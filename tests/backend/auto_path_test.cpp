@@ -47,7 +47,7 @@ class WayDouble final : public direct::Path {
   device::Lane* lane() override { return &lane_; }
   void reach_memory(Device) override { ++times_reached; }
   std::string failure() override { return {}; }
-  void abort() noexcept override {}
+  void end_calls() noexcept override {}
 
   static inline std::atomic<int> times_reached{0};
   std::chrono::microseconds pause{0};

@@ -38,7 +38,7 @@ class PathDouble final : public direct::Path {
   device::Lane* lane() override { return &lane_; }
   void reach_memory(Device device) override { reached = device; }
   std::string failure() override { return broken ? "the cable is cut" : ""; }
-  void abort() noexcept override {
+  void end_calls() noexcept override {
     aborted = true;
     if (const auto lock = lock_in_use()) lock->store(true);
   }
@@ -181,7 +181,7 @@ TEST_F(DirectCalls, ABatchAndHostMemoryDoNotGoByIt) {
   });
 }
 
-TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
+TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
   run_ranks(1, [this](Context& context) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
@@ -197,14 +197,22 @@ TEST_F(DirectCalls, WhatFailsOrLastsTooLongSaysSo) {
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
     }
     EXPECT_TRUE(path_->aborted);
-    path_->broken = false;
-    path_->aborted = false;
+    stream.finish();
+  });
+}
+
+TEST_F(DirectCalls, CallsBehindOneThatTimedOutHaveNoResult) {
+  run_ranks(1, [this](Context& context) {
+    Group& group = group_of(context);
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
     path_->hold_calls();
     const Work late = group.all_reduce(
         data, data, ReduceKind::sum, {.timeout = std::chrono::milliseconds(20), .stream = &stream});
+    const Work behind = group.all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
     EXPECT_THROW(late.wait(), TimeoutError);
-    EXPECT_TRUE(path_->aborted);
     stream.finish();
+    EXPECT_THROW(behind.wait(), PeerError);
   });
 }
 

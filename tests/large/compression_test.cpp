@@ -62,14 +62,14 @@ TEST(CompressionBeyond32Bits, EveryElementIsTheSumThatTheCodecDefines) {
   const std::vector<std::vector<float>> given = {one_period(0), one_period(1)};
   const Coding coding = coding_of({Codec::int8}, 2);
   ASSERT_EQ(coding.block(), kBlock);
-  const auto expected = narrowed(kernels::reference::sum_in(coding, given, false));
+  const auto expected = narrowed(kernels::reference::sum_in(coding, given, 1));
   // The last block has only eight elements.
   constexpr std::size_t kLast = kCount % kBlock, kPlace = (kCount - kLast) % kPeriod;
   std::vector<std::vector<float>> of_last;
   for (const auto& values : given) {
     of_last.emplace_back(values.begin() + kPlace, values.begin() + kPlace + kLast);
   }
-  const auto expected_last = narrowed(kernels::reference::sum_in(coding, of_last, false));
+  const auto expected_last = narrowed(kernels::reference::sum_in(coding, of_last, 1));
 
   testing::run_ranks(
       2,

@@ -43,7 +43,7 @@ class KernelPath final : public direct::Path {
   device::Lane* lane() override { return lane_.get(); }
   void reach_memory(Device device) override;
   std::string failure() override;
-  void abort() noexcept override;
+  void end_calls() noexcept override;
 
  private:
   void meet(Device device);
@@ -176,7 +176,7 @@ std::string KernelPath::failure() {
   return reason;
 }
 
-void KernelPath::abort() noexcept {
+void KernelPath::end_calls() noexcept {
   if (area_) __atomic_store_n(&area_->alarm().stop, 1U, __ATOMIC_RELAXED);
 }
 

@@ -138,7 +138,7 @@ void AutoPath::meet(Device device) {
     names.push_back(candidate.name);
     const std::lock_guard lock(mutex_);
     ways_.push_back(std::move(way));
-    if (aborted_) ways_.back()->abort();
+    if (was_aborted()) ways_.back()->abort();
   }
   if (names.empty()) return stay_on_host(fmt::format("{}", fmt::join(objections, "; ")));
   lane_ = std::make_unique<device::Lane>(device::depot_of(device));
@@ -228,9 +228,8 @@ std::string AutoPath::failure() {
   return {};
 }
 
-void AutoPath::abort() noexcept {
+void AutoPath::end_calls() noexcept {
   const std::lock_guard lock(mutex_);
-  aborted_ = true;
   for (const auto& way : ways_) way->abort();
 }
 

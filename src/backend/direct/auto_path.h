@@ -52,7 +52,7 @@ class AutoPath final : public Path {
   std::shared_ptr<Path> split(Group* child, int color, int key) override;
   bool inherits(const std::shared_ptr<Path>& given) override;
   std::string failure() override;
-  void abort() noexcept override;
+  void end_calls() noexcept override;
 
  private:
   enum class State { open, asks, meets, through_host, direct };
@@ -87,7 +87,6 @@ class AutoPath final : public Path {
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; complete when direct
-  bool aborted_ = false;                     // guarded by mutex_
 };
 
 }  // namespace mccl::direct

@@ -42,6 +42,10 @@ bool Call::try_finish() {
   if (!lane_.ended(number_)) {
     error = failure();
     if (!error) return false;
+  } else if (path_->was_aborted()) {
+    const std::string reason = path_->failure();
+    error = std::make_exception_ptr(PeerError(fmt::format(
+        "{} has no result: {}", description(), reason.empty() ? "its group was aborted" : reason)));
   }
   for (const Work::Callback& callback : finish(error)) callback(error);
   return true;

@@ -1,6 +1,7 @@
 // Interface of a path, which carries out a group's collectives on device memory without the host.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -44,7 +45,17 @@ class Path {
   /// The reason for which the path has failed; empty if it has not.
   virtual std::string failure() = 0;
   /// Ends running calls, so that no stream waits forever.
-  virtual void abort() noexcept = 0;
+  void abort() noexcept {
+    was_aborted_ = true;
+    end_calls();
+  }
+  /// True since abort(). A call that ends after it may have no result.
+  bool was_aborted() const { return was_aborted_; }
+
+ private:
+  virtual void end_calls() noexcept = 0;
+
+  std::atomic<bool> was_aborted_{false};
 };
 
 }  // namespace mccl::direct

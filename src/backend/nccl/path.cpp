@@ -66,7 +66,7 @@ class NcclPath final : public direct::Path {
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
   std::string failure() override;
-  void abort() noexcept override;
+  void end_calls() noexcept override;
 
  private:
   /// Starts a path made by split(), after NCCL has filled in `comm_`.
@@ -334,7 +334,7 @@ std::string NcclPath::why_failed() {
 
 /// Runs on another thread, because the caller may be the engine and NCCL first ends the
 /// communicator's threads and kernels.
-void NcclPath::abort() noexcept {
+void NcclPath::end_calls() noexcept {
   ends_ = true;  // makes a thread that polls NCCL in settle() release the lock
   const std::lock_guard lock(mutex_);
   if (!comm_) return;
