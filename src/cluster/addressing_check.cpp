@@ -10,9 +10,10 @@
 namespace mccl::cluster {
 namespace {
 
+/// An end of a link, resolved to its interface.
 struct Place {
   std::string name;
-  const Interface* interface = nullptr;
+  const Interface* interface = nullptr;  ///< Null if the host did not report it.
   System system = System::unknown;
 };
 
@@ -34,7 +35,7 @@ bool share_a_network(const Interface& a, const Interface& b) {
          have_one_in_common(a.addresses6, b.addresses6);
 }
 
-/// The first of those that it has, for people; empty where there is none.
+/// Returns the interface's first address, preferably IPv4, for people; empty if it has none.
 std::string address_of(const Interface& interface) {
   if (!interface.addresses.empty()) return text_of(interface.addresses.front());
   return interface.addresses6.empty() ? "" : text_of(interface.addresses6.front());
@@ -68,7 +69,7 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
   }
 }
 
-/// An end whose network none of the others has.
+/// Finds ends that share a network with no other end of the wire.
 void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
   for (const End& end : wire.ends) {
@@ -119,7 +120,8 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
            command_to_set_mtu(least->system, least->interface->name, most->interface->mtu))});
 }
 
-/// Ends of two cables whose networks match crosswise: the plugs at one host are exchanged.
+/// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
+/// of the other cable, but not with its own far end.
 std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Link& one,
                                      const Link& other) {
   const auto share = [&](const End& a, const End& b) {
@@ -131,7 +133,7 @@ std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Lin
   if (share(one.a, one.b) || share(other.a, other.b)) return {};
   for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
     if (!share(one.a, near) || !share(one.b, far)) continue;
-    // To exchange plugs is easiest where both are at one host.
+    // Name two plugs at the same host, which are the easiest to exchange.
     const bool at_b = one.b.host == near.host;
     const End& first = at_b ? one.b : one.a;
     const End& second = at_b ? near : far;

@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr int kCallPort = 29599;
+constexpr int kCallPort = 29599;  ///< UDP.
 
 const HostFacts& host_of_end(std::span<const HostFacts> hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)];
@@ -38,7 +38,8 @@ bool has_address(const Interface& interface, const std::string& address) {
                              [&](const Network6& n) { return n.address_text() == address; });
 }
 
-/// True where the machine that asks is at the other end, and no other host has an address there.
+/// True if the interface's only known neighbour is the machine that runs mccl: ssh connected
+/// through this interface, and no other host has an address in its network.
 bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& host,
                           const Interface& interface) {
   if (host.asked_at.empty() || !has_address(interface, host.asked_at)) return false;
@@ -67,7 +68,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  std::map<End, std::set<End>> hearers;  // By the caller, whose firewall it is.
+  std::map<End, std::set<End>> hearers;  // Keyed by the caller, whose firewall drops the answers.
   for (const Heard& each : calls.unanswered) {
     const bool known = host_of_end(hosts, each.from).interface(each.from.interface) != nullptr &&
                        host_of_end(hosts, each.at).interface(each.at.interface) != nullptr;

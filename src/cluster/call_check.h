@@ -1,4 +1,4 @@
-// What hosts' calls through their cables tell of firewalls.
+// Detects firewalls from the results of the calls that hosts send through their cables.
 #pragma once
 
 #include <span>
@@ -9,11 +9,12 @@
 
 namespace mccl::cluster {
 
-/// Hosts that can hear no calls, and those that do not let in what answers their own.
+/// Finds hosts that cannot receive calls, and hosts that do not receive the answers to their own
+/// calls.
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls);
 
-/// Ends whose cable leads somewhere, and where no call was heard: a firewall may have dropped it.
-/// For when cables are missing. No finding where there is no such end.
+/// Finds interfaces with a carrier where no call was heard, because a firewall may have dropped it.
+/// Used when cables appear to be missing. Returns at most one finding, which names all of them.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls);
 
 }  // namespace mccl::cluster

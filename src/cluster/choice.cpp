@@ -17,7 +17,7 @@ const std::string& name_of_host(std::span<const HostFacts> hosts, int host) {
   return hosts[static_cast<std::size_t>(host)].host;
 }
 
-/// "from a to b (port 2 of a is free)".
+/// Returns a text such as "from a to b (port 2 of a is free)".
 std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
   std::string text = fmt::format("from {} to {}", name_of_host(hosts, pair.first),
                                  name_of_host(hosts, pair.second));
@@ -111,7 +111,7 @@ Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
           .cure = "see mccl doctor for the hosts that lack it, or use --backend ring"};
 }
 
-/// Neighbours in the order, also the last and the first.
+/// True if a and b are adjacent in `order`, where the last and the first are adjacent too.
 bool are_neighbours(std::span<const int> order, int a, int b) {
   const std::size_t size = order.size();
   for (std::size_t i = 0; i < size; ++i) {
@@ -139,7 +139,7 @@ bool all_joined(int hosts, std::span<const Link> links) {
   return Cabling(hosts, std::move(cables)).parts().size() == 1;
 }
 
-/// The first address of that family; empty where the end has none.
+/// Returns the first address of the chosen family; empty if the end has none.
 std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
   const Interface* interface = hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
   if (interface == nullptr) return {};
@@ -148,7 +148,8 @@ std::string address_of_end(std::span<const HostFacts> hosts, const End& end, boo
   return interface->addresses.empty() ? "" : text_of(interface->addresses.front().address);
 }
 
-/// Ends of one host, that the other end of a link reaches it at, as a device or several.
+/// Returns the RDMA devices of `from` at its cables to `to`: null for no cable, a string for one
+/// device, an array for several.
 json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> links, int from,
                 int to) {
   json devices = json::array();
@@ -164,8 +165,9 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
   return devices.size() == 1 ? devices.front() : devices;
 }
 
-/// MLX's ring wants as many connections to the host before as to the host after. An address that
-/// stands there twice makes two connections along its cable.
+/// Repeats addresses until all entries have the same number of them. MLX's ring needs as many
+/// connections to the previous host as to the next one. An address that is listed twice makes two
+/// connections along its cable.
 void even_out(std::vector<Entry>& entries) {
   std::size_t most = 0;
   for (const Entry& entry : entries) most = std::max(most, entry.ips.size());
@@ -176,8 +178,8 @@ void even_out(std::vector<Entry>& entries) {
   }
 }
 
-/// MLX's jaccl refuses a ring in which two pairs have different numbers of devices, so each pair
-/// has as many as the pair with the fewest.
+/// Reduces every pair to the device count of the pair with the fewest. MLX's jaccl refuses a ring
+/// in which the number of devices differs between pairs.
 void even_out_devices(std::vector<Entry>& entries) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const Entry& entry : entries)
@@ -197,7 +199,8 @@ void even_out_devices(std::vector<Entry>& entries) {
 
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
-/// Where the host before it in the ring reaches it; of other cabling, where any reaches it.
+/// Returns the addresses of the host at this place in the order. In a ring, only those on cables
+/// from the previous host; otherwise those on all of its cables.
 std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();
@@ -267,7 +270,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   Choice choice;
   std::vector<Wire> complete;
   std::vector<Wire> all = joined.networks;
-  // Of two hosts, what joins them is a cable and a network alike.
+  // Between two hosts, a cable also counts as a network of both.
   for (const Link& link : joined.links)
     if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
   for (const Wire& wire : all) {

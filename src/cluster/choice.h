@@ -1,4 +1,5 @@
-// What a cluster's cables are good for, and the order and addresses of its hosts in a hostfile.
+// Chooses the cables or networks and the backend of a cluster, and the order and addresses of its
+// hosts in the hostfile.
 #pragma once
 
 #include <map>
@@ -14,44 +15,44 @@
 namespace mccl::cluster {
 
 enum class Shape {
-  ring,     ///< Through all hosts, by `order`.
-  mesh,     ///< Every pair is joined.
-  any,      ///< Joined somehow: enough for MCCL, and for none of MLX's own backends.
-  network,  ///< All hosts are in one network, or several.
-  none,
+  ring,     ///< Passes through all hosts, in the order of `order`.
+  mesh,     ///< A cable joins every pair of hosts.
+  any,      ///< Connected, but no ring: suits MCCL and none of MLX's own backends.
+  network,  ///< All hosts share one or several networks.
+  none,     ///< No usable connection was found.
 };
 
 struct Choice {
   Shape shape = Shape::none;
-  std::string backend;      ///< For the hostfile; empty: none fits.
-  std::vector<int> order;   ///< Of the hosts in the hostfile.
-  std::vector<Link> links;  ///< Those that are used.
+  std::string backend;      ///< Backend for the hostfile; empty if none fits.
+  std::vector<int> order;   ///< Host indices in the order of the hostfile.
+  std::vector<Link> links;  ///< The cables that are used.
   std::vector<Wire> networks;
   std::vector<Finding> findings;
 };
 
-/// `backend` is ring, jaccl or jaccl-ring where one is asked for, else empty. Where the cables do
-/// not make what it needs, the shape is none, and the findings say which cables would.
+/// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user asked for one, else
+/// empty. If the cables do not suit it, the shape is none and a finding lists the cables to add.
 Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> links,
                      const std::string& backend);
 
-/// The address of each host in a network, by number of the host: of IPv4, or of IPv6 where more
-/// hosts have one. Hosts without an address of that family are missing.
+/// Returns one address of each host in the network, by host index. All are IPv4, or all are IPv6 if
+/// more hosts have an IPv6 address. Hosts without an address of that family are omitted.
 std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 
-/// The networks that all hosts are in and have addresses of: the fastest, and those as fast. The
-/// shape is none where there is none; then cables may do.
+/// Chooses the fastest network in which all hosts have an address, and all others that are as fast.
+/// The shape is none if there is no such network; cables may still join the hosts.
 Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined);
 
-/// A host of the hostfile: what `mccl launch` and MLX read.
+/// One entry of the hostfile, which `mccl launch` and MLX read.
 struct Entry {
   int host = 0;
   std::vector<std::string> ips;
-  nlohmann::json rdma = nlohmann::json::array();  ///< By entry of the file; empty: none.
+  nlohmann::json rdma = nlohmann::json::array();  ///< Devices to each entry; empty unless jaccl.
 };
 
-/// `side` are the addresses at which hosts reach each other apart from their cables, for backends
-/// that meet there; by host, empty where there is none.
+/// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
+/// its address outside the cables, or an empty string. jaccl backends meet at these addresses.
 std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
                               std::span<const Addressed> links, std::span<const std::string> side);
 

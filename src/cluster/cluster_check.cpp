@@ -13,11 +13,11 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr double kClockOff = 2;
+constexpr double kClockOff = 2;  ///< Seconds.
 
-/// "a 1.0, b 1.1".
 using ValueByHost = std::map<std::string, std::string>;
 
+/// Returns a text such as "a 1.0, b 1.1".
 std::string list_of(const ValueByHost& values) {
   std::string text;
   for (const auto& [host, value] : values)
@@ -63,7 +63,8 @@ void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-/// Bridges of containers have the same addresses everywhere, and lead nowhere.
+/// False for loopback and for bridges and tunnels. Container bridges have the same addresses on
+/// every host and lead to no other host.
 bool is_of_a_cable(const Interface& interface) {
   return !interface.joins && interface.medium != Medium::loopback;
 }
@@ -88,7 +89,8 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-/// An address that lies in a network of another host, whose mask is another.
+/// Finds pairs of addresses with different masks where only one of the two networks contains the
+/// other address.
 void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
   struct Place {
     std::string text;
@@ -116,7 +118,7 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
   }
 }
 
-/// What no two machines have in common; empty where too little is known.
+/// Returns a text that differs between any two machines; empty if too little is known.
 std::string identity_of(const HostFacts& host) {
   std::string identity;
   for (const Interface& interface : host.interfaces) {

@@ -1,4 +1,4 @@
-// What is wrong between hosts, as far as it can be seen from what each of them says.
+// Finds faults between hosts by comparing their facts.
 #pragma once
 
 #include <span>
@@ -9,11 +9,12 @@
 
 namespace mccl::cluster {
 
-/// Hosts that are one machine under two names: they were started at the same time, and have the
-/// same interfaces with the same addresses. A container, or a namespace, is a machine of its own.
+/// Finds hosts that are one machine under two names: the boot ID, the interfaces and their
+/// addresses are the same. A container or a network namespace counts as a separate machine.
 std::vector<Finding> check_identity(std::span<const HostFacts> hosts);
 
-/// Versions and settings that differ, clocks that are off, addresses that several have.
+/// Runs check_identity(), and finds versions, settings and network masks that differ, clocks that
+/// are off, and duplicate addresses.
 std::vector<Finding> check_cluster(std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -1,4 +1,4 @@
-// What people, and root, type on a host: Linux and macOS have words of their own. Without sudo.
+// Shell commands for Linux and macOS, without sudo.
 #pragma once
 
 #include <string>
@@ -7,14 +7,15 @@
 
 namespace mccl::cluster {
 
+/// Brings the interface up or down.
 std::string command_to_set(System system, const std::string& interface, bool up);
 std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
-/// Takes the address, "10.0.0.1/24" or "fd00::1/64", from the interface.
+/// Removes the address, such as "10.0.0.1/24" or "fd00::1/64", from the interface.
 std::string command_to_remove(System system, const std::string& interface,
                               const std::string& address);
-/// Shows its state.
+/// Shows the interface's state.
 std::string command_to_show(System system, const std::string& interface);
-/// Counts packets, and errors.
+/// Shows the interface's counts of packets and errors.
 std::string command_to_count(System system, const std::string& interface);
 
 }  // namespace mccl::cluster

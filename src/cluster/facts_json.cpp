@@ -16,8 +16,8 @@ constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;
 constexpr const char* kUnlimited = "unlimited";
 
-/// The fields of facts and their parts, for a Writer or a Reader. Names are those that may stand in
-/// commands.
+/// Visits the fields of a HostFacts or one of its parts. `op` is a Writer or a Reader. Fields
+/// passed to op.name() may appear in commands, so a Reader accepts only plain names for them.
 template <typename Op>
 void fields_of(Op& op, Interface& interface) {
   op.name("name", interface.name);
@@ -122,7 +122,7 @@ void fields_of(Op& op, HostFacts& facts) {
   op.list("odd", facts.odd);
 }
 
-/// Parts that lack what they are for are left out.
+/// False for a part that lacks its essential fields; such parts are dropped.
 bool is_whole(const Interface& interface) { return !interface.name.empty(); }
 bool is_whole(const Route& route) { return route.to != Network{}; }
 bool is_whole(const InUse& in_use) { return in_use.network != Network{}; }
@@ -172,10 +172,11 @@ class Writer {
   json& to_;
 };
 
-/// Leaves a target unchanged where the member is missing, null or cannot be understood.
+/// Reads members of a JSON object. Leaves the target unchanged if the member is missing, null or
+/// invalid.
 class Reader {
  public:
-  /// Notes what is odd in `facts`.
+  /// Adds a finding to `facts.odd` for each invalid member.
   Reader(HostFacts& facts, const json& from) : facts_(facts), from_(from) {
     if (!from.is_object()) odd("an object", from);
   }
@@ -312,7 +313,8 @@ json json_of(const HostFacts& facts) {
 HostFacts read_facts(const std::string& host, const json& said) {
   HostFacts facts;
   facts.host = host;
-  HostFacts noted;  // what is odd, apart from what the host itself found odd
+  // Collects the checked values, and the findings of this parse before the host's own.
+  HostFacts noted;
   noted.host = host;
   Reader reader(noted, said);
   fields_of(reader, facts);

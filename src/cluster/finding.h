@@ -1,4 +1,4 @@
-// What is wrong with a cluster, told so that a person can cure it.
+// A fault of a cluster, with its cause and its cure, for people.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,40 +10,41 @@
 namespace mccl::cluster {
 
 enum class Severity {
-  note,     ///< Good to know; nothing has to be done.
-  warning,  ///< A job runs, slower or with less certainty than it could.
-  problem,  ///< A job fails, or will some day.
+  note,     ///< Information only; needs no action.
+  warning,  ///< Jobs run, but more slowly or less reliably than they could.
+  problem,  ///< Jobs fail, now or eventually.
 };
 
 struct Finding {
-  std::string id;  ///< Stable, for programs; docs/CLUSTER.md lists all.
+  std::string id;  ///< Stable identifier for programs; docs/CLUSTER.md lists all.
   Severity severity = Severity::problem;
   std::string what;
-  std::string where;  ///< A host, or a host and a part of it.
+  std::string where;  ///< A host, or a host and one of its parts.
   std::string why;    ///< Why it matters.
-  std::string cure;   ///< A command where there is one.
-  /// For root, where it is safe to be run without a look: on the host that `where` is. Else empty.
+  std::string cure;   ///< A command if there is one.
+  /// A command that root can safely run without review, on the host named by `where`. Empty if
+  /// there is none.
   std::string fix = {};
-  std::string undo = {};
+  std::string undo = {};  ///< Reverses `fix`.
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 std::string_view name_of(Severity severity);
 
-/// Those that ask for something to be done.
+/// True for warnings and problems, which need action.
 bool is_fault(const Finding& finding);
 
-/// The worst first; those of a kind in their order.
+/// Sorts stably, with the most severe first.
 void sort_by_severity(std::vector<Finding>& findings);
 
-/// Whether any is a problem, else whether any is a warning; nothing for notes alone.
+/// Returns the highest severity among warnings and problems; empty if there are only notes.
 std::optional<Severity> worst_of(std::span<const Finding> findings);
 
-/// For people: a paragraph each.
+/// Formats one paragraph per finding, for people.
 std::string text_of(std::span<const Finding> findings);
 nlohmann::json json_of(std::span<const Finding> findings);
-/// With a line end. Hosts may say any bytes: those that are no UTF-8 are replaced.
+/// Returns indented JSON with a final newline. Replaces bytes from hosts that are not valid UTF-8.
 std::string dumped(const nlohmann::json& json);
 
 }  // namespace mccl::cluster

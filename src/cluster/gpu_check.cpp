@@ -13,7 +13,7 @@ namespace {
 
 using Matrix = std::vector<std::vector<std::string>>;
 
-/// nvidia-smi underlines its first line.
+/// Removes terminal escape sequences, with which nvidia-smi underlines its first line.
 std::string without_escapes(std::string_view text) {
   std::string plain;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -26,13 +26,13 @@ std::string without_escapes(std::string_view text) {
   return plain;
 }
 
-/// "NV18" and the like; a word such as NVMe is none.
+/// True for words such as "NV18"; false for others such as "NVMe".
 bool is_nvlink(const std::string& cell) {
   return cell.starts_with("NV") && cell.size() > 2 &&
          cell.find_first_not_of("0123456789", 2) == cell.npos;
 }
 
-/// What the words of `nvidia-smi topo -p2p` stand for.
+/// Explains a word in the output of `nvidia-smi topo -p2p`.
 std::string meaning_of(const std::string& word) {
   const std::map<std::string, std::string> known = {
       {"CNS", "the chipset does not support it"},
@@ -45,7 +45,7 @@ std::string meaning_of(const std::string& word) {
   return found == known.end() ? in_quotes(word) : found->second;
 }
 
-/// A person can do nothing about what GPUs were made without.
+/// True if a user can change the cause. Missing support in the GPUs themselves cannot be changed.
 bool can_be_changed(const std::string& word) {
   return word == "CNS" || word == "TNS" || word == "DR";
 }
@@ -62,7 +62,7 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
   const Matrix peers = gpu_matrix(facts.gpu_peers, facts.gpus.size());
-  std::map<std::string, std::vector<std::string>> pairs;  // by the word that is not OK
+  std::map<std::string, std::vector<std::string>> pairs;  // Keyed by the word other than "OK".
   for (std::size_t a = 0; a < peers.size(); ++a)
     for (std::size_t b = a + 1; b < peers.size(); ++b)
       for (const std::string& word : {peers[a][b], peers[b][a]})
@@ -96,7 +96,7 @@ Matrix gpu_matrix(std::string_view text, std::size_t count) {
     const auto number = parse_integer(words[0].substr(3));
     if (!number || *number < 0 || static_cast<std::size_t>(*number) >= count) continue;
     const auto row = static_cast<std::size_t>(*number);
-    // The line of names begins with a GPU, too.
+    // The heading also begins with "GPU0", but has no "X" on the diagonal.
     if (words[row + 1] != "X") continue;
     matrix[row].assign(words.begin() + 1, words.begin() + 1 + static_cast<std::ptrdiff_t>(count));
   }

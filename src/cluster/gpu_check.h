@@ -1,4 +1,4 @@
-// What joins the GPUs of a host, as nvidia-smi tells of it.
+// Checks the connections between the GPUs of a host, as nvidia-smi reports them.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace mccl::cluster {
 
-/// A row for each GPU with a cell for each: "NV18", "PHB", "OK", "CNS"; "X" is itself. Empty when
-/// the text has no row, or half a row, for one of the `count`.
+/// Parses a table of nvidia-smi into a square matrix with one row and column per GPU. A cell is a
+/// word such as "NV18", "PHB", "OK" or "CNS"; the diagonal is "X". Returns an empty matrix if the
+/// row of any of the `count` GPUs is missing or incomplete.
 std::vector<std::vector<std::string>> gpu_matrix(std::string_view text, std::size_t count);
 
 std::vector<Finding> check_gpus(const HostFacts& facts);

@@ -1,4 +1,4 @@
-// What is known of a host.
+// The facts known about one host.
 #pragma once
 
 #include <map>
@@ -24,18 +24,19 @@ struct Interface {
   std::string name;
   Medium medium = Medium::cable;
   bool up = false;
-  /// Its cable leads somewhere; absent where the system does not tell.
+  /// True if the cable is connected at its far end; absent if the system does not report it.
   std::optional<bool> carrier;
-  int mbit_per_s = 0;  ///< 0: not known.
-  int mtu = 0;         ///< 0: not known.
+  int mbit_per_s = 0;  ///< 0 if unknown.
+  int mtu = 0;         ///< 0 if unknown.
   std::string mac;
   std::vector<Network> addresses;
-  std::vector<Network6> addresses6;     ///< That others than neighbours may have, and that last.
-  std::vector<std::string> link_local;  ///< IPv6.
-  std::string bridge;                   ///< That it is a member of.
-  bool joins = false;                   ///< A bridge or a tunnel: no cable of its own.
-  std::string rdma;                     ///< Its RDMA device.
-  /// Linux's check of where packets come from; 1 drops those that would be answered elsewhere.
+  std::vector<Network6> addresses6;     ///< Lasting ones that are not link-local.
+  std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
+  std::string bridge;                   ///< The bridge that it is a member of.
+  bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
+  std::string rdma;                     ///< Its RDMA device, if any.
+  /// Linux's reverse-path filter. With 1, Linux drops packets that arrive on another interface than
+  /// the replies would leave through.
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
@@ -43,21 +44,21 @@ struct Interface {
 
 struct Route {
   Network to;
-  std::string interface;  ///< Empty: none, or not known.
+  std::string interface;  ///< Empty if there is none or it is unknown.
 };
 
-/// An address that the host needs, or a network of one, which cables must not take.
+/// An address that the host uses, or the network of one. Cables must not be given these addresses.
 struct InUse {
   Network network;
-  std::string by;  ///< "a DNS server".
+  std::string by;  ///< The kind of use, such as "a DNS server".
 };
 
-/// A socket for a Thunderbolt cable, and what its cable leads to.
+/// A Thunderbolt port, and the computer at the far end of its cable.
 struct Port {
   std::string receptacle;
   std::string interface;
-  std::string own;   ///< The name (a UUID) of this end.
-  std::string peer;  ///< Of the other; empty where no computer is there.
+  std::string own;   ///< The UUID of this end.
+  std::string peer;  ///< The UUID of the other end; empty if no computer is connected.
   std::string peer_name;
   int mbit_per_s = 0;
   bool through_dock = false;
@@ -66,7 +67,7 @@ struct Port {
 struct RdmaDevice {
   std::string name;
   std::string interface;
-  std::string state;  ///< As the system says it: "ACTIVE".
+  std::string state;  ///< In the system's words, such as "ACTIVE".
   int mbit_per_s = 0;
   std::vector<std::string> gids;
 };
@@ -77,13 +78,13 @@ struct Gpu {
   std::string driver;
 };
 
-/// One who knows nothing yet of a host has these.
+/// The defaults describe a host about which nothing is known yet.
 struct HostFacts {
-  std::string host;  ///< As people name it.
+  std::string host;  ///< The host's name for people.
   System system = System::unknown;
   std::string os;
   std::string kernel;
-  std::string boot;  ///< A name for the time since it was started, of its own.
+  std::string boot;  ///< Boot ID, unique to each start of the host.
   std::string processor;
   int cores = 0;
   std::string governor;
@@ -91,44 +92,47 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
-  int ranks = 0;  ///< Of jobs that run there, as far as the user may see them.
+  int ranks = 0;  ///< Running ranks of jobs that this user may see.
   bool is_root = false;
-  bool has_sudo = false;  ///< Without a password.
-  /// In files, and KiB. Absent where it is not known; kNoLimit where there is none.
+  bool has_sudo = false;  ///< True if sudo needs no password.
+  /// Resource limits, in files and KiB. Absent if unknown; kNoLimit if unlimited.
   std::optional<long> open_files;
   std::optional<long> most_open_files;
   std::optional<long> locked_kib;
-  std::optional<long> shared_kib;  ///< Of /dev/shm, free.
+  std::optional<long> shared_kib;  ///< Free space in /dev/shm.
   bool shared_writable = true;
-  std::string mccl;      ///< Where it is; empty: not there.
-  std::string asked_at;  ///< Its address at which ssh reached it; empty where it was asked locally.
+  std::string mccl;      ///< Path of the program; empty if not installed.
+  std::string asked_at;  ///< Its address that ssh connected to; empty for the local machine.
   std::map<std::string, std::string> versions;
-  std::map<std::string, std::string> variables;  ///< Those that begin with MCCL_.
+  std::map<std::string, std::string> variables;  ///< Environment variables named MCCL_*.
   std::vector<Interface> interfaces;
-  std::vector<Route> routes;  ///< Of IPv4, without the default route.
-  std::vector<InUse> in_use;  ///< Private addresses apart from its own.
-  /// "netplan", "NetworkManager", "systemd-networkd" or "networksetup": the program that gives
-  /// interfaces their addresses at a restart. Empty: none of these.
+  std::vector<Route> routes;  ///< IPv4 routes except the default route.
+  std::vector<InUse> in_use;  ///< Private addresses other than its own.
+  /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
+  /// "systemd-networkd" or "networksetup". Empty if it is none of these.
   std::string network_manager;
-  /// A set-up was begun there that will be undone, since nobody has confirmed it.
+  /// True while an unconfirmed set-up is active on the host. It will be undone unless it is
+  /// confirmed.
   bool setup_unconfirmed = false;
   std::vector<Port> ports;
   std::vector<RdmaDevice> rdma;
-  std::string rdma_control;  ///< What macOS's rdma_ctl says.
+  std::string rdma_control;  ///< Output of macOS's rdma_ctl.
   std::vector<Gpu> gpus;
-  std::string gpu_links;  ///< Of nvidia-smi topo -m.
-  std::string gpu_peers;  ///< Of nvidia-smi topo -p2p r.
-  /// How far the host's clock is from this machine's, at least; in seconds.
+  std::string gpu_links;  ///< Output of nvidia-smi topo -m.
+  std::string gpu_peers;  ///< Output of nvidia-smi topo -p2p r.
+  /// Lower bound, in seconds, of the host's clock offset from this machine. Positive if the host is
+  /// ahead.
   double clock_off_s = 0;
-  std::vector<Finding> odd;  ///< What it said that cannot be understood.
+  std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
 
   const Interface* interface(const std::string& name) const;
-  /// Of a setting that is a list: what stands between its commas; empty where it is not set.
+  /// Splits a comma-separated setting into its items. Returns an empty vector if it is not set.
   std::vector<std::string> items_of(const std::string& variable) const;
 };
 
 inline constexpr long kNoLimit = -1;
-/// Folders in /tmp where hosts note an unconfirmed set-up: in `waits`, which changes every second.
+/// Prefix of the folders in /tmp that mark an unconfirmed set-up. The guard of the set-up touches
+/// the file `waits` in its folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

@@ -23,7 +23,7 @@ bool is_slow(const Interface& interface) {
   return interface.medium == Medium::wireless || interface.joins;
 }
 
-/// A cable that could be used instead.
+/// Returns an interface with a cable that could be used instead; null if there is none.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
     return interface.usable() && !is_slow(interface) && interface.medium != Medium::loopback &&
@@ -35,7 +35,8 @@ const Interface* cable_of(const HostFacts& host) {
 void check_address(const HostFacts& host, const std::string& text, const std::string& by,
                    std::vector<Finding>& findings) {
   const Interface* interface = interface_with(host, text);
-  // A name is looked up where it is used; of IPv6 hosts tell of lasting addresses only.
+  // Host names are resolved only when used, and hosts report only their lasting IPv6 addresses. So
+  // only an unknown IPv4 address is a fault.
   if (interface == nullptr && !parse_ipv4(text)) return;
   if (interface == nullptr) {
     findings.push_back({"hostfile-address", Severity::problem,
@@ -71,7 +72,7 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
         check_address(hosts[host], text_of(interface->addresses.front().address), "MCCL_IFNAME",
                       findings);
     }
-    // Addresses that it has not are told of with the other settings.
+    // check_settings() reports addresses that the host does not have.
     for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
       if (interface_with(hosts[host], text) != nullptr)
         check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);

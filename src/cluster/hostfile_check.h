@@ -1,4 +1,4 @@
-// Whether a hostfile fits the hosts that it names.
+// Checks that a hostfile fits the hosts that it names.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 
 namespace mccl::cluster {
 
-/// `addresses` are those that the hostfile gives each host.
+/// `addresses` holds, for each host, the addresses that the hostfile lists. Also checks the
+/// addresses in each host's MCCL_IFNAME and MCCL_LISTEN_ADDR.
 std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
                                     std::span<const std::vector<std::string>> addresses);
 

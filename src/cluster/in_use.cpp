@@ -1,4 +1,4 @@
-// Finds the addresses that a host needs in the texts of its system.
+// Extracts the addresses that a host uses from texts of its system.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,22 +9,24 @@
 namespace mccl::cluster {
 namespace {
 
-/// Enough for people and for JSON; a server of thousands of clients keeps the first of them.
+/// Bounds the list for people and JSON. A server with more clients keeps the first ones.
 constexpr std::size_t kMostInUse = 2000;
 
-/// "192.168.1.9.443", as netstat of macOS writes an address with its port.
+/// Removes the port from an address such as "192.168.1.9.443", the notation of macOS's netstat.
 std::string_view without_port(std::string_view text) {
   if (std::ranges::count(text, '.') != 4) return text;
   return text.substr(0, text.rfind('.'));
 }
 
+/// Adds a private network unless it is already listed or the list is full.
 void keep(HostFacts& facts, const Network& network, const std::string& by) {
   if (!is_private(network) || facts.in_use.size() == kMostInUse) return;
   const auto same = [&](const InUse& other) { return other.network == network; };
   if (std::ranges::none_of(facts.in_use, same)) facts.in_use.push_back({network, by});
 }
 
-/// Linux writes an IPv4 address as the number of its bytes in memory.
+/// Parses an IPv4 address as /proc/net/tcp prints it: eight hex digits of the value that a
+/// little-endian machine reads from its bytes in network order.
 std::optional<Ipv4> ipv4_of_hex(std::string_view text) {
   std::uint32_t bits = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);

@@ -38,8 +38,9 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
   return link;
 }
 
-/// Ports that name each other. Linux names the computer and not the port: of several cables to the
-/// same one, the calls tell which is which.
+/// Returns the unjoined port that `one` names as its peer and that names `one` in turn, or end() if
+/// there is none. Linux names the computer rather than the port, so several ports may match. A port
+/// that exchanged calls with `one` is preferred.
 std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket>& sockets,
                                            std::span<const Heard> heard) {
   const auto hears = [&](const Socket& other) {
@@ -66,7 +67,7 @@ void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& 
                       "no link of the cluster comes of this cable", std::move(cure)});
 }
 
-/// Of the interfaces that hear each other, which are together.
+/// Union-find over interfaces: groups those that hear each other, directly or through others.
 class Together {
  public:
   void join(const End& a, const End& b) { root_of(b) = root_of(a); }
@@ -101,8 +102,8 @@ bool have_a_network(const Networks& a, const Networks& b, int address_bits) {
   return false;
 }
 
-/// What one host tells of another's interfaces may be anything: only those count that the other has
-/// told of itself. Each once.
+/// Returns each call once. Drops calls that name an interface which its own host did not report,
+/// since a host's report about another host is not trusted. Also drops calls of a host to itself.
 std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   std::set<End> ends;
   for (std::size_t host = 0; host < hosts.size(); ++host)

@@ -1,4 +1,4 @@
-// What joins hosts: cables between two interfaces, and networks that many are in.
+// The connections between hosts: cables between two interfaces, and networks of more interfaces.
 #pragma once
 
 #include <compare>
@@ -12,7 +12,7 @@
 
 namespace mccl::cluster {
 
-/// An interface of a host; hosts go by their number.
+/// An interface of a host. Hosts are identified by their index.
 struct End {
   int host = 0;
   std::string interface;
@@ -20,23 +20,23 @@ struct End {
   friend auto operator<=>(const End&, const End&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// A cable from one end to the other; the end of the lower host comes first.
+/// A cable between two interfaces. `a` is the end at the host with the lower index.
 struct Link {
   End a;
   End b;
   Medium medium = Medium::cable;
-  int mbit_per_s = 0;  ///< Of the slower end; 0: not known.
+  int mbit_per_s = 0;  ///< Rate of the slower end; 0 if unknown.
   bool through_dock = false;
 };
 
-/// The ends of all that can hear each other, where those are more than two.
+/// A network of more than two interfaces that can all hear each other.
 struct Wire {
   std::vector<End> ends;
   Medium medium = Medium::cable;
   int mbit_per_s = 0;
 };
 
-/// `at` has heard a call of `from`.
+/// A call sent by `from` was received at `at`.
 struct Heard {
   End at;
   End from;
@@ -44,12 +44,12 @@ struct Heard {
   friend auto operator<=>(const Heard&, const Heard&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// What came of all hosts' calls through their interfaces.
+/// The results of the calls that all hosts sent through their interfaces.
 struct Calls {
   std::vector<Heard> heard;
-  /// Calls that arrived, and whose caller did not answer the question whether they were its own.
+  /// Calls that arrived, but whose sender did not confirm that it had sent them.
   std::vector<Heard> unanswered;
-  std::vector<int> deaf;  ///< Hosts that can hear no calls.
+  std::vector<int> deaf;  ///< Hosts that cannot receive calls.
 };
 
 struct Joined {
@@ -57,32 +57,34 @@ struct Joined {
   std::vector<Wire> networks;
 };
 
-/// Cables by the names that Thunderbolt gives ports. What only one end sees, or leads back to the
-/// same host, is a finding. Who heard whom tells several cables of a pair apart.
+/// Finds cables from the UUIDs that Thunderbolt gives to ports. `heard` distinguishes several
+/// cables between the same two hosts. Adds a finding for a cable that only one end sees, that leads
+/// back to the same host or to an unknown computer, or that has no interface at one end.
 std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings);
 
-/// From who has heard whom. Interfaces that nobody heard, and which have addresses, are taken to be
-/// joined where those are of the same network.
+/// Derives the links and networks from the calls that were heard. Interfaces without any heard call
+/// are taken as joined if they have addresses in the same network.
 Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
-/// Whether they have different addresses of one network.
+/// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds those of whose ends nothing is known yet.
+/// Adds the links of which neither end is in `joined` yet.
 void add_links(Joined& joined, std::span<const Link> links);
 
-/// Cables of a pair together; one of unknown speed counts as the slowest that is known.
+/// Sums the capacities of all cables of each pair. A cable of unknown speed counts as fast as the
+/// slowest known one.
 Capacities capacities_of(int hosts, std::span<const Link> links);
 
-/// The link seen from this host: its own end, and the other.
+/// Return the end of the link at this host, and the other end.
 const End& own_end(const Link& link, int host);
 const End& other_end(const Link& link, int host);
 
-/// For people: "a (en5) to b (en3)".
+/// Returns a text for people, such as "a (en5) to b (en3)".
 std::string text_of(const Link& link, std::span<const HostFacts> hosts);
 
-/// A table of all, for people.
+/// Returns a table of all links and networks, for people.
 std::string table_of(const Joined& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -13,17 +13,18 @@ namespace mccl::cluster {
 namespace {
 
 constexpr long kFewFiles = 1024;
-constexpr long kLittleShared = 64L << 10;  ///< KiB; what Docker gives.
+constexpr long kLittleShared = 64L << 10;  ///< KiB; Docker's default.
 constexpr long kLittleLocked = 64L << 10;  ///< KiB.
-constexpr int kLeastMtu = 1280;            ///< Of IPv6; networks in clouds have 1400 or so.
-constexpr int kThunderbolt5 = 80'000;      ///< Mbit/s.
+constexpr int kLeastMtu = 1280;        ///< Bytes; IPv6's minimum. Cloud networks use about 1400.
+constexpr int kThunderbolt5 = 80'000;  ///< Mbit/s.
 
-/// Gathers what is found on one host.
+/// Collects the findings about one host.
 class Findings {
  public:
   explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
 
-  /// What one command puts right at once, and another back.
+  /// Adds a warning that the command `fix` cures and `undo` reverses. On Linux,
+  /// `mccl doctor --fix` may run them.
   void add_fixed_by(const char* id, std::string what, std::string why, const std::string& fix,
                     const std::string& undo) {
     add(id, Severity::warning, std::move(what), std::move(why), "sudo " + fix);

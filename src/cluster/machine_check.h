@@ -1,4 +1,4 @@
-// What is wrong with a host by itself.
+// Finds faults of a single host.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,10 @@
 
 namespace mccl::cluster {
 
+/// Starts with the findings in `facts.odd`.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
-/// Settings in its environment that MCCL would refuse, or that do not fit the host.
+/// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
 std::vector<Finding> check_settings(const HostFacts& facts);
 
 }  // namespace mccl::cluster

@@ -26,7 +26,7 @@ std::optional<Ipv4> parse_ipv4(std::string_view text) {
   Ipv4 address;
   for (int part = 0; part < 4; ++part) {
     const std::size_t dot = part < 3 ? text.find('.') : text.size();
-    if (dot > 3) return {};  // npos, too
+    if (dot > 3) return {};  // Also true for npos.
     const auto value = number(text.substr(0, dot), 10, 255);
     if (!value) return {};
     address.bits = address.bits << 8 | *value;

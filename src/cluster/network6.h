@@ -9,21 +9,21 @@
 
 namespace mccl::cluster {
 
-/// An address together with the network that it lies in.
+/// An address and the prefix length of its network.
 struct Network6 {
   std::array<std::uint8_t, 16> address = {};
   int prefix_bits = 128;
 
-  /// Without the bits behind the prefix.
+  /// Clears the bits after the prefix.
   Network6 base() const;
-  /// The address alone, as it is written everywhere: the shortest way.
+  /// Returns the address in its canonical short form, without the prefix length.
   std::string address_text() const;
 
   friend auto operator<=>(const Network6&,
                           const Network6&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// "fd00::1/64", or an address alone for one of 128 bits; without a zone.
+/// Parses "fd00::1/64". An address without a prefix length gets 128 bits. Rejects zones.
 std::optional<Network6> parse_network6(std::string_view text);
 std::string text_of(const Network6& network);
 

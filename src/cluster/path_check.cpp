@@ -12,13 +12,15 @@
 namespace mccl::cluster {
 namespace {
 
-/// One stream of TCP does not fill a fast link.
+/// Mbit/s. Above this rate, a link passes with a smaller share of its nominal rate, because one TCP
+/// stream does not fill a fast link.
 constexpr int kFastLink = 10'000;
-constexpr double kEnough = 0.5;
-constexpr double kEnoughOfFast = 0.25;
-/// A link that is so many times slower than the others of its kind is an odd one.
+constexpr double kEnough = 0.5;         ///< Share of the nominal rate.
+constexpr double kEnoughOfFast = 0.25;  ///< The same above kFastLink.
+/// A link whose hardware reports no rate is slow if the median of such links is more than this many
+/// times faster.
 constexpr double kFarFromOthers = 6;
-constexpr double kLongLatency = 2e-3;
+constexpr double kLongLatency = 2e-3;  ///< Seconds.
 
 const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)];
@@ -29,6 +31,7 @@ std::string name_of(std::span<const HostFacts> hosts, const End& end) {
   return end.interface.empty() ? host : fmt::format("{} ({})", host, end.interface);
 }
 
+/// Returns the instructions to open the ports of a job on the host.
 std::string open_ports(const HostFacts& host, const Path& path) {
   if (host.system == System::macos)
     return fmt::format("on {}: System Settings, Network, Firewall: let mccl and Python in",
@@ -41,7 +44,7 @@ std::string open_ports(const HostFacts& host, const Path& path) {
       host.host, from, path.routed ? "" : fmt::format(", or sudo ufw allow from {}", path.source));
 }
 
-/// The other direction of the same two addresses.
+/// Returns the path in the other direction between the same addresses; null if there is none.
 const Path* reverse_of(std::span<const Path> paths, const Path& path) {
   const auto found = std::ranges::find_if(paths, [&](const Path& other) {
     return other.source == path.target && other.target == path.source && other.from == path.to &&
@@ -50,7 +53,8 @@ const Path* reverse_of(std::span<const Path> paths, const Path& path) {
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// Whether these two are known to hear each other; nothing where nobody hears anything at an end.
+/// Whether two ends hear each other. `others`: at least one of them hears only other ends.
+/// `unknown`: neither hears any end.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
@@ -70,7 +74,7 @@ Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
   return one || other ? Hearing::others : Hearing::unknown;
 }
 
-/// Where the cable of an end leads to, for people; empty when nobody is heard there.
+/// Describes, for people, the far end of the cable at `end`; empty if no call was heard there.
 std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, const End& end) {
   for (const Link& link : joined.links) {
     if (link.a == end) return name_of(hosts, link.b);
@@ -100,7 +104,7 @@ Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const
           "cable a network of its own"};
 }
 
-/// The interface that routing takes from a host to an address; empty where it is not known.
+/// Returns the interface through which the host routes to the IPv4 address; empty if unknown.
 std::string way_to(const HostFacts& host, const std::string& address) {
   const auto target = parse_ipv4(address);
   const Route* best = nullptr;
@@ -111,7 +115,8 @@ std::string way_to(const HostFacts& host, const std::string& address) {
   return best == nullptr ? "" : best->interface;
 }
 
-/// The end at which a host hears what leaves `end` for it; `otherwise` where that is not known.
+/// Returns the end at the host of `otherwise` that a cable joins to `end`. Falls back to
+/// `otherwise`.
 End far_end(const Joined& joined, const End& end, const End& otherwise) {
   for (const Link& link : joined.links) {
     if (link.a == end && link.b.host == otherwise.host) return link.b;
@@ -120,8 +125,9 @@ End far_end(const Joined& joined, const End& end, const End& otherwise) {
   return otherwise;
 }
 
-/// Linux drops a packet that came in where no answer to it would leave, if rp_filter is 1. That is
-/// so for packets to `to`'s host from `source`, which leave through `from`.
+/// Detects packets from `source` to `target` that the receiving host drops because of rp_filter 1:
+/// they arrive on one interface, but replies to `source` would leave through another. The packets
+/// leave the sender as its routes say, or through `from` if no route is known.
 std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Joined& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
@@ -168,11 +174,12 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Path> p
                        const Joined& joined, std::vector<Finding>& findings) {
   for (const Path& path : paths) {
     const bool fine = std::ranges::all_of(path.faults, [](const auto& f) { return f.empty(); });
-    // Of several addresses, routing may reach one: that is enough.
+    // A routed path that fails entirely is not reported here: the host may be reached at another of
+    // its addresses. check_parts() reports hosts that are not reached at all.
     if (!path.tried || fine || (path.routed && !path.good())) continue;
     const Path* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
-      // The same of both directions.
+      // Report this once for both directions.
       if (path.from < path.to || back == nullptr)
         findings.push_back(not_joined(hosts, joined, path));
       continue;
@@ -204,7 +211,7 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
   }
 }
 
-/// Its hardware does not tell of its speed: the others do.
+/// True if the hardware does not report its rate, so that it is compared with the other paths.
 bool is_like_others(const Path& path) { return path.nominal_mbit == 0 && !path.routed; }
 
 bool is_below_hardware(const Path& path) {
@@ -212,7 +219,7 @@ bool is_below_hardware(const Path& path) {
   return path.nominal_mbit > 0 && path.bytes_per_s * 8 / 1e6 < share * path.nominal_mbit;
 }
 
-/// Of those whose hardware does not tell; 0 where they are few.
+/// Returns the median rate of the paths whose hardware reports none; 0 if fewer than four.
 double usual_rate(std::span<const Path> paths) {
   std::vector<double> rates;
   for (const Path& path : paths)
@@ -258,13 +265,13 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
     any_tried = any_tried || path.tried;
     const auto [a, b] = std::minmax(path.from.host, path.to.host);
     with_paths.insert({a, b});
-    // What was not tried is not taken for broken, but for a way that may not be there.
+    // An untried path in a common network counts as working, an untried routed path does not.
     if (((path.tried || path.routed) && !path.good()) || !seen.insert({a, b}).second) continue;
     Cable& cable = cables.emplace_back();
     cable.a = a;
     cable.b = b;
   }
-  // Where no address is there to be tried, what was heard is what there is.
+  // Hosts that share no addresses to try are joined if calls were heard between them.
   for (const Link& link : joined.links) {
     if (with_paths.contains({link.a.host, link.b.host})) continue;
     Cable& cable = cables.emplace_back();

@@ -10,20 +10,21 @@
 namespace mccl::cluster {
 namespace {
 
-/// Of macOS and others, which change their addresses there whenever they like.
+/// Self-assigned IPv4 addresses, which systems such as macOS may change at any time.
 constexpr Network kPassing = {{0xA9FE0000}, 16};
 
 bool takes_part(const Interface& interface) {
   return interface.usable() && !interface.joins && interface.medium != Medium::loopback;
 }
 
-/// Of two hosts. One that tells of thousands of addresses keeps nobody busy for hours.
+/// Limit for each direction between two hosts, so that a host that reports thousands of addresses
+/// does not take hours.
 constexpr std::size_t kMostPaths = 64;
 
 std::string address_of(const Network& network) { return text_of(network.address); }
 std::string address_of(const Network6& network) { return network.address_text(); }
 
-/// Of one network that has room for two.
+/// True for two different addresses of the same network.
 bool are_together(const Network& a, const Network& b) {
   return a.prefix_bits < 32 && a.base() == b.base() && a.address != b.address;
 }
@@ -51,8 +52,8 @@ void add_paths(std::vector<Path>& paths, const End& from, const Interface& a,
   }
 }
 
-/// To each address of a host that shares no network with this one, from wherever routing lets it
-/// leave: a cloud gives every host a network of its own.
+/// Adds a routed path to each address of a host without a common network. In clouds, each host
+/// often has a network of its own.
 void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!takes_part(interface)) continue;
@@ -66,14 +67,14 @@ void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFact
       path.from = {from, ""};
       path.to = {to, interface.name};
       path.target = std::move(target);
-      path.mtu = 0;  // of the way between them nothing is known
+      path.mtu = 0;  // The MTUs along the route are unknown.
       path.routed = true;
       paths.push_back(std::move(path));
     }
   }
 }
 
-/// All ways from one host to another.
+/// Returns all paths from one host to another.
 std::vector<Path> paths_between(std::span<const HostFacts> hosts, int from, int to) {
   std::vector<Path> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
@@ -96,7 +97,7 @@ std::string packet_text(const Path& path) {
                                 : std::to_string(path.packet);
 }
 
-/// Of a path, a line. Hosts have as many as their number squared.
+/// Rows of the table. The number of paths grows with the square of the number of hosts.
 constexpr std::size_t kMostRows = 400;
 
 bool is_as_it_should_be(const Path& path, bool slow) {

@@ -10,20 +10,20 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr int kOwnBits = 30;  ///< Of the networks that give_addresses() makes.
+constexpr int kOwnBits = 30;  ///< Prefix length of the networks from give_addresses().
 
-/// What one interface is to have after a restart.
+/// The address that one interface must have after a restart.
 struct Kept {
   const HostFacts& host;
   const Interface& interface;
   Network address;
 };
 
-/// A command that needs a shell; `script` has no single quotes.
+/// Wraps a script for sh. `script` must not contain single quotes.
 std::string shell(const std::string& script) { return fmt::format("sh -c '{}'", script); }
 
-/// Makes a profile of NetworkManager that gives the interface its address. One that does not last
-/// takes effect when it is brought up, and not by itself.
+/// Creates a NetworkManager profile that gives the interface its address. Unless `lasting`, the
+/// profile is not saved to disk and takes effect only when it is brought up explicitly.
 std::string profile(const std::string& interface, const Network& address, bool lasting) {
   return fmt::format(
       "nmcli connection add save {0} type ethernet con-name mccl-{1} ifname {1} "
@@ -33,9 +33,8 @@ std::string profile(const std::string& interface, const Network& address, bool l
       lasting ? "yes" : "no", interface, text_of(address));
 }
 
-/// Writes the lines to the file. A file that an earlier set-up has written is kept beside it, under
-/// a name that network managers do not read, and comes back when this is undone. `first` runs
-/// before that.
+/// Runs `first`, then writes the lines to the file. A file from an earlier set-up is saved under a
+/// name that network managers do not read, and the undo restores it.
 Commands with_file(const std::string& file, const std::vector<std::string>& lines,
                    const std::string& first) {
   return {fmt::format(R"({1}; [ ! -e {0} ] || cp -p {0} {0}.before; printf "%s\n" "{2}" > {0})",
@@ -45,7 +44,7 @@ Commands with_file(const std::string& file, const std::vector<std::string>& line
 
 Commands with_netplan(const Kept& kept) {
   const std::string& name = kept.interface.name;
-  // netplan warns of files that others than root may read.
+  // netplan warns about files that other users than root may read.
   const Commands file = with_file(
       fmt::format("/etc/netplan/90-mccl-{}.yaml", name),
       {"network:", "  version: 2", "  ethernets:", fmt::format("    {}:", name),
@@ -55,8 +54,8 @@ Commands with_netplan(const Kept& kept) {
           file.undo + "; netplan generate"};
 }
 
-/// The profile may be there already: in memory since the set-up, or from an earlier run. Its
-/// autoconnect is noted for the undo.
+/// The profile may already exist: in memory since the set-up, or from an earlier run. Saves its
+/// autoconnect value for the undo.
 Commands with_network_manager(const Kept& kept) {
   const std::string& name = kept.interface.name;
   const std::string before = fmt::format("/var/lib/NetworkManager/mccl-{}.before", name);
@@ -73,7 +72,7 @@ Commands with_network_manager(const Kept& kept) {
 
 Commands with_networkd(const Kept& kept) {
   const std::string& name = kept.interface.name;
-  // The first file that fits an interface is taken: 05 comes before those that others write.
+  // systemd-networkd uses the first matching file, and "05" sorts before the usual names.
   return with_file(fmt::format("/etc/systemd/network/05-mccl-{}.network", name),
                    {"[Match]", "Name=" + name, "", "[Link]", "RequiredForOnline=no", "",
                     "[Network]", "LinkLocalAddressing=ipv6", "Address=" + text_of(kept.address)},
@@ -82,7 +81,7 @@ Commands with_networkd(const Kept& kept) {
 
 Commands with_networksetup(const Kept& kept) {
   const std::string service = "mccl " + kept.interface.name;
-  // Services are made of ports, whose names the list shows before those of their interfaces.
+  // A service is created from a port name. The list prints it on the line before the device name.
   const std::string port = fmt::format(
       R"(p=$(networksetup -listallhardwareports | sed -n "/^Hardware Port: /{{s///;h;}}; /^Device: {}$/{{g;p;}}"))",
       kept.interface.name);
@@ -94,9 +93,10 @@ Commands with_networksetup(const Kept& kept) {
           fmt::format("networksetup -removenetworkservice \"{}\"", service)};
 }
 
-/// No-op where the configuration of the host names the address already, as for a cable that a
-/// person has set up: another file would replace that one. Fails for a bond and a VLAN, which would
-/// need their whole configuration in the file.
+/// Returns the commands for the host's network manager. On Linux, they do nothing if the host's
+/// configuration already names the address, as for a cable that a person has set up, because
+/// another file would replace that configuration. They fail for a bond or a VLAN, whose file would
+/// need the complete configuration.
 Commands commands_of(const Kept& kept) {
   const std::string& manager = kept.host.network_manager;
   if (manager == "networksetup") {
@@ -118,14 +118,14 @@ Commands commands_of(const Kept& kept) {
           shell(fmt::format("{} || {{ {}; }}", is_there, commands.undo))};
 }
 
-/// Throws Error where any end cannot be kept.
+/// Throws Error, which lists all faults, if any address cannot be kept.
 void refuse_what_cannot_be_kept(std::span<const Kept> all) {
   std::set<std::string> faults;
   for (const Kept& kept : all) {
     if (kept.host.network_manager.empty())
       faults.insert(fmt::format("{} has none of netplan, NetworkManager and systemd-networkd",
                                 kept.host.host));
-    // netplan adds to the addresses that its other files name; the others replace them.
+    // netplan merges the addresses of all its files; the other managers replace them.
     for (const Network& other : kept.interface.addresses)
       if (other != kept.address && kept.host.network_manager != "netplan")
         faults.insert(fmt::format("{} of {} has the address {} as well", kept.interface.name,
@@ -144,12 +144,12 @@ void refuse_what_cannot_be_kept(std::span<const Kept> all) {
 
 Commands network_manager_commands(const std::string& interface, const Network& address) {
   const std::string own = text_of(address);
-  // NetworkManager removes no address from an interface that it does not manage.
+  // State 10 is "unmanaged": NetworkManager then removes no addresses, so `ip` suffices.
   return {shell(fmt::format("if nmcli -g GENERAL.STATE device show {0} | grep -q \"^10 \"; "
                             "then ip addr add {1} dev {0}; "
                             "else {2} && nmcli connection up mccl-{0}; fi",
                             interface, own, profile(interface, address, false))),
-          // NetworkManager takes the address away a little later, or not at all.
+          // NetworkManager removes the address with a delay, or not at all, so it is deleted here.
           shell(fmt::format("nmcli connection delete mccl-{0}; ip addr del {1} dev {0}; "
                             "! ip addr show dev {0} | grep -q \" {1} \"",
                             interface, own))};
@@ -164,7 +164,7 @@ std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
     for (const End* end : {&each.link.a, &each.link.b}) {
       const HostFacts& host = hosts[static_cast<std::size_t>(end->host)];
       const Interface* interface = host.interface(end->interface);
-      if (interface == nullptr) continue;  // setup_steps() has thrown.
+      if (interface == nullptr) continue;  // setup_steps() has thrown in this case.
       all.push_back({host, *interface, end == &each.link.a ? each.a : each.b});
       host_of.push_back(end->host);
     }

@@ -9,7 +9,7 @@
 
 namespace mccl::cluster {
 
-/// A command and what undoes it, without sudo.
+/// A command and the command that undoes it, without sudo.
 struct Commands {
   std::string command;
   std::string undo;
@@ -19,11 +19,14 @@ struct Commands {
 /// NetworkManager removes addresses that it does not know once DHCP has failed.
 Commands network_manager_commands(const std::string& interface, const Network& address);
 
-/// One step for each end of a link that has an address given by MCCL: those that are new, and those
-/// of networks of four addresses (/30) that were there already. Each step tells the host's own
-/// network manager. Steps take effect at the next start of the host, or change nothing that the
-/// set-up has not changed already. Their undo brings back what an earlier set-up had kept. Throws Error, which names the hosts, where a host has no manager
-/// that is known, and where an interface has other addresses, which the manager would take away.
+/// Returns one step for each end of a link whose address MCCL has given: the new addresses, and the
+/// existing ones in /30 networks. On each Mac with such an end in the Thunderbolt Bridge, another
+/// step turns the bridge off. A step writes the address into the configuration of the host's
+/// network manager. It takes effect at the next restart, or changes only what the set-up has
+/// already changed. Its undo restores the configuration of an earlier set-up.
+///
+/// Throws Error, which names the hosts, if a host has no known network manager. Also throws if an
+/// interface has other addresses that the manager would remove.
 std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
                                      std::span<const Addressed> links);
 

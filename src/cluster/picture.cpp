@@ -16,7 +16,7 @@ constexpr const char* kBegin = R"(graph cluster {
   edge [fontname="Helvetica", fontsize=10, penwidth=2, labeldistance=2];
 )";
 
-/// In double quotes of DOT.
+/// Quotes and escapes a text as a DOT string.
 std::string quoted(const std::string& text) {
   std::string safe;
   for (const char c : printable(text)) {

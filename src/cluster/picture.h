@@ -1,4 +1,4 @@
-// Pictures of what joins hosts.
+// Draws the connections between hosts.
 #pragma once
 
 #include <span>
@@ -8,7 +8,8 @@
 
 namespace mccl::cluster {
 
-/// A graph for Graphviz, which names the layout that suits rings: `dot -Tsvg`.
+/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. It selects the circo layout, which
+/// suits rings.
 std::string dot_of(const Joined& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

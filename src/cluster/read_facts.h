@@ -1,4 +1,5 @@
-// What a host says of itself as JSON: `mccl probe` sends it, and `mccl doctor --json` prints it.
+// Converts a host's facts to and from JSON, and parses the output of system programs into facts.
+// `mccl probe` sends the JSON, and `mccl doctor --json` prints it.
 #pragma once
 
 #include <map>
@@ -13,47 +14,49 @@ namespace mccl::cluster {
 
 nlohmann::json json_of(const HostFacts& facts);
 
-/// Reads what json_of() makes. Nothing is trusted: a value that cannot be understood is left out
-/// and becomes a finding in `odd`. `host` is the host's name for people.
+/// Parses the output of json_of(). Nothing in it is trusted: an invalid value is dropped and
+/// usually adds a finding to `odd`. `host` is the host's name for people.
 HostFacts read_facts(const std::string& host, const nlohmann::json& said);
 
-/// Keeps every private IPv4 address and network in the text; `by` says what they are. An address
-/// with a port behind a fifth dot, as netstat of macOS writes it, counts as the address.
+/// Adds every private IPv4 address and network in the text to `in_use`; `by` names their kind. A
+/// port after a fourth dot, as macOS's netstat writes it, is ignored.
 void note_in_use(HostFacts& facts, std::string_view text, const std::string& by);
-/// Lines of /proc/net/tcp or /proc/net/tcp6: keeps the far ends of connections that stand.
+/// Adds the peers of established connections to `in_use`. `table` is the content of /proc/net/tcp
+/// or /proc/net/tcp6.
 void note_tcp_peers(HostFacts& facts, std::string_view table);
 
-/// Output of macOS's programs, by name: "ifconfig", "netstat", "system_profiler", "networksetup",
-/// "ibv_devices" and "rdma_ctl".
+/// Output of macOS's programs, keyed by name: "ifconfig", "netstat", "system_profiler",
+/// "networksetup", "ibv_devices" and "rdma_ctl".
 using Outputs = std::map<std::string, std::string>;
 void read_mac_network(HostFacts& facts, const Outputs& outputs);
 
-/// Output of `nvidia-smi --query-gpu=name,memory.total,driver_version
+/// Parses the output of `nvidia-smi --query-gpu=name,memory.total,driver_version
 /// --format=csv,noheader,nounits`.
 void read_gpus(HostFacts& facts, std::string_view output);
-/// Lines of a package and its version; all other lines are ignored.
+/// Parses lines of a package and its version. Ignores all other lines.
 void read_versions(HostFacts& facts, std::string_view output);
-/// Keeps the version where both are plain names.
+/// Adds the version if the package has a plain name. A version that is not a plain name adds a
+/// finding and is stored as an empty string.
 void keep_version(HostFacts& facts, const std::string& package, const std::string& version);
-/// Keeps a setting of MCCL, and of a key only that it is set.
+/// Adds an MCCL_* setting. Stores "(set)" instead of the value of a key. Ignores other variables.
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
 
-/// Keeps the finding, up to a number that is enough for people.
+/// Adds the finding to `odd`, unless that already holds as many as people would read.
 void keep_odd(HostFacts& facts, Finding finding);
-/// Notes that the output of `source` cannot be understood, and quotes its beginning.
+/// Adds a finding that the output of `source` is invalid, and quotes its beginning.
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found);
 
-/// A whole number that is not negative; 0 for everything else.
+/// Parses a non-negative integer. Returns 0 for anything else.
 long count_of(std::string_view text);
 
-/// Names of ports: macOS writes them in capitals, Linux does not.
+/// Converts ASCII letters to lower case. Port UUIDs are in upper case on macOS, but not on Linux.
 std::string lower_case(std::string_view text);
 
-/// Letters, digits and _.:@+- only, as names of interfaces, devices and versions are. Such a name
-/// may stand in a command that root runs.
+/// True for 1 to 64 letters, digits and _.:@+- without a leading "-", as in names of interfaces,
+/// devices and versions. A plain name is safe in a command that root runs.
 bool is_plain_name(std::string_view name);
-/// The name if it is plain; otherwise notes it and returns nothing.
+/// Returns the name if it is plain or empty. Otherwise adds a finding and returns an empty string.
 std::string plain_name(HostFacts& facts, const std::string& source, std::string_view name);
 
 }  // namespace mccl::cluster

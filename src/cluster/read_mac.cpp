@@ -1,4 +1,4 @@
-// Interfaces, cables and devices as macOS tells of them.
+// Parses macOS's reports of interfaces, cables, devices and routes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostNesting = 16;  ///< Docks behind docks.
+constexpr int kMostNesting = 16;  ///< Depth of a chain of docks.
 constexpr std::size_t kMostPorts = 256;
 constexpr std::size_t kMostInterfaces = 4096;
 constexpr std::size_t kMostAddresses = 64;
@@ -25,7 +25,7 @@ std::string text_at(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// "80 Gb/s", "Up to 120 Gb/s".
+/// Parses a rate such as "80 Gb/s" or "Up to 120 Gb/s" into Mbit/s; 0 if there is no number.
 int rate_of(const std::string& text) {
   for (const std::string_view word : words_of(text))
     if (const auto number = parse_number(word))
@@ -33,7 +33,7 @@ int rate_of(const std::string& text) {
   return 0;
 }
 
-/// Of "(10Gbase-T", "(1000baseT": Mbit/s; 0 where it is no such word.
+/// Parses a word such as "(10Gbase-T" or "(1000baseT" into Mbit/s; 0 for any other word.
 int media_rate(std::string_view word) {
   if (!word.starts_with('(')) return 0;
   const std::size_t end = std::min(word.find_first_not_of("0123456789", 1), word.size());
@@ -43,13 +43,15 @@ int media_rate(std::string_view word) {
   return static_cast<int>(std::min(number * (giga ? 1000 : 1), 1'000'000L));
 }
 
+/// A computer at the far end of a Thunderbolt cable.
 struct Peer {
-  std::string domain;
+  std::string domain;  ///< Its UUID.
   std::string name;
-  int depth = 0;
+  int depth = 0;  ///< Number of docks in between.
 };
 
-/// A computer has a domain of its own; a dock has none, and lists what is behind it.
+/// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock
+/// has none, and its "_items" list the devices behind it.
 void find_peers(const json& items, const std::string& own, int depth, std::vector<Peer>& peers) {
   if (!items.is_array() || depth > kMostNesting) return;
   for (const json& item : items) {
@@ -62,7 +64,7 @@ void find_peers(const json& items, const std::string& own, int depth, std::vecto
   }
 }
 
-/// A bus has one socket, or none where it is inside.
+/// Returns the receptacle of a bus; null for an internal bus, which has none.
 const json* receptacle_of(const json& bus) {
   for (const auto& [key, value] : bus.items())
     if (key.starts_with("receptacle_") && key.ends_with("_tag") && value.is_object()) return &value;
@@ -111,7 +113,9 @@ Medium medium_of(std::string_view name) {
   return Medium::cable;
 }
 
-/// "inet6 2001:db8::1 prefixlen 64 autoconf secured"; one of a neighbour has a zone behind "%".
+/// False for temporary, deprecated, unusable, loopback and link-local addresses. `words` is a line
+/// such as "inet6 2001:db8::1 prefixlen 64 autoconf secured". A link-local address has a zone after
+/// "%".
 bool is_lasting(const std::vector<std::string_view>& words) {
   const auto says = [&](std::string_view word) {
     return std::ranges::find(words, word) != words.end();
@@ -120,7 +124,7 @@ bool is_lasting(const std::vector<std::string_view>& words) {
          !says("deprecated") && !says("tentative") && !says("duplicated");
 }
 
-/// A line of an interface's block, without the blanks before it.
+/// Parses one line of an interface's block, split into words.
 void read_interface_line(Interface& interface, std::vector<Interface>& all,
                          const std::vector<std::string_view>& words) {
   if (words.size() < 2) return;
@@ -148,10 +152,11 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
   }
 }
 
-/// "en5: flags=8863<UP,…> mtu 1500".
+/// Parses the output of `ifconfig -a`. A block begins with a line such as
+/// "en5: flags=8863<UP,…> mtu 1500", and its other lines are indented.
 void read_interfaces(HostFacts& facts, std::string_view section) {
   std::vector<Interface>& all = facts.interfaces;
-  bool known = false;  // whether the lines that follow are those of the last
+  bool known = false;  // True if indented lines belong to the last interface in `all`.
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
     if (words.empty()) continue;
@@ -178,7 +183,7 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
   }
 }
 
-/// "Hardware Port: Thunderbolt 1", then "Device: en5".
+/// Parses pairs of lines such as "Hardware Port: Thunderbolt 1" and "Device: en5".
 void read_hardware_ports(HostFacts& facts, std::string_view section) {
   constexpr std::string_view kPort = "Hardware Port: ";
   constexpr std::string_view kDevice = "Device: ";
@@ -202,7 +207,8 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
   }
 }
 
-/// A line of names, a line of dashes, then "rdma_en5  GUID".
+/// Parses the output of ibv_devices: a line of names, a line of dashes, then lines such as
+/// "rdma_en5  GUID".
 void read_rdma(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
@@ -218,7 +224,8 @@ void read_rdma(HostFacts& facts, std::string_view section) {
   }
 }
 
-/// "192.168.1" is a network of 24 bits, "192.168.1/22" says how many, four numbers are a host.
+/// Parses the output of netstat. "192.168.1" is a network of 24 bits, "192.168.1/22" gives the
+/// prefix length, and an address of four numbers is a single host.
 void read_routes(HostFacts& facts, std::string_view section) {
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);

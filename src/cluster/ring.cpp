@@ -12,10 +12,10 @@ namespace mccl::cluster {
 namespace {
 
 using Vertices = std::bitset<kMostRingHosts>;
-/// By host: its neighbours.
+/// The set of neighbours of each host.
 using Graph = std::vector<Vertices>;
 
-/// Pairs of at least this capacity.
+/// Joins the pairs of at least this capacity, in Mbit/s.
 Graph graph_of(const Capacities& capacities, double least) {
   Graph graph(static_cast<std::size_t>(capacities.size()));
   for (int a = 0; a < capacities.size(); ++a)
@@ -25,19 +25,19 @@ Graph graph_of(const Capacities& capacities, double least) {
   return graph;
 }
 
-/// Bounded backtracking for the order that lacks the fewest cables. A path grows by the neighbour
-/// that has the fewest hosts left to go on to, or by a cable that is missing. It turns back where
-/// the hosts outside it cannot all get two neighbours with fewer missing cables than the best order
-/// has.
+/// Searches for the order of all hosts that lacks the fewest cables, by bounded backtracking.
+/// Extends a path first to the neighbour with the fewest free neighbours, and last to hosts without
+/// a cable. Backtracks if a lower bound on the missing cables (least_missing()) shows that the path
+/// cannot improve on the best order.
 class Search {
  public:
-  /// Only orders that lack fewer than `limit` cables count.
+  /// Accepts only orders that lack fewer than `limit` cables.
   Search(const Graph& graph, std::size_t limit) : graph_(graph), fewest_(limit) {
     for (std::size_t v = 0; v < graph.size(); ++v) free_.set(v);
   }
 
   void run() {
-    // Another start often succeeds where one gets lost.
+    // If the search from one start exceeds its steps, another start often succeeds.
     for (std::size_t start = 0; start < graph_.size(); ++start) {
       steps_ = kMostRingSteps / static_cast<int>(graph_.size());
       visit(start, 0);
@@ -49,7 +49,8 @@ class Search {
   }
 
   const std::vector<int>& order() const { return best_; }
-  /// Whether no order lacks fewer cables than this one, or than the limit; else it gave up.
+  /// True if it is proved that no order lacks fewer cables than order(), or than the limit if there
+  /// is none. False if the search gave up.
   bool exhausted() const { return exhausted_; }
 
  private:
@@ -86,8 +87,9 @@ class Search {
     }
   }
 
-  /// Every free host needs two neighbours among the free ones and the ends of the path; each end
-  /// needs one. A cable gives two hosts a neighbour.
+  /// Lower bound on the missing cables that complete the path. Every free host needs two neighbours
+  /// among the free hosts and the two ends of the path; each end needs one free neighbour. A cable
+  /// serves two hosts.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);
@@ -106,7 +108,7 @@ class Search {
   bool exhausted_ = false;
 };
 
-/// All that there are, the largest first.
+/// Returns the distinct non-zero capacities in descending order.
 std::vector<double> levels_of(const Capacities& capacities) {
   std::vector<double> levels;
   for (int a = 0; a < capacities.size(); ++a)
@@ -117,7 +119,7 @@ std::vector<double> levels_of(const Capacities& capacities) {
   return levels;
 }
 
-/// Of two hosts, whom one cable makes a ring.
+/// Handles two hosts, for which one cable is a ring.
 RingAnswer ring_of_two(const Capacities& capacities) {
   RingAnswer answer;
   answer.slowest = capacities.between(0, 1);
@@ -129,7 +131,7 @@ RingAnswer ring_of_two(const Capacities& capacities) {
   return answer;
 }
 
-/// Every order lacks some cable.
+/// Fills in `missing` and `fewest`. Called if no ring was found.
 void find_missing(const Graph& graph, RingAnswer& answer) {
   Search search(graph, graph.size() + 1);
   search.run();
@@ -143,7 +145,8 @@ void find_missing(const Graph& graph, RingAnswer& answer) {
   std::ranges::sort(answer.missing);
 }
 
-/// Always begins with the first host, and goes on with the lower of its neighbours.
+/// Rotates and reverses the ring so that it begins with host 0 and continues with the lower of its
+/// two neighbours.
 std::vector<int> in_normal_form(std::vector<int> order) {
   std::rotate(order.begin(), std::ranges::find(order, 0), order.end());
   if (order.size() > 2 && order.back() < order[1]) std::reverse(order.begin() + 1, order.end());
@@ -171,7 +174,7 @@ RingAnswer best_ring(const Capacities& capacities) {
     return answer;
   }
   const std::vector<double> levels = levels_of(capacities);
-  // With less capacity asked for, there are more pairs: once there is a ring, there stays one.
+  // Binary search: lowering the required capacity only adds pairs, so a ring stays a ring.
   std::size_t good = levels.size();
   for (std::size_t begin = 0, end = levels.size(); begin < end;) {
     const std::size_t middle = begin + (end - begin) / 2;
@@ -179,7 +182,7 @@ RingAnswer best_ring(const Capacities& capacities) {
     Search search(graph, 1);
     search.run();
     if (search.order().empty()) {
-      // Each time among more pairs than before: what holds of these holds of those.
+      // Later failures search a superset of these pairs, so the last one's proof covers all.
       answer.proved = search.exhausted();
       begin = middle + 1;
       continue;

@@ -1,4 +1,4 @@
-// Rings and meshes among hosts that cables join.
+// Searches for rings and meshes among hosts with cables between them.
 #pragma once
 
 #include <utility>
@@ -6,13 +6,14 @@
 
 namespace mccl::cluster {
 
-/// What each pair of hosts can carry, in Mbit/s; 0 where no cable joins them.
+/// The capacity of each pair of hosts, in Mbit/s; 0 if no cable joins them.
 class Capacities {
  public:
   explicit Capacities(int size) : size_(size), values_(place(size, 0), 0) {}
 
   int size() const { return size_; }
   double between(int a, int b) const { return values_[place(a, b)]; }
+  /// Adds `mbit` to the capacity of the pair, in both directions.
   void add(int a, int b, double mbit);
 
  private:
@@ -28,27 +29,28 @@ class Capacities {
 using Pair = std::pair<int, int>;
 
 inline constexpr int kMostRingHosts = 128;
-/// After so many steps a search gives up.
+/// Steps after which a search gives up.
 inline constexpr int kMostRingSteps = 200'000;
 
 struct RingAnswer {
-  /// The hosts in the order of the ring; empty when there is none. Two hosts that a cable joins are
-  /// a ring, and so is one host.
+  /// The hosts in the order of the ring; empty if no ring was found. A single host, or two hosts
+  /// with a cable between them, count as a ring.
   std::vector<int> order;
-  double slowest = 0;  ///< The capacity of its slowest pair: no other ring has a better one.
-  /// Whether that is proved: that no ring is better, or that there is none. Else the search was
-  /// given up.
+  double slowest = 0;  ///< Capacity of the ring's slowest pair, in Mbit/s.
+  /// True if it is proved that no ring has a faster slowest pair, or that there is no ring. False
+  /// if a search gave up.
   bool proved = true;
-  /// Where there is no ring: pairs that are not joined, whose cables would make one.
+  /// If there is no ring: the pairs whose missing cables would complete one.
   std::vector<Pair> missing;
-  /// Whether it is proved that no fewer would do.
+  /// True if it is proved that fewer cables would not suffice.
   bool fewest = true;
 };
 
-/// Throws InvalidArgument for more hosts than kMostRingHosts. The same for the same capacities.
+/// Finds the ring whose slowest pair is fastest. Deterministic. Throws InvalidArgument for more
+/// than kMostRingHosts hosts.
 RingAnswer best_ring(const Capacities& capacities);
 
-/// Pairs that no cable joins.
+/// Returns the pairs that no cable joins.
 std::vector<Pair> missing_of_mesh(const Capacities& capacities);
 
 }  // namespace mccl::cluster

@@ -22,7 +22,7 @@ bool has_address(const HostFacts& facts, const std::string& text) {
   });
 }
 
-/// What is wrong with a setting by itself; the text of MCCL's own refusal.
+/// Returns the error text with which MCCL refuses the value; empty if the value is valid.
 std::string refusal_of(const std::string& name, const std::string& value) {
   if (name == kConfigFileVariable || name == kMlxVariable || value == "(set)") return {};
   try {

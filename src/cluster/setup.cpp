@@ -21,6 +21,8 @@ class Steps {
     steps_.push_back({host, sudo + command, sudo + undo});
   }
 
+  /// Takes the interface out of its bridge and brings it up. On macOS, brings the bridge down
+  /// instead, once per bridge.
   void prepare(const End& end) {
     const Interface* interface = facts(end.host).interface(end.interface);
     if (interface == nullptr) return;
@@ -37,9 +39,9 @@ class Steps {
         command_to_set(system, end.interface, false));
   }
 
-  /// An address more; those that are there stay.
+  /// Adds an address to the interface, which keeps its present addresses.
   void give(const End& end, const Network& own, const Network& peer) {
-    // A profile would replace the addresses that are there.
+    // Only without addresses: a profile would replace the present ones.
     if (facts(end.host).network_manager == "NetworkManager" &&
         facts(end.host).interface(end.interface)->addresses.empty()) {
       const Commands commands = network_manager_commands(end.interface, own);
@@ -56,7 +58,7 @@ class Steps {
         fmt::format("ifconfig {} inet {} netmask {} alias", end.interface, address,
                     text_of(mask_of(own.prefix_bits))),
         fmt::format("ifconfig {} inet {} -alias", end.interface, address));
-    // With several interfaces, macOS else sends through whichever comes first.
+    // Without a host route, macOS sends through the first of several interfaces.
     const std::string other = text_of(peer.address);
     add(end.host, fmt::format("route -n add -host {} -interface {}", other, end.interface),
         fmt::format("route -n delete -host {}", other));
@@ -80,7 +82,7 @@ std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
   for (const Addressed& each : links) {
     if (each.keeps) continue;
     for (const End* end : {&each.link.a, &each.link.b}) {
-      // Root would be given words that nobody has looked at.
+      // The name would end up, unchecked, in a command that root runs.
       if (hosts[static_cast<std::size_t>(end->host)].interface(end->interface) == nullptr)
         throw Error(fmt::format("{} has no interface {}",
                                 hosts[static_cast<std::size_t>(end->host)].host,

@@ -1,4 +1,4 @@
-// The commands that give cables their addresses, and those that undo them.
+// The commands that give addresses to cables, and the commands that undo them.
 #pragma once
 
 #include <span>
@@ -9,15 +9,15 @@
 
 namespace mccl::cluster {
 
-/// One thing to be done on a host.
+/// One command for a host.
 struct SetupStep {
   int host = 0;
-  std::string command;
-  std::string undo;
+  std::string command;  ///< With sudo unless the user is root.
+  std::string undo;     ///< Likewise.
 };
 
-/// In the order in which they are to be done; undone in reverse. None for links that keep what they
-/// have. Throws Error for a link at an interface that its host has not told of.
+/// Returns the steps in order of execution; they are undone in reverse. Links that keep their
+/// addresses need none. Throws Error for an interface that its host has not reported.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 

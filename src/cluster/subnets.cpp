@@ -15,11 +15,11 @@ namespace mccl::cluster {
 namespace {
 
 constexpr int kPrefixBits = 30;
-constexpr std::uint32_t kStep = 4;
-constexpr int kWidest = 8;  ///< Bits of the widest network that there is, 10.0.0.0.
+constexpr std::uint32_t kStep = 4;  ///< Addresses of a /30.
+constexpr int kWidest = 8;          ///< Prefix length of the widest private network, 10.0.0.0/8.
 
-/// Networks that are used, each with the reason in words: "10.1.0.3 is a DNS server of a". Two
-/// networks overlap only if one lies within the other, so only the widest ones are kept.
+/// The networks that are in use, each with the reason, such as "10.1.0.3 is a DNS server of a". Two
+/// networks overlap only if one contains the other, so only the widest ones are kept.
 class NetworkSet {
  public:
   struct Entry {
@@ -27,8 +27,8 @@ class NetworkSet {
     std::string by;
   };
 
-  /// A network wider than all private ones is a way out, not a network: a VPN routes 0.0.0.0/1 and
-  /// 128.0.0.0/1.
+  /// Ignores networks wider than any private one, since they are default routes: a VPN may route
+  /// 0.0.0.0/1 and 128.0.0.0/1.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
@@ -37,7 +37,7 @@ class NetworkSet {
     entries_.emplace(base.first(), Entry{base, std::move(by)});
   }
 
-  /// The first that overlaps `wanted`, or null.
+  /// Returns an entry that overlaps `wanted`; null if there is none.
   const Entry* overlapping(const Network& wanted) const {
     auto next = entries_.upper_bound(wanted.last());
     if (next == entries_.begin()) return nullptr;
@@ -46,15 +46,15 @@ class NetworkSet {
   }
 
  private:
-  /// True if `base` is wider than what overlaps it.
+  /// True if `base` contains the entries that overlap it. Requires that one does.
   bool covers_any_of(const Network& base) const {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::map<Ipv4, Entry> entries_;  ///< By the first address.
+  std::map<Ipv4, Entry> entries_;  ///< Keyed by the first address.
 };
 
-/// Adds all that a host uses.
+/// Adds all addresses, routes and used addresses of a host.
 void add(NetworkSet& taken, const HostFacts& host) {
   constexpr int kUsualBits = 24;
   NetworkSet known;  // The networks that the host has an address in or a route to.
@@ -104,14 +104,14 @@ class FreeNetworks {
 
   struct Pool {
     Network network;
-    std::uint64_t next;  ///< The first address that was not looked at yet.
+    std::uint64_t next;  ///< The first address not yet examined.
   };
 
   std::optional<Network> take_from(Pool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{static_cast<std::uint32_t>(pool.next)}, kPrefixBits};
       const NetworkSet::Entry* taken = taken_.overlapping(wanted);
-      // A taken network is passed over whole.
+      // Skip a network in use as a whole.
       const std::uint64_t end =
           std::max(taken ? taken->network.last() : Ipv4{}, wanted.last()).bits;
       pool.next = (end + kStep) / kStep * kStep;
@@ -124,14 +124,15 @@ class FreeNetworks {
   const std::optional<Network> within_;
   NetworkSet taken_;
   std::vector<Pool> pools_;
-  std::string blocked_by_;  ///< The last network that was in the way, in words.
+  std::string blocked_by_;  ///< The last network in use that was skipped, as text.
 };
 
 const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
 }
 
-/// Routing would not know which of them to take.
+/// True if only one interface of the host has an address that overlaps the network. With several,
+/// routing could not choose between them.
 bool only_one_of(const HostFacts& host, const Network& network) {
   return std::ranges::count_if(host.interfaces, [&](const Interface& interface) {
            return std::ranges::any_of(interface.addresses, [&](const Network& other) {
@@ -140,6 +141,7 @@ bool only_one_of(const HostFacts& host, const Network& network) {
          }) == 1;
 }
 
+/// Returns the link's present addresses if they can be kept.
 std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const Link& link) {
   const Interface* a = interface_of(hosts, link.a);
   const Interface* b = interface_of(hosts, link.b);
@@ -148,7 +150,7 @@ std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const
     for (const Network& other : b->addresses) {
       const bool together =
           one.prefix_bits < 32 && one.base() == other.base() && one.address != other.address;
-      // macOS changes addresses of its own making whenever it likes.
+      // Self-assigned addresses (169.254.0.0/16) do not last: macOS may change them at any time.
       const bool passing = Network{{0xA9FE0000}, 16}.holds(one.address);
       if (together && !passing && only_one_of(hosts[static_cast<std::size_t>(link.a.host)], one) &&
           only_one_of(hosts[static_cast<std::size_t>(link.b.host)], other))

@@ -1,4 +1,4 @@
-// Tables that line up.
+// Text tables with aligned columns.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace mccl::cluster {
 
-/// The first row names the columns. A column of numbers alone, with or without units, is set
-/// against its right edge. Nothing follows the last word of a line.
+/// Formats a table whose first row holds the column names. Columns that contain only numbers, with
+/// or without units, are right-aligned. Lines have no trailing blanks.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
-/// "40 Gbit/s", "866 Mbit/s"; "?" for 0.
+/// Formats a rate in Mbit/s, such as "40 Gbit/s" or "866 Mbit/s"; "?" for 0.
 std::string rate_text(double mbit);
 
 }  // namespace mccl::cluster

@@ -1,4 +1,4 @@
-// Text cut into lines and words.
+// Splits text into lines and words.
 #pragma once
 
 #include <string_view>
@@ -6,10 +6,11 @@
 
 namespace mccl::cluster {
 
-/// Without their ends, also those of other systems; empty lines are left out.
+/// Splits at "\n" and "\r\n", which are removed. Empty lines are left out.
 std::vector<std::string_view> lines_of(std::string_view text);
-/// Separated by blanks.
+/// Splits at blanks and tabs.
 std::vector<std::string_view> words_of(std::string_view line);
+/// Removes leading and trailing blanks, tabs and line ends.
 std::string_view trimmed(std::string_view text);
 
 }  // namespace mccl::cluster

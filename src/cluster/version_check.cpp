@@ -12,23 +12,24 @@
 namespace mccl::cluster {
 namespace {
 
-/// Its name says for which CUDA it is made, too.
+/// Prefix of NCCL's packages; the rest of the name is the CUDA version.
 constexpr std::string_view kNccl = "nvidia-nccl-";
 
 struct Installed {
-  std::string package;  ///< As pip calls it.
+  std::string package;  ///< Its name in pip.
   std::string version;
 };
 
-/// By host, in the order of their names.
+/// Keyed by host name.
 using InstalledByHost = std::map<std::string, Installed>;
 
-/// Packages that are one to a job.
+/// Maps the packages of NCCL for different CUDA versions to one name.
 std::string family_of(const std::string& package) {
   return package.starts_with(kNccl) ? "nccl" : package;
 }
 
-/// By family; what a host says of a version, and cannot be understood, is told of elsewhere.
+/// Groups the installed versions by family. Skips versions that could not be parsed, which have
+/// their own finding.
 std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
   std::map<std::string, InstalledByHost> families;
   for (const HostFacts& host : hosts)
@@ -37,7 +38,7 @@ std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> ho
   return families;
 }
 
-/// "a 1.0, b 1.1"; of packages that have different names with these.
+/// Returns a text such as "a 1.0, b 1.1", with package names if `with_names`.
 std::string list_of(const InstalledByHost& installed, bool with_names) {
   std::string text;
   for (const auto& [host, each] : installed)
@@ -71,7 +72,7 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                                          first.package, first.version)});
 }
 
-/// What a program that runs on the others would import there, or load.
+/// A package without which a job may fail on a host, although it runs on the others.
 struct Needed {
   std::string_view family;
   std::string_view why;
@@ -83,8 +84,8 @@ constexpr std::array kNeeded = {
     Needed{"nccl", "its GPUs cannot take part in calls that others hand to NCCL"},
 };
 
-/// A host without GPUs has nothing to do for NCCL. MLX is at home on Macs: what a Mac has, a Linux
-/// machine may well do without.
+/// True if the host needs the package. NCCL is needed only on hosts with GPUs. MLX is mostly used
+/// on Macs, so it is needed only if a host of the same system has it.
 bool should_have(const HostFacts& host, std::string_view family,
                  std::span<const HostFacts* const> owners) {
   if (family == "nccl") return !host.gpus.empty();

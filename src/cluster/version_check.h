@@ -1,4 +1,4 @@
-// Whether hosts have the same versions of what a job needs, and all of it.
+// Checks that all hosts have the packages that a job needs, in the same versions.
 #pragma once
 
 #include <span>
@@ -10,10 +10,11 @@
 
 namespace mccl::cluster {
 
-/// The cure where mccl is missing or differs: no package index has it.
+/// Returns the instructions to install mccl on the host. Used if mccl is missing or its version
+/// differs, since no package index carries it.
 std::string how_to_install(const std::string& host);
 
-/// Versions that differ, and what some hosts have and others lack.
+/// Finds versions that differ, and packages that some hosts have and others lack.
 std::vector<Finding> check_versions(std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster
