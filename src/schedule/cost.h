@@ -1,4 +1,4 @@
-// What an algorithm costs, by a model of few numbers.
+// Predicts the cost of an algorithm with a model of few parameters.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@ namespace mccl::schedule {
 
 struct Estimate {
   double seconds = 0;
-  double steps = 0;  ///< Of the busiest rank, about.
+  double steps = 0;  ///< Approximate steps of the busiest rank.
 };
 
-/// Looks at nothing that ranks do not share but for in_place: not at the rank, nor, for all_to_all,
-/// at counts unless they are even; then it is estimated as if every pair exchanged one chunk. Calls
-/// are taken to follow one another without a pause. Requires can().
+/// Estimates one call in a series of calls without pauses. Apart from in_place, uses only values
+/// that are equal on all ranks: ignores the rank and, for an all_to_all that is not even, the
+/// counts. Such an all_to_all is estimated as if every pair exchanged one chunk. Requires can().
 Estimate estimate(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
                   const Facts& facts);
 

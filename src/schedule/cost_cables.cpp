@@ -1,5 +1,5 @@
-// Estimates where cables do not join all ranks: what the schedules really send, on the ways that it
-// takes, and beside it what the algorithm costs where bytes are free.
+// Estimates for cables that do not join all ranks. An estimate has two parts: the time to carry
+// what the schedules send along its actual path, and the algorithm's cost if bytes took no time.
 #include <algorithm>
 #include <bit>
 
@@ -11,12 +11,12 @@
 namespace mccl::schedule {
 namespace {
 
-/// Of a rank's part: fewer tell the same.
+/// Chunks per rank in a reduced problem. More would give the same traffic, only scaled.
 constexpr std::size_t kPieces = 4;
-constexpr double kFreeBytes = 1e18;
+constexpr double kFreeBytes = 1e18;  ///< Bytes/s at which bytes take practically no time.
 
-/// What all ranks know of it: of an exchange that is not even, as everywhere, that every pair has a
-/// chunk for each other.
+/// Removes what ranks do not share: in an all_to_all that is not even, every pair is assumed to
+/// exchange one chunk, as estimate() documents.
 Problem as_all_know(Problem problem) {
   if (problem.collective == Collective::all_to_all && !problem.even) {
     problem.counts.assign(static_cast<std::size_t>(problem.size), problem.chunk);
@@ -25,8 +25,8 @@ Problem as_all_know(Problem problem) {
   return problem;
 }
 
-/// The problem with so few pieces that its schedules are made in no time, and how many times as
-/// much the real one is.
+/// A smaller version of the problem, whose schedules are quick to build, and the factor by which
+/// the real problem is larger.
 struct Reduced {
   explicit Reduced(const Problem& problem) : small(problem) {
     std::size_t largest = small.count;
@@ -46,7 +46,7 @@ struct Reduced {
   double times = 1;
 };
 
-/// Pieces that follow from each other before every cable has one.
+/// Returns how many pieces must pass one after another before every cable is busy.
 double pieces_in_a_row(Algorithm algorithm, const Problem& p) {
   switch (algorithm) {
     case Algorithm::ring:
@@ -97,7 +97,7 @@ CableCost::CableCost(Algorithm algorithm, const Problem& asked, std::size_t elem
     free_.latency_s = std::max(free_.latency_s, facts.cables->latency_s(pair.first, pair.second));
     keeps_to_cables_ = keeps_to_cables_ && facts.cables->joins(pair.first, pair.second);
   }
-  if (free_.latency_s == 0) free_.latency_s = facts.latency_s;  // within a node
+  if (free_.latency_s == 0) free_.latency_s = facts.latency_s;  // No message takes a cable.
 }
 
 double CableCost::seconds(std::size_t chunk) const {

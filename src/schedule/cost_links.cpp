@@ -1,4 +1,4 @@
-// Estimates of the algorithms that send messages through links.
+// Estimates for the algorithms that send messages through links.
 #include <algorithm>
 #include <cmath>
 
@@ -8,27 +8,29 @@
 namespace mccl::schedule {
 namespace {
 
-// Assumptions (cost_terms.h), set when schedules first ran, over TCP between processes of one
-// machine; the figures of then are not kept. In brackets: of 1274 choices, how many took another
-// algorithm when it was halved or doubled, and by how much the worst of them is slower as predicted
-// without the change.
+// Assumptions (see cost_terms.h). They were set when schedules first ran over TCP between processes
+// of one machine; those measurements were not kept. The brackets after each assumption give the
+// effect of halving or doubling it: how many of 1274 choices took another algorithm, and by how
+// much the worst of these is slower according to the unchanged model.
 
-/// Flows that meet at a rank lose this part of their rate for each after the first, and no more
-/// than that. [2, 8 %; 17, 8 %]
+/// Flows that meet at a rank take kCrowding longer for each flow after the first, and at most
+/// kMostCrowding longer. Both are fractions. [2, 8 %; 17, 8 %]
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
-/// Pieces above this size, half of a core's cache where it was fitted, are out of it when the next
-/// stage wants them; then their bytes take so many times as long. [0, but other chunks, 10 %;
-/// without the loss 1, 10 %]
+/// Pieces of more bytes than kCachedPiece have left the core's cache when the next stage reads
+/// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of that
+/// cache on the machine where it was fitted. [0, but other chunks, 10 %; without the slowdown 1, 10
+/// %]
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
-/// The operands of a fold are out of cache above this size; then it goes at the rate of memory. [0]
+/// Bytes. A fold whose operands take more than this runs at the rate of memory. [0]
 constexpr double kCachedOperands = 4 << 20;
-/// What is kept in scratch to be passed on costs this part of a transfer more. [18, 8 %]
+/// Extra cost of data that is kept in scratch memory and forwarded, as a fraction of a transfer.
+/// [18, 8 %]
 constexpr double kKeeping = 0.5;
 
-/// How much longer a codec takes than bf16, which is measured: `make bench` on an EPYC 9004, the
-/// mean of encoding and decoding.
+/// Returns the time that a codec takes relative to bf16, whose rate each job measures. The ratios
+/// are means of encoding and decoding, from `make bench` on an EPYC 9004.
 double of_bf16(Codec codec) {
   switch (codec) {
     case Codec::none:
@@ -47,7 +49,8 @@ double of_bf16(Codec codec) {
   return 1;
 }
 
-/// `depth` hops from the root; each rank exchanges every piece with `degree` others.
+/// Estimates a tree of `depth` hops from the root, where each rank exchanges every piece with
+/// `degree` others.
 Estimate tree_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                        double depth, double degree) {
   const double bytes = size.bytes;
@@ -59,7 +62,7 @@ Estimate tree_estimate(Collective collective, const CallSize& size, const LinkTe
   }
   const double rest = link.reduced(bytes) - link.reduced_piece(bytes);
   if (collective == Collective::reduce) return {first_reduced + degree * rest, steps};
-  const double both = degree > 1 || size.ranks == 2 ? degree : 2;  // in a chain: up and down
+  const double both = degree > 1 || size.ranks == 2 ? degree : 2;  // In a chain, up and down.
   return {first + first_reduced + both * rest, 2 * steps};
 }
 
@@ -68,7 +71,7 @@ Estimate tree_estimate(Collective collective, const CallSize& size, const LinkTe
 LinkTerms::LinkTerms(const CallSize& size, const Facts& facts, bool in_shared_memory)
     : size_(size),
       latency_(in_shared_memory ? facts.shared_latency_s : facts.latency_s),
-      // On its way a message takes at least as long as it keeps a rank busy.
+      // A message occupies a rank for no longer than its latency.
       work_(std::min(latency_,
                      in_shared_memory ? facts.shared_message_work_s : facts.message_work_s)),
       crowding_(1 + std::min(kMostCrowding, kCrowding * std::max(0.0, size.ranks - 2))),
@@ -142,7 +145,8 @@ Estimate coded_estimate(const Problem& p, const CallSize& size, const LinkTerms&
   const double steps = size.pieces(size.largest) * size.ranks * (shares ? 5 : 3);
   const double wire = size.others * link.crowding() *
                       (link.wire(size.part * given) + (shares ? link.wire(size.part * summed) : 0));
-  // All of the rank's own, all that is given of its part, and all sums, are read and rounded.
+  // The codec processes the rank's own input, all contributions to its part and, in an all_reduce,
+  // all sums.
   const double rounded = link.coded((shares ? 3 : 2) * size.bytes, p.coding.codec);
   const double first = std::min(size.chunk, size.part) / std::max(1.0, size.part);
   return {
@@ -170,7 +174,7 @@ Estimate pairwise_estimate(Collective collective, const CallSize& size, const Li
   const double steps = size.pieces(size.largest) * 2 * others;
   if (collective == Collective::reduce_scatter) return {scatter, steps};
   if (collective == Collective::all_reduce) return {scatter + gather, 2 * steps};
-  // An exchange begins when the one before the last has arrived.
+  // Two exchanges are in flight at a time, so half of each latency is hidden.
   return {others * (link.latency() / 2 + link.wire(part)), steps + size.pieces(size.largest)};
 }
 

@@ -1,8 +1,8 @@
-// What the estimates of all algorithms share. Every estimate adds up terms of three kinds: facts,
-// of which most are measured (Facts); numbers that follow from the schedules (pieces, slots,
-// batches); and assumptions: what a few calls at the start of a job cannot tell from noise. An
-// assumption is a ratio or the size of a cache, never a time, so that times scale with what was
-// measured, and says where it comes from and how far a choice depends on it.
+// Terms that the estimates of all algorithms share. Every estimate combines three kinds of values:
+// facts, most of which are measured (Facts); counts that follow from the schedules (pieces, slots,
+// batches); and assumptions, which the few calls measured at the start of a job cannot distinguish
+// from noise. An assumption is a ratio or a cache size and never a time, so that times scale with
+// the measurements. Its comment states its source and how strongly the choice depends on it.
 #pragma once
 
 #include <vector>
@@ -11,49 +11,50 @@
 
 namespace mccl::schedule {
 
-/// What is asked, in bytes.
+/// The size of a call. Sizes of data are in bytes.
 struct CallSize {
   CallSize(const Problem& problem, std::size_t element_bytes);
 
-  /// How many messages, or pieces through the window, carry so many bytes.
+  /// Returns the number of messages, or of pieces through the window, that carry so many bytes.
   double pieces(double bytes) const;
 
   double ranks = 1;
-  double others = 0;  ///< Ranks beside this one.
+  double others = 0;  ///< Ranks other than this one.
   int rounds = 0;     ///< log2 of ranks, rounded up.
   bool power_of_two = true;
-  double bytes = 0;    ///< Of the whole operation.
-  double part = 0;     ///< A rank's part if all were equal.
+  double bytes = 0;    ///< Data of the whole operation.
+  double part = 0;     ///< A rank's part if all parts were equal.
   double largest = 0;  ///< The largest part.
   double chunk = 1;
   double window = 0;
-  double apart = 0;  ///< Input and output are 0: the same memory, 1: not.
+  double apart = 0;  ///< 0 if input and output are the same memory, else 1.
 };
 
-/// Seconds of messages. A rank's sends share its bandwidth, and so do its receives; the two
-/// directions do not.
+/// Times of messages, in seconds. A rank's sends share its bandwidth, and so do its receives, but
+/// the two directions are independent.
 class LinkTerms {
  public:
-  /// Requires that size and facts outlive it.
+  /// `size` and `facts` must outlive this object.
   LinkTerms(const CallSize& size, const Facts& facts, bool in_shared_memory);
 
   double latency() const { return latency_; }
   double per_byte() const { return byte_; }
-  /// A message's part of a rank's own time.
+  /// Time for which a message occupies the rank itself.
   double work() const { return work_; }
-  /// By how much flows that meet at a rank get in each other's way.
+  /// Factor by which flows that meet at a rank slow each other down; at least 1.
   double crowding() const { return crowding_; }
+  /// Time to send or receive so many bytes, without the latency.
   double wire(double bytes) const;
   double reduced(double bytes) const { return wire(bytes) + bytes * reduce_; }
-  /// The first piece of so many bytes.
+  /// Time of the first piece of a transfer of so many bytes.
   double piece(double bytes) const;
   double reduced_piece(double bytes) const;
-  /// A fold over all ranks' operands, of so many bytes together.
+  /// Time of a fold over the operands of all ranks, which total `bytes`.
   double fold(double bytes) const;
-  /// Rounding floats of so many bytes to a codec, or widening them.
+  /// Time to encode or decode floats of so many bytes.
   double coded(double bytes, Codec codec) const;
-  /// A phase of a pipeline, of all segments: each is as long as its work, or as one piece needs to
-  /// pass.
+  /// Time of one phase of a pipeline over all segments. Each segment takes its share of `work`, or
+  /// as long as its first piece needs to arrive, whichever is longer.
   double phase(double work, double first_piece, int lanes) const;
 
  private:
@@ -62,69 +63,75 @@ class LinkTerms {
   double work_;
   double crowding_;
   double byte_;
-  double reduce_;             // seconds per byte
-  double coding_;             // the same
-  double memory_;             // the same
-  double uncached_operands_;  // times as long
+  double reduce_;             // Seconds per byte.
+  double coding_;             // Seconds per byte.
+  double memory_;             // Seconds per byte.
+  double uncached_operands_;  // Slowdown factor.
 };
 
-/// Seconds of what goes through a node's window.
+/// Times of data exchange through a node's window, in seconds.
 class WindowTerms {
  public:
-  /// Requires that size and facts outlive it.
+  /// `size` and `facts` must outlive this object.
   WindowTerms(const CallSize& size, const Facts& facts) : size_(size), facts_(facts) {}
 
-  /// What the busiest rank does with bytes.
+  /// Bytes that the busiest rank handles.
   struct Handled {
     double copied;     ///< Copied or added, between its buffers and the windows.
-    double of_memory;  ///< Read and written of the buffers, where no cache holds them.
+    double of_memory;  ///< Buffer bytes read and written if no cache holds them.
     double held;       ///< The buffers themselves.
   };
 
-  /// All ranks of a node wait for each other.
+  /// Time for all ranks of a node to wait for each other.
   double meeting() const;
   double seconds_of(const Handled& handled) const;
-  /// `through` bytes go through the slots, each of which sees `shots` meetings.
+  /// Estimates a schedule that passes `through` bytes through the slots, with `shots` meetings per
+  /// batch.
   Estimate meeting_at_slots(const Handled& handled, double shots, double through) const;
-  /// The same where the root, or the others, may be some calls ahead: nobody meets anybody but
-  /// where slots come around again.
+  /// Estimates a schedule whose data flow from or to a root. The root or the other ranks may be
+  /// some calls ahead, so ranks wait for each other only when slots are reused.
   Estimate flow(const Handled& handled, double through) const;
 
-  /// What each rank copies, if it were equal, of what the root and all ranks together do.
+  /// Returns the bytes that each rank would copy if all copied the same amount in the same time.
+  /// The root copies `root` bytes, and all ranks together copy `all` bytes.
   double evened(double root, double all) const;
-  /// Bytes of memory that writing results takes: of a sum, and of what is only copied.
+  /// Return the bytes of memory traffic for results of so many bytes: written() for sums,
+  /// gathered() for plain copies.
   double written(double bytes) const;
   double gathered(double bytes) const;
 
  private:
-  /// How the schedules use their slots: at most four of their halves at a time, all, or in a row.
+  /// How a schedule uses its slots. `some`: in batches of up to kOneShotBatch slots and half of the
+  /// window. `all_slots`: all at once. `row`: one by one.
   enum class Batch { some, all_slots, row };
   struct Cut {
     double count;    ///< Pieces.
-    double batches;  ///< In which they go.
+    double batches;  ///< Batches of pieces.
   };
   Cut cut(Batch batch, double through) const;
   double piece() const;
-  /// What ranks that take turns on a core add.
+  /// Time that process switches of `seconds` each add; 0 unless ranks share cores.
   double turns(double seconds) const;
 
   const CallSize& size_;
   const Facts& facts_;
 };
 
-/// What the cables add, where they do not join all ranks (Facts::cables): the time that the busiest
-/// of them is busy, and the pieces that must pass before all are. The rest is estimated as if bytes
-/// were free there, and every message took as long as the longest way on which any goes. It serves
-/// for every chunk, and takes a while to make.
+/// The cost that cables add if they do not join all ranks (Facts::cables): the time for which the
+/// busiest cable is busy, and the time of the pieces that must pass before all cables are busy. The
+/// rest of the cost is estimated with free(). One object serves all chunk sizes. It is slow to
+/// construct, since that builds the schedules of all ranks.
 class CableCost {
  public:
-  /// Requires can(), and facts.cables.
+  /// Requires can() and facts.cables.
   CableCost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 
+  /// Facts with which bytes take no time, and every message has the latency of the longest path
+  /// that any message takes.
   const Facts& free() const { return free_; }
   double seconds(std::size_t chunk) const;
-  /// Every message goes to a rank that a cable joins to the sender.
+  /// True if a cable joins the sender and the receiver of every message.
   bool keeps_to_cables() const { return keeps_to_cables_; }
 
  private:
@@ -132,16 +139,16 @@ class CableCost {
   double busiest_s_ = 0;
   bool keeps_to_cables_ = true;
   double pieces_in_a_row_ = 0;
-  double element_s_ = 0;  ///< On the fastest cable.
-  std::size_t most_ = 0;  ///< Elements that a piece can have.
+  double element_s_ = 0;  ///< Seconds per element on the fastest cable.
+  std::size_t most_ = 0;  ///< Most elements that a piece can have.
 };
 
-/// An algorithm's estimate; each requires can(). In cost_links.cpp, and the last three in
-/// cost_window.cpp.
+/// Estimates of single algorithms; each requires can(). They are defined in cost_links.cpp, and
+/// from one_shot_estimate() on in cost_window.cpp.
 Estimate direct_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
 Estimate ring_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                        int lanes);
-/// Of sums that travel in a codec.
+/// Estimates a direct exchange of sums that travel in a codec.
 Estimate coded_estimate(const Problem& problem, const CallSize& size, const LinkTerms& link,
                         std::size_t element_bytes);
 Estimate pairwise_estimate(Collective collective, const CallSize& size, const LinkTerms& link);
@@ -154,12 +161,12 @@ Estimate cable_tree_estimate(Collective collective, const CallSize& size, const 
                              const std::vector<int>& parents);
 Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window);
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
-/// Seconds of what such a schedule does inside the nodes.
+/// Seconds that a hierarchical schedule spends inside the nodes.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns);
-/// The same of a reduce_scatter in blocks, which shares no results there.
+/// The same for a reduce_scatter in blocks of a codec, which shares no results inside the nodes.
 double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
                                   double columns);
-/// Over `nodes` nodes, of which the smallest has `columns` ranks.
+/// Estimates a schedule over `nodes` nodes, of which the smallest has `columns` ranks.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns);
 

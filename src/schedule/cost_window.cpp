@@ -1,4 +1,4 @@
-// Estimates of the algorithms that go through the windows of nodes.
+// Estimates for the algorithms that use the windows of nodes.
 #include <algorithm>
 #include <cmath>
 
@@ -10,23 +10,26 @@
 namespace mccl::schedule {
 namespace {
 
-// Assumptions (cost_terms.h), fitted to the 127 cells of mccl bench all among two to four processes
-// of two cores of an EPYC 9004. In brackets: of 1274 choices, how many took another algorithm when
-// it was halved or doubled, and by how much the worst of them is slower as predicted without the
-// change.
+// Assumptions (see cost_terms.h), fitted to the 127 results of `mccl bench all` with two to four
+// processes on two cores of an EPYC 9004. The brackets after each assumption give the effect of
+// halving or doubling it: how many of 1274 choices took another algorithm, and by how much the
+// worst of these is slower according to the unchanged model.
 
-/// What one more neighbour adds to a meeting, and what a piece costs beside its bytes, in parts of
-/// the time that an arrival takes to be seen. Two ranks cannot tell the three apart, and with more
-/// of them than cores a switch hides them. [2, 22 %; 1, 1 %]
+/// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
+/// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
+/// separate the three, and with more ranks than cores a process switch hides them. [2, 22 %; 1, 1
+/// %]
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
-/// Buffers that together fill so many doublings more than half of the shared cache come from memory
-/// entirely; half of it leaves room for them, the windows and everything else. [1, 47 %]
+/// Buffers of all ranks that fill up to half of the shared cache stay in it; the other half holds
+/// the windows and all other data. Buffers that are this many doublings larger are read from memory
+/// entirely. [1, 47 %]
 constexpr double kSpill = 2;
-/// Where data flow from or to a root, ranks work at the same time, but wait for each other's
-/// pieces: so many times as long. Only reduce has a choice there. [16, 82 %]
+/// Slowdown of data that flow from or to a root: ranks work at the same time, but wait for each
+/// other's pieces. Among these collectives, only reduce has a choice of algorithms. [16, 82 %]
 constexpr double kFlow = 1.2;
-/// Processes that take turns on a core have their data further out of its caches. [1, 92 %]
+/// Slowdown of memory accesses if processes take turns on a core, because they evict each other's
+/// data from its caches. [1, 92 %]
 constexpr double kCrowdedMemory = 1.3;
 
 }  // namespace
@@ -35,14 +38,14 @@ double WindowTerms::turns(double seconds) const {
   return facts_.ranks_per_core > 1 ? seconds * facts_.ranks_per_core : 0;
 }
 
-/// With more ranks than cores somebody has to yield its core first.
+/// With more ranks than cores, a rank must yield its core first, which costs a process switch.
 double WindowTerms::meeting() const {
   return facts_.window_latency_s * (1 + kArrival * size_.others) + turns(facts_.switch_s);
 }
 
 double WindowTerms::piece() const { return kPiece * facts_.window_latency_s; }
 
-/// Caches and memory work at the same time; the slower one counts.
+/// Caches and memory work at the same time, so the slower one determines the time.
 double WindowTerms::seconds_of(const Handled& handled) const {
   const double copying = handled.copied / facts_.cached_bytes_per_s;
   const double crowd = facts_.ranks_per_core > 1 ? kCrowdedMemory : 1;
@@ -70,7 +73,7 @@ Estimate WindowTerms::meeting_at_slots(const Handled& handled, double shots, dou
   const Cut pieces = cut(shots > 1 ? Batch::all_slots : Batch::some, through);
   const double seconds =
       shots * (pieces.batches * meeting() + pieces.count * piece()) + seconds_of(handled);
-  // Each piece takes one step for every rank, or three.
+  // Each piece takes one step per rank, or three if it takes two shots, and three more.
   return {seconds, pieces.count * ((shots > 1 ? 3 : 1) * size_.ranks + 3)};
 }
 
@@ -82,19 +85,21 @@ Estimate WindowTerms::flow(const Handled& handled, double through) const {
   return {seconds, pieces.count * 4};
 }
 
-/// On cores that ranks share, nobody waits for the root while it has work of its own.
+/// seconds_of() multiplies by ranks_per_core, which the division undoes for the root: on shared
+/// cores, ranks without work leave the core to the root.
 double WindowTerms::evened(double root, double all) const {
   return std::max(root / facts_.ranks_per_core, all / size_.ranks);
 }
 
-/// A line is read before it is written, unless the input lies there already.
+/// A cache line is read before it is written. In place, the read of the input has already fetched
+/// it.
 double WindowTerms::written(double bytes) const { return (1 + size_.apart) * bytes; }
 
 double WindowTerms::gathered(double bytes) const {
   return (size_.apart > 0 && size_.bytes >= kernels::kLargeResultBytes ? 1.5 : 2) * bytes;
 }
 
-/// Everyone, or the root, reads everything it needs.
+/// Every rank, or only the root, reads all that it needs from the windows of the others.
 Estimate one_shot_estimate(Collective collective, const CallSize& size, const WindowTerms& window) {
   const double b = size.bytes, part = size.part, apart = size.apart, ranks = size.ranks;
   const double others = size.others, theirs = others * part;
@@ -135,15 +140,16 @@ Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window) {
   return window.meeting_at_slots({copied, b + window.written(b), b + size.apart * b}, 2, b);
 }
 
-/// Of its node's bytes a rank publishes, adds and reads its share; a node holds them once a rank.
+/// A rank publishes, adds and reads its share of its node's bytes. `held` is scaled so that
+/// seconds_of(), which multiplies it by all ranks, counts one buffer for each rank of a node.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns) {
   const double b = size.bytes;
   return 4 * window.meeting() +
          window.seconds_of({3 * b, b + window.written(b), b * columns / size.ranks});
 }
 
-/// A meeting for each piece and node; a rank publishes all but its share of its bytes, and adds as
-/// much for each other of its node.
+/// One meeting takes place per piece and node. A rank publishes all of its bytes except its share,
+/// and adds as many bytes from the other ranks of its node.
 double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
                                   double columns) {
   const double b = size.bytes, share = b / columns;
@@ -152,7 +158,9 @@ double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& windo
          window.seconds_of({2 * (b - share) + share, b + window.written(share), b});
 }
 
-/// Inside the nodes through windows, between them a ring of as many parts as nodes.
+/// Ranks use windows inside the nodes. Between the nodes, a broadcast uses a chain. Any other
+/// collective uses recursive doubling or a ring of as many parts as nodes; the estimate assumes the
+/// faster one.
 Estimate hierarchical_estimate(Collective collective, const CallSize& size, const LinkTerms& link,
                                const WindowTerms& window, double nodes, double columns) {
   const double b = size.bytes, shared = b / columns;
