@@ -1,5 +1,5 @@
-// Estimates for cables that do not join all ranks. An estimate has two parts: the time to carry
-// what the schedules send along its actual path, and the algorithm's cost if bytes took no time.
+// Estimates for cables that do not join all ranks. An estimate has two parts: the time in which the
+// cables carry what the schedules send, and the algorithm's cost if bytes took no time.
 #include <algorithm>
 #include <bit>
 

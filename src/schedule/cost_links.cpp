@@ -19,8 +19,8 @@ constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces of more bytes than kCachedPiece have left the core's cache when the next stage reads
 /// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of that
-/// cache on the machine where it was fitted. [0, but other chunks, 10 %; without the slowdown 1, 10
-/// %]
+/// cache on the machine where it was fitted.
+/// [0, but other chunks, 10 %; without the slowdown 1, 10 %]
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
 /// Bytes. A fold whose operands take more than this runs at the rate of memory. [0]

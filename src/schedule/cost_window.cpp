@@ -17,8 +17,8 @@ namespace {
 
 /// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
 /// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
-/// separate the three, and with more ranks than cores a process switch hides them. [2, 22 %; 1, 1
-/// %]
+/// separate the three, and with more ranks than cores a process switch hides them.
+/// [2, 22 %; 1, 1 %]
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
 /// Buffers of all ranks that fill up to half of the shared cache stay in it; the other half holds
