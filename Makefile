@@ -1,26 +1,29 @@
-# `make` alone explains what there is to make.
+# `make` without a goal prints the help.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-# What is built is built by CMake: make itself knows no way to build a file.
+# CMake builds everything, so make's built-in rules are off.
 MAKEFLAGS += --no-builtin-rules
 
 DEFAULT_TORCH := 2.11.0
 TORCH ?= $(DEFAULT_TORCH)
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-# Programs of C++ tests, and files of Python tests, at a time: most of them wait more than they compute.
+# Number of C++ test programs, and of Python test files, that run at a time. Most of them wait more
+# than they compute.
 TESTS_AT_ONCE ?= 5
 FILES_AT_ONCE ?= 6
-# Debian's own python has python3-venv and python3-dev beside it; another on the path may not.
+# Prefer Debian's own Python, for which python3-venv and python3-dev are installed. Another Python
+# in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
 .PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
-# make splits names at blanks, and linkers take some other characters for their own. Letters that are not ASCII work.
+# make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
+# work.
 UNUSABLE := $(shell pwd -P | LC_ALL=C tr -d 'A-Za-z0-9_/.+@\n\200-\377-')
 ifneq ($(and $(UNUSABLE),$(filter-out help clean,$(or $(MAKECMDGOALS),help))),)
 $(error MCCL cannot be built by make in "$(CURDIR)": the path of a clone may have letters, digits and _ / . + @ - only. \
@@ -39,20 +42,21 @@ packages-test: | packages
 packages-lint: | packages
 	@scripts/install_packages.sh apt-packages-lint.txt
 
-# What MCCL is measured beside.
+# The libraries against which MCCL is benchmarked.
 peers: | packages
 	@scripts/install_peers.sh build/peers
 
 ifeq ($(TORCH),newest)
 
-# The version decides the folders, so it is found first and the goal made with it.
+# The version determines the names of folders. So find it first, and make the goal with it.
 $(GOALS): | packages
 	@version=$$(scripts/newest_torch.sh $(PYTHON)); echo "torch: the newest is $$version"; \
 	$(MAKE) TORCH=$$version $@
 
 else
 
-# A torch other than the default lives in folders of its own, so that going back costs nothing.
+# Each torch version other than the default has its own folders, so that switching back needs no
+# rebuild.
 SUFFIX := $(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-torch-$(TORCH))
 VENV := .venv$(SUFFIX)
 BUILD := build/release$(SUFFIX)
@@ -63,9 +67,10 @@ ENVIRONMENT := $(VENV)/.installed
 TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
-# Of the package. Folders are listed too: their times change when a file comes or goes.
+# Sources of the package. Folders are included, since their times change when a file is added or
+# removed.
 SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src bindings -name __pycache__ -prune -o -print)
-# The compiler of a name that this Python was built with.
+# The compiler that this Python was built with; $(1) is CC or CXX.
 pythons = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("$(1)").split()[0])')
 SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
@@ -74,8 +79,8 @@ setup: build
 $(ENVIRONMENT): scripts/requirements.txt | packages
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@# Compiles the library meanwhile, which needs nothing of torch. What fails there fails the build below.
-	@# The compilers are those that pip takes: by another name the compiler cache takes them for others.
+	@# Compiles the library in the background, since it does not need torch. A failure there also fails
+	@# the build below. The compilers are those that pip uses: under another name, ccache would miss.
 	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
 		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
@@ -88,12 +93,12 @@ $(TEST_ENVIRONMENT): scripts/requirements-test.txt $(ENVIRONMENT) | packages-tes
 	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r $<
 	@touch $@
 
-# One build folder for all; each goal builds in it what it needs. The package is installed editable:
-# Python files are read from python/mccl where they stand.
+# All goals share one build folder, and each builds only what it needs. The package is installed in
+# editable mode: Python reads its files from python/mccl.
 $(BUILT): $(ENVIRONMENT) $(SOURCES)
 	@echo "build: C++ and Python extensions in $(BUILD)"
 	@mkdir -p $(BUILD)
-	@# Until 0.1 the distribution was called mccl; the two cannot lie in one environment.
+	@# Before 0.1, the distribution was called mccl. The two cannot be in the same environment.
 	@if compgen -G "$(VENV)/lib/python*/site-packages/mccl-*.dist-info" >/dev/null; then \
 		$(BIN)/python -m pip uninstall --quiet --yes mccl; fi
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(SHOW_PROGRESS) build $(BUILD)/build.log \
@@ -147,7 +152,7 @@ test-mpi: build build-tests $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest -m "campaign or not campaign" tests/python/test_mpi.py
 
-# CLUSTER takes options of tests/campaign/campaign.py, such as CLUSTER="--replay 17".
+# CLUSTER holds options of tests/campaign/campaign.py, such as CLUSTER="--replay 17".
 test-cluster: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python tests/campaign/campaign.py $(CLUSTER)
@@ -158,7 +163,7 @@ test-python: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
 	@echo "test: Python, examples and installation"
-	@# Files begin in the order of tests/conftest.py.
+	@# Test files start in the order that tests/conftest.py sets.
 	@export BUILD_FOLDER=$(BUILD); \
 		$(BIN)/python -m pytest -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder \
 			tests/python tests/install || { \
@@ -174,7 +179,7 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 test-gpu: build $(TEST_ENVIRONMENT)
 	@PYTHON=$(BIN)/python tests/gpu/run.sh
 
-# BENCH takes options of bench/compare.py, such as BENCH=--quick.
+# BENCH holds options of bench/compare.py, such as BENCH=--quick.
 bench: build build-bench peers
 	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
 
@@ -198,14 +203,14 @@ sanitize: | packages-test
 		ctest --preset $$preset --parallel $(TESTS_AT_ONCE); \
 	done
 
-# FUZZ takes names of targets, such as FUZZ="frame messages".
+# FUZZ holds names of targets, such as FUZZ="frame messages".
 fuzz: | packages-test
 	@scripts/install_packages.sh apt-packages-fuzz.txt
 	@cmake --preset fuzz >/dev/null
 	@cmake --build --preset fuzz --parallel $(JOBS) --target mccl_fuzz
 	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
-# Skipped where the cross compiler, the emulator or Debian's libraries for ARM are missing.
+# Skipped if the cross compiler, the emulator or Debian's libraries for ARM are missing.
 test-aarch64: build-tests
 	@scripts/test_aarch64.sh $(CURDIR)/build/aarch64 $(JOBS)
 	@scripts/aarch64/engine.sh build/aarch64 build/release $(JOBS) || [ $$? -eq 3 ]
@@ -215,15 +220,15 @@ macos: | packages
 	@scripts/install_packages.sh apt-packages-macos.txt
 	@scripts/macos/build.sh build/macos $(JOBS) $(PYTHON) newest
 
-# Needs the C++ tests, and qemu; skipped with a reason where a guest cannot be had. RDMA_CHECKS takes
-# some of its sections, such as RDMA_CHECKS="link calls".
+# Needs the C++ tests and qemu. Skipped with a reason if no guest can be started. RDMA_CHECKS
+# selects sections of the checks, such as RDMA_CHECKS="link calls".
 RDMA_CHECKS ?= link calls bench failure network frameworks
 test-rdma: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@scripts/rdma_guest.sh -t 3600 -- tests/rdma/checks.sh $(BUILD) $(BIN)/python \
 		$(RDMA_CHECKS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
-# The same of two guests with a wire between them.
+# Like test-rdma, but between two guests on a virtual network.
 test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
@@ -239,8 +244,8 @@ clean:
 #   make test              set up, build, and run every test
 #
 #   make setup             install packages, make .venv, build and install mccl into it
-#   make build             the same, for when sources changed; build-tests and build-bench build the
-#                          C++ tests and benchmarks too
+#   make build             the same, after a change of the sources; build-tests and build-bench also
+#                          build the C++ tests and benchmarks
 #   make wheel             a wheel for this Python, torch and MLX, in build/wheels, that needs no
 #                          compiler where it is installed
 #   make test-cpp          the C++ tests alone
@@ -248,24 +253,24 @@ clean:
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch
-#                          and MLX (15 to 20 minutes; CLUSTER=--help tells more)
+#                          and MLX (15 to 20 minutes; CLUSTER=--help lists options)
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
 #   make test-gpu          what needs GPUs; writes docs/gpu.md
-#   make test-aarch64      as ARM programs under qemu: what is free of locks, every kernel, and one job
+#   make test-aarch64      run as ARM programs under qemu: the lock-free code, every kernel, and one job
 #                          over TCP with ranks of both processors
-#   make macos             compile and link for Macs with Apple's chips, and check what came out; run
-#                          it nobody does here
+#   make macos             compile and link for Macs with Apple silicon, and check the result without
+#                          running it
 #   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;
-#                          BENCH=--quick takes minutes, BENCH=--help tells more)
-#   make bench-check       measure only what bench/bounds.json promises, and fail where it is broken
+#                          BENCH=--quick takes minutes, BENCH=--help lists options)
+#   make bench-check       measure only the bounds of bench/bounds.json, and fail if one is broken
 #   make lint              clang-format, clang-tidy and ruff
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes
 #                          on two cores)
-#   make fuzz              every parser of what peers and people say, FUZZ_SECONDS=60 each, with
-#                          libFuzzer; FUZZ="frame messages" takes some
+#   make fuzz              fuzz every parser of input from peers and users for FUZZ_SECONDS=60 each,
+#                          with libFuzzer; FUZZ="frame messages" selects targets
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.

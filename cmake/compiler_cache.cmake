@@ -1,13 +1,13 @@
-# Compiles through ccache where it is installed, told what it needs to know of precompiled headers. Who
-# has set it up is left alone, but for that.
+# Compiles through ccache if it is installed, with the settings that precompiled headers need. Keeps
+# a base_dir that the user has configured, and does nothing if a compiler launcher is already set.
 find_program(CCACHE ccache)
 if(NOT CCACHE OR CMAKE_CXX_COMPILER_LAUNCHER)
   return()
 endif()
 
 set(ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros)
-# The headers lie in the build folder, and folders of several builds (pip makes one for each) share the
-# cache when paths in them are written from there.
+# The precompiled headers are in the build folder, and pip uses a new one for each build. Paths
+# relative to the build folder let these builds share the cache.
 execute_process(COMMAND ${CCACHE} --get-config base_dir
   OUTPUT_VARIABLE base_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT base_dir)

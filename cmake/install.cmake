@@ -1,8 +1,8 @@
-# Two things to install. Component `cpp` (the default) is a prefix for C and C++ programs: library,
-# headers, and what find_package(mccl) and pkg-config read. Component `python` is what the wheel holds beside the
-# Python files; only scikit-build-core asks for it.
+# Two install components. `cpp` (the default) is a prefix for C and C++ programs: the library, the
+# headers, and the files for find_package(mccl) and pkg-config. `python` holds all files of the
+# wheel except the Python files; only scikit-build-core installs it.
 
-# How a program or library says "the folder that I lie in".
+# The text in an rpath that stands for the folder of the program or library itself.
 if(APPLE)
   set(origin "@loader_path")
 else()
@@ -29,13 +29,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/mcclConfig.cmake ${PROJECT_BINARY_DIR}/mcclConfigVersion.cmake
   DESTINATION ${package_dir} COMPONENT cpp)
 
-# Says where it lies itself, so that a prefix may be moved.
+# The pkg-config file derives the prefix from its own location, so that the prefix can be moved.
 file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/mccl.pc.in ${PROJECT_BINARY_DIR}/mccl.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/mccl.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)
 
-# A wheel cannot hold symbolic links, so the library goes in once, by the name that programs load.
+# A wheel cannot contain symbolic links, so the library is installed once, under its soname.
 install(PROGRAMS $<TARGET_FILE:mccl> RENAME $<TARGET_SONAME_FILE_NAME:mccl>
   DESTINATION mccl COMPONENT python EXCLUDE_FROM_ALL)

@@ -1,19 +1,20 @@
-# Headers that most sources of a target read, read once. What they are lies in cmake/precompiled/; they
-# are all of other projects, so that a change here compiles what it must and no more. A source still
-# includes what it uses: clang-tidy and the debug build read it without them.
+# Precompiles the headers that most sources of a target include. They are listed in
+# cmake/precompiled/ and all belong to other projects, so that a change in this project's headers
+# does not recompile everything. A source must still include what it uses: clang-tidy and the debug
+# build compile without precompiled headers.
 
 option(MCCL_PRECOMPILED "Compile headers of other projects once per target, not per source" ON)
 
-# Gives a target the headers of cmake/precompiled/<name>.h.
+# Precompiles cmake/precompiled/<name>.h for a target.
 function(mccl_precompile target name)
   if(MCCL_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled/${name}.h)
-    # The compiler's cache sees what a source was made of only so.
+    # ccache needs this option to see the precompiled header in the preprocessed source.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   endif()
 endfunction()
 
-# Gives a target those of another that is compiled with the same options.
+# Reuses the precompiled headers of another target, which must be compiled with the same options.
 function(mccl_precompile_as target other)
   if(MCCL_PRECOMPILED)
     target_precompile_headers(${target} REUSE_FROM ${other})

@@ -1,5 +1,5 @@
-# Writes the completions of shells and the manual pages, as the program prints them, into
-# FOLDER/share where shells and man look below a prefix: cmake -DPROGRAM=… -DFOLDER=… -P this.
+# Runs the program to write the shell completions and the manual pages into FOLDER/share, at the
+# paths where shells and man search below a prefix: cmake -DPROGRAM=… -DFOLDER=… -P this.
 cmake_minimum_required(VERSION 3.25)
 
 function(write path)

@@ -1,11 +1,12 @@
-# Sources of a target compiled several at a time, so that headers are read and templates made once for
-# all of them: half the time of a build from nothing. What a file keeps to itself (in an anonymous
-# namespace) must then have a name of its own within its namespace; where it should not, as in files that say the
-# same of several systems, a source is left alone. The debug build compiles one by one.
+# Compiles several sources of a target as one (unity build), so that headers are read and templates
+# are instantiated once for all of them. This halves the time of a full build. Names in a file's
+# anonymous namespace must therefore be unique within the enclosing namespace. Sources that should
+# use the same names, such as the variants for several systems, are compiled alone. The debug build
+# compiles every source alone.
 
 option(MCCL_UNITED "Compile several sources at a time" ON)
 
-# Gives a target what compiles its sources so. `ALONE` names those that are left alone.
+# Enables this for a target. `ALONE` lists the sources that are compiled alone.
 function(mccl_unite target)
   cmake_parse_arguments(PARSE_ARGV 1 of "" "" ALONE)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MCCL_UNITED} UNITY_BUILD_BATCH_SIZE 8)

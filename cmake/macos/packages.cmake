@@ -1,6 +1,6 @@
-# Answers find_package for the libraries that tools.sh has put together for macOS.
+# Makes find_package() find the libraries for macOS that tools.sh has installed.
 
-# A library of nothing but headers.
+# Defines a header-only library.
 function(mccl_macos_headers target)
   add_library(${target} INTERFACE IMPORTED GLOBAL)
   target_include_directories(${target} SYSTEM INTERFACE ${MCCL_MACOS_TOOLS}/include ${ARGN})
@@ -36,7 +36,7 @@ macro(mccl_macos_provide method package)
   elseif("${package}" STREQUAL "Python")
     include(${MCCL_MACOS_CMAKE}/python.cmake)
   else()
-    set(${package}_FOUND)  # find_package goes on by itself
+    set(${package}_FOUND)  # Let find_package() search as usual.
   endif()
   if(${package}_FOUND AND NOT TARGET mccl_macos_has_${package})
     add_library(mccl_macos_has_${package} INTERFACE IMPORTED GLOBAL)

@@ -1,5 +1,6 @@
-# The Python of Macs, for extensions: the headers that tools.sh has put together, and the names that
-# Macs give to extensions. What is run while building is this machine's.
+# Replaces find_package(Python) when extensions are cross-compiled for macOS. Uses the headers that
+# tools.sh has installed and macOS's file names for extensions. The build itself runs this machine's
+# Python.
 
 set(Python_EXECUTABLE ${MCCL_MACOS_TOOLS}/venv/bin/python)
 set(Python_INTERPRETER_ID Python)
@@ -15,10 +16,10 @@ add_executable(Python::Interpreter IMPORTED GLOBAL)
 set_target_properties(Python::Interpreter PROPERTIES IMPORTED_LOCATION ${Python_EXECUTABLE})
 add_library(Python::Module INTERFACE IMPORTED GLOBAL)
 target_include_directories(Python::Module SYSTEM INTERFACE ${Python_INCLUDE_DIRS})
-# The interpreter that loads an extension provides what it needs of Python.
+# The interpreter that loads an extension provides Python's symbols.
 target_link_options(Python::Module INTERFACE "LINKER:-undefined,dynamic_lookup")
 
-# As FindPython's, for modules.
+# Same as the function of FindPython, for modules only.
 function(Python_add_library target)
   list(REMOVE_ITEM ARGN MODULE WITH_SOABI)
   add_library(${target} MODULE ${ARGN})

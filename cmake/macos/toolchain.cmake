@@ -1,7 +1,8 @@
-# Compiles for Macs with Apple's chips, on Linux: scripts/macos/tools.sh sets up what this names.
+# Cross-compiles for Macs with Apple silicon on Linux. scripts/macos/tools.sh installs the tools
+# named here.
 set(CMAKE_SYSTEM_NAME Darwin)
 set(CMAKE_SYSTEM_PROCESSOR arm64)
-# The oldest macOS: that of MLX's wheels, and of torch's from 2.12.
+# The oldest macOS that MLX's wheels support, and torch's wheels from 2.12 on.
 set(CMAKE_OSX_DEPLOYMENT_TARGET 14.0 CACHE STRING "Oldest macOS")
 set(CMAKE_OSX_ARCHITECTURES arm64 CACHE STRING "")
 set(CMAKE_OSX_SYSROOT "" CACHE STRING "")
@@ -11,17 +12,17 @@ cmake_path(ABSOLUTE_PATH MCCL_MACOS_TOOLS NORMALIZE)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MCCL_MACOS_TOOLS)
 set(CMAKE_CXX_COMPILER ${MCCL_MACOS_TOOLS}/bin/clang++)
 set(CMAKE_C_COMPILER ${MCCL_MACOS_TOOLS}/bin/clang)
-# A compiler's cache must not take the time of a precompiled header for a difference.
+# Omits the timestamp from precompiled headers, so that ccache does not see a difference.
 set(CMAKE_CXX_FLAGS_INIT "-Xclang -fno-pch-timestamp")
 find_program(CMAKE_AR NAMES llvm-ar llvm-ar-14 REQUIRED)
 find_program(CMAKE_RANLIB NAMES llvm-ranlib llvm-ranlib-14 REQUIRED)
 find_program(CMAKE_INSTALL_NAME_TOOL NAMES llvm-install-name-tool llvm-install-name-tool-14 REQUIRED)
-# What is linked is where it will lie: nothing is changed after the linker has signed it.
+# Link with the final rpath: the linker signs the file, so it must not change at installation.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_BUILD_WITH_INSTALL_NAME_DIR ON)
 set(CMAKE_INSTALL_NAME_DIR @rpath)
 
-# Nothing of this machine's may be found by its place.
+# Libraries and headers of this machine must not be found.
 set(CMAKE_FIND_ROOT_PATH ${MCCL_MACOS_TOOLS})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)

@@ -1,4 +1,4 @@
-// Of the C++ library and fmt, what is read by many sources or takes long to read.
+// Headers of the C++ library and fmt that many sources include or that take long to compile.
 #pragma once
 
 #include <fmt/format.h>

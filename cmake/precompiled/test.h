@@ -1,4 +1,4 @@
-// What tests read.
+// Headers that most tests include.
 #pragma once
 
 #include <gmock/gmock.h>
