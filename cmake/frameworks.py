@@ -1,12 +1,13 @@
-"""Which torch and which MLX the extensions are built for: those of the environment to install into.
+"""Finds the torch and the MLX of the target environment, for which the extensions are built.
 
-pip builds in an environment of its own, whose interpreter is that of the target with the target's
-packages hidden from it. So the interpreter is asked twice: as it was started, and without what pip
-puts into its environment to hide them.
+pip builds in an isolated environment: it runs the target's interpreter but hides the target's
+packages through environment variables. So the interpreter is asked twice, with and without these
+variables.
 
-As a program it prints the folder of each, as in TORCH=/folder, and nothing after the sign where one
-is not there; CMake reads that. scikit-build-core calls dynamic_metadata(): the version of the
-distribution says what it was built for, because that is all that pip shows of a good build.
+As a program, it prints the folder of each for CMake, such as TORCH=/folder. The folder is empty if
+the framework is not installed. scikit-build-core calls dynamic_metadata() for the version of the
+distribution. The version names the frameworks, because pip shows nothing else of a successful
+build.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 NAMES = ("torch", "mlx")
 
-#: Prints the folder of each. Importing torch would take seconds, and fail where it only lies.
+#: Prints the folder of each framework. It imports neither: torch would take seconds, and may fail.
 _ASK = """
 from importlib.util import find_spec
 for name in ("torch", "mlx.core"):
@@ -30,17 +31,17 @@ for name in ("torch", "mlx.core"):
     print(spec.origin if spec and spec.origin else "")
 """
 
-#: What hides the packages of the target, or of its user.
+#: Environment variables that hide the packages of the target or of its user.
 _HIDING = ("PYTHONPATH", "PYTHONNOUSERSITE")
 
 
 def folders() -> dict[str, Path]:
-    """Where torch and mlx lie, by name; what is not installed is left out."""
+    """Returns the folders of torch and mlx by name, without those that are not installed."""
     seen = dict(os.environ)
     unhidden = {name: value for name, value in seen.items() if name not in _HIDING}
     found: dict[str, Path] = {}
     for environment in (unhidden, seen):
-        # Without the working folder: the build has folders of these names.
+        # -P omits the working folder, because the build has folders with these names.
         asked = subprocess.run(
             [sys.executable, "-P", "-c", _ASK],
             env=environment,
@@ -50,25 +51,25 @@ def folders() -> dict[str, Path]:
         )
         for name, origin in zip(NAMES, asked.stdout.split("\n"), strict=False):
             if origin:
-                # Links resolved: what was built for a folder by one name is good under another.
+                # Resolve links, so that a folder has the same name in every build.
                 found[name] = Path(origin).parent.resolve()
     return found
 
 
 def torch_version(folder: Path) -> str:
-    """Major and minor: the extension fits every patch of them."""
+    """Returns major and minor: the extension works with every patch release of them."""
     return _first(folder / "version.py", r"^__version__ = '(\d+\.\d+)")
 
 
 def mlx_version(folder: Path) -> str:
-    """Major, minor and patch: the extension fits no other."""
+    """Returns major, minor and patch: the extension works with no other version."""
     header = folder / "include" / "mlx" / "version.h"
     parts = [_first(header, rf"MLX_VERSION_{part} (\d+)") for part in ("MAJOR", "MINOR", "PATCH")]
     return ".".join(parts)
 
 
 def local_version(found: dict[str, Path]) -> str:
-    """What follows the version's plus sign, such as torch2.11.without.mlx."""
+    """Returns the part after the version's plus sign, such as torch2.11.without.mlx."""
     there = []
     if "torch" in found:
         there.append("torch" + torch_version(found["torch"]))
@@ -79,14 +80,14 @@ def local_version(found: dict[str, Path]) -> str:
 
 
 def dynamic_metadata(field: str, settings: dict[str, str]) -> str:
-    """The version of the distribution; see scikit-build-core's dynamic metadata."""
+    """Returns the version of the distribution; see scikit-build-core's dynamic metadata."""
     if field != "version":
         raise ValueError(f"{field} is not for cmake/frameworks.py to say")
     return f"{release_of(Path(settings['input']))}+{local_version(folders())}"
 
 
 def release_of(cmake: Path) -> str:
-    """The release, as CMakeLists.txt has it."""
+    """Returns the release that CMakeLists.txt states."""
     return _first(cmake, r"project\(mccl VERSION ([0-9.]+)")
 
 
