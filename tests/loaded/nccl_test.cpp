@@ -43,11 +43,9 @@ float all_reduce(Group& group, Device device = kDevice) {
   auto* const inside = reinterpret_cast<float*>(memory->inside());
   stream.enqueue([inside] { std::fill_n(inside, kCount, 1.0F); });
   const Buffer data{memory->outside(), kCount, DType::f32, device};
-  const Work work = group.all_reduce(data, data, ReduceKind::sum,
-                                     {.caller_waits = true,
-                                      .may_meet = true,
-                                      .stream = &stream,
-                                      .stream_may_go = true});
+  const Work work = group.all_reduce(
+      data, data, ReduceKind::sum,
+      {.caller_waits = true, .may_meet = true, .stream = &stream, .stream_may_go = true});
   work.wait_on_stream(&stream);
   float found = 0;
   stream.enqueue([&] { found = inside[kCount - 1]; });
