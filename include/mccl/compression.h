@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// What a block of elements is rounded to on its way. `none` is exact.
@@ -31,14 +33,14 @@ struct Compression {
   friend bool operator==(const Compression&, const Compression&) = default;
 };
 
-std::string_view name_of(Codec codec);
+MCCL_API std::string_view name_of(Codec codec);
 /// By its name; "fp8" is fp8_e4m3, and "none" and "" are none. Throws InvalidArgument for another,
 /// with the nearest name.
-Codec codec_named(std::string_view name);
+MCCL_API Codec codec_named(std::string_view name);
 /// The same with "auto", which is bf16 where it is faster: of the codecs that keep the range of f32
 /// the one that needs no care.
-Compression compression_named(std::string_view name, double ratio = 0.01);
+MCCL_API Compression compression_named(std::string_view name, double ratio = 0.01);
 /// "topk of 1 %", "int8", "auto".
-std::string describe(const Compression& compression);
+MCCL_API std::string describe(const Compression& compression);
 
 }  // namespace mccl

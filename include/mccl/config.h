@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// Whether a value was given, which may be the default too. It makes no two Configs differ: what
@@ -20,7 +22,7 @@ struct Given {
   friend bool operator==(const Given&, const Given&) { return true; }
 };
 
-struct Config {
+struct MCCL_API Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
   std::string rdma_device;         ///< Names, comma-separated; empty: all whose port is active.
@@ -80,6 +82,9 @@ struct Config {
   /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument.
   void set(std::string_view name, std::string_view value);
   std::string get(std::string_view name) const;
+  /// Every setting by name, as text that set() takes, without those that are not given and may give
+  /// way (the fields above): set() would give them.
+  std::map<std::string, std::string> texts() const;
   /// Reads a JSON object of settings over what is there. Throws InvalidArgument that names the
   /// file.
   void merge_json(const std::string& text, const std::string& origin);
@@ -100,19 +105,23 @@ struct SettingInfo {
 };
 
 /// The table, in the order in which it is shown.
-std::span<const SettingInfo> settings();
+MCCL_API std::span<const SettingInfo> settings();
+
+/// Throws InvalidArgument where `value` is empty and the setting is a secret: a person who gives a
+/// secret means to have one. `name` as for Config::set().
+MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
 
 /// "name=value" lines of the settings that must agree across ranks.
-std::string agreement_of(const Config& config);
+MCCL_API std::string agreement_of(const Config& config);
 
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
-std::string to_table(const Config& config);
+MCCL_API std::string to_table(const Config& config);
 
 /// A warning for each setting that endangers the job: for a job_key that is short enough to be
 /// guessed.
-std::vector<std::string> warnings_for(const Config& config);
+MCCL_API std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.
-std::string settings_markdown();
+MCCL_API std::string settings_markdown();
 
 }  // namespace mccl

@@ -10,6 +10,7 @@
 
 #include "mccl/compression.h"
 #include "mccl/config.h"
+#include "mccl/export.h"
 #include "mccl/group.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -40,7 +41,7 @@ struct Costs {
 
 /// Owns one progress thread. Thread-safe. Nothing in it is shared with other contexts of the
 /// process, so that a process can hold many (the tests run eight ranks as eight threads).
-class Context {
+class MCCL_API Context {
  public:
   /// Meets all other ranks: blocks until every pair has proved itself to each other.
   static std::shared_ptr<Context> create(const ContextOptions& options);

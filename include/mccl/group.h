@@ -11,6 +11,7 @@
 
 #include "mccl/buffer.h"
 #include "mccl/compression.h"
+#include "mccl/export.h"
 #include "mccl/fence.h"
 #include "mccl/types.h"
 #include "mccl/work.h"
@@ -63,7 +64,7 @@ inline constexpr int kAnySource = -1;
 /// every later call fails with the first reason.
 ///
 /// Thread-safe; ranks whose threads issue collectives of one group concurrently must order them.
-class Group {
+class MCCL_API Group {
  public:
   virtual ~Group() = default;
 
@@ -118,6 +119,17 @@ class Group {
   /// memory that the other ranks' devices reach. It changes nothing else, and nothing where the
   /// devices do not reach each other.
   virtual void reach_device_memory(Device /*device*/) {}
+
+  /// The number of the last collective that devices carry out by themselves, for
+  /// has_come_to(); none where there was no such call.
+  virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
+  /// Whether the collectives up to the one of this number are over.
+  virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
+
+  /// A collective of the host: what devices have set up for this group serves the groups that are
+  /// made of parts of it. `child` is the group of this rank, null where it is in none; `color` and
+  /// `key` as for split(), which makes this call by itself.
+  virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
   /// Calls made between begin and end on this thread start together when end is called, as one
   /// Work. Pairs do not nest. To wait for one of them before is InvalidArgument, since it would be

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "mccl/buffer.h"
+#include "mccl/export.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -20,7 +22,7 @@ struct MetalPlace {
 /// to the host and back. Either way CallOptions::fence tells when the GPU has done what it has been
 /// given to do with it. Throws InvalidArgument where this machine has no Metal, or the buffer ends
 /// before the memory does.
-Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
+MCCL_API Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
 struct MetalCopy {
   MetalPlace from;
@@ -31,6 +33,14 @@ struct MetalCopy {
 /// Copies, one after another, and returns when all is done. The GPU must be over with the memory.
 /// Nothing is given to a queue of the caller's: shared buffers are copied by the host, private ones
 /// on a queue of the library's own. Throws Error.
-void metal_copy(std::span<const MetalCopy> copies);
+MCCL_API void metal_copy(std::span<const MetalCopy> copies);
 
+namespace device::metal {
+
+class Driver;
+
+/// Puts another in the place of the system's Metal, or with null that again. For tests.
+MCCL_API void replace_driver(std::shared_ptr<Driver> other);
+
+}  // namespace device::metal
 }  // namespace mccl

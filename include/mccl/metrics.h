@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -81,7 +82,7 @@ class Tally {
 };
 
 /// Thread-safe; constant cost and memory per call.
-class Metrics {
+class MCCL_API Metrics {
  public:
   Metrics();
   ~Metrics();
@@ -111,6 +112,6 @@ class Metrics {
 };
 
 /// The summary as an aligned two-column table of several lines.
-std::string to_table(const MetricsSummary& summary);
+MCCL_API std::string to_table(const MetricsSummary& summary);
 
 }  // namespace mccl

@@ -7,13 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 class Metrics;
 
 /// Thread-safe. Values are bytes. A store is for what ranks need to meet: keys of at most 1 KiB,
 /// values of at most 1 MiB, 64 MiB in all; what is beyond throws InvalidArgument.
-class Store {
+class MCCL_API Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, std::string_view value) = 0;
@@ -24,7 +26,7 @@ class Store {
 };
 
 /// For ranks that are threads of one process.
-std::shared_ptr<Store> make_memory_store();
+MCCL_API std::shared_ptr<Store> make_memory_store();
 
 /// What rank 0 says and counts of strangers that it turns away from the store.
 struct StoreReport {
@@ -35,8 +37,9 @@ struct StoreReport {
 /// Served by rank 0 at `address` ("host:port"); other ranks connect to it, retrying until
 /// `timeout`. Every connection proves the job key (see Config::job_key); without a key anyone who
 /// can reach the address may read and write the store.
-std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key, std::chrono::milliseconds timeout,
-                                      const StoreReport& report = {});
+MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
+                                               const std::string& job_key,
+                                               std::chrono::milliseconds timeout,
+                                               const StoreReport& report = {});
 
 }  // namespace mccl

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// Type of one element. `f16` is IEEE binary16, `bf16` is bfloat16; complex types are (real,
@@ -115,8 +117,8 @@ constexpr bool supports(DType dtype, ReduceKind kind) {
   return !bitwise;
 }
 
-std::string_view name_of(DType dtype);
-std::string_view name_of(ReduceKind kind);
-std::string_view name_of(Collective collective);
+MCCL_API std::string_view name_of(DType dtype);
+MCCL_API std::string_view name_of(ReduceKind kind);
+MCCL_API std::string_view name_of(Collective collective);
 
 }  // namespace mccl

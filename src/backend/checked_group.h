@@ -53,19 +53,15 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_coalescing() final;
   Work end_coalescing() final;
 
-  /// Of all ranks together, when groups become of parts of this one, such as `child`; null where
-  /// this rank is in none. What devices have of this group serves the parts, too.
-  void split_path(CheckedGroup* child, int color, int key);
+  void split_path(Group* child, int color, int key) final;
 
   /// Collectives that `path` takes go by it, but in batches. Before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
   /// Where it says what it cannot use. Before the first call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
 
-  /// Of the calls so far that devices carry out by themselves: the number by which has_come_to()
-  /// knows that they are over; none where there was no such call.
-  std::optional<device::Word> last_on_device() const;
-  bool has_come_to(device::Word number) const;
+  std::optional<device::Word> last_on_device() const final;
+  bool has_come_to(device::Word number) const final;
 
   /// Memory that a Mac's GPU shares with the host is copied there all the same. Before the first
   /// call.

@@ -67,9 +67,6 @@ class Driver {
 /// The one that there is. Throws InvalidArgument that says in one sentence why there is none.
 std::shared_ptr<Driver> driver();
 
-/// Puts another in its place, or with null the system's again. For tests.
-void replace_driver(std::shared_ptr<Driver> other);
-
 /// The system's. Throws as driver().
 std::shared_ptr<Driver> open_driver();
 
