@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include "mccl/buffer.h"
@@ -35,12 +34,4 @@ struct MetalCopy {
 /// on a queue of the library's own. Throws Error.
 MCCL_API void metal_copy(std::span<const MetalCopy> copies);
 
-namespace device::metal {
-
-class Driver;
-
-/// Puts another in the place of the system's Metal, or with null that again. For tests.
-MCCL_API void replace_driver(std::shared_ptr<Driver> other);
-
-}  // namespace device::metal
 }  // namespace mccl

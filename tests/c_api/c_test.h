@@ -1,4 +1,4 @@
-/* Tests of the C interface are written in C and compiled as C99; c_api_test.cpp runs them under
+/* Tests of the C interface are written in C and compiled as C99; run_c_tests.cpp runs them under
  * GoogleTest. */
 #ifndef MCCL_TESTS_C_TEST_H
 #define MCCL_TESTS_C_TEST_H

@@ -1,5 +1,5 @@
 // What a program meets that links the shared library and nothing else: errors keep their types on
-// their way between the two. The include path of this program has include/ only.
+// their way between the two.
 #include <gtest/gtest.h>
 
 #include <array>

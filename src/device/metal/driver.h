@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "mccl/export.h"
 #include "mccl/fence.h"
 #include "mccl/metal.h"
 
@@ -66,6 +67,10 @@ class Driver {
 
 /// The one that there is. Throws InvalidArgument that says in one sentence why there is none.
 std::shared_ptr<Driver> driver();
+
+/// Replaces the driver of this process; null restores the system's. Only tests call it. It is
+/// exported, since those of torch's MPS tensors share one libmccl with mccl._torch.
+MCCL_API void replace_driver(std::shared_ptr<Driver> other);
 
 /// The system's. Throws as driver().
 std::shared_ptr<Driver> open_driver();
