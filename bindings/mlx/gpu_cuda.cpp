@@ -3,42 +3,26 @@
 #include <mlx/backend/cuda/utils.h>
 
 #include "arrays.h"
-#include "device/cuda/driver.h"
 #include "gpu.h"
+#include "mccl/device_memory.h"
 
 namespace mccl_mlx::gpu {
 namespace {
 
-namespace cuda = mccl::device::cuda;
-
-/// Value of CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: the capture neither records nor forbids the work
-/// of other threads.
-constexpr int kThreadLocal = 1;
-
 /// Interrupts the capture of a stream during its lifetime. MLX ends the capture after its
-/// operation.
+/// operation, which has not recorded anything yet.
 class Interruption {
  public:
-  explicit Interruption(cuda::Stream stream) : cu_(cuda::driver()), stream_(stream) {
-    int status = 0;
-    cu_.check(cu_.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
-    interrupted_ = status != 0;
-    if (!interrupted_) return;
-    cuda::Graph graph = nullptr;
-    cu_.check(cu_.StreamEndCapture(stream_, &graph), "cuStreamEndCapture");
-    // The operation has not recorded anything yet.
-    if (graph) cu_.GraphDestroy(graph);
-  }
+  explicit Interruption(void* stream) : stream_(stream), interrupted_(mccl::drop_capture(stream)) {}
   ~Interruption() {
-    if (interrupted_) cu_.StreamBeginCapture(stream_, kThreadLocal);
+    if (interrupted_) mccl::begin_capture(stream_);
   }
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
  private:
-  const cuda::Driver& cu_;
-  const cuda::Stream stream_;
-  bool interrupted_ = false;
+  void* const stream_;
+  const bool interrupted_;
 };
 
 }  // namespace
@@ -57,7 +41,7 @@ mccl::Buffer buffer_of(const mx::array& array, mx::Stream stream) {
 mccl::Work run(mx::Stream stream, const std::function<mccl::Work(void*)>& start) {
   mx::cu::CommandEncoder& encoder = mx::cu::get_command_encoder(stream);
   const cudaStream_t raw = encoder.stream();
-  const Interruption interruption(reinterpret_cast<cuda::Stream>(raw));
+  const Interruption interruption(raw);
   encoder.commit();
   return start(raw);
 }

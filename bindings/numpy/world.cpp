@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/placement.h"
 #include "mccl/context.h"
+#include "mccl/meeting.h"
 #include "numpy/callback_thread.h"
 #include "numpy/group.h"
 #include "numpy/interruptible.h"
 #include "numpy/world.h"
 #include "python/shared_metrics.h"
-#include "rendezvous/join.h"
 
 namespace mccl::numpy {
 namespace {

@@ -12,18 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/mpi/finder.h"
 #include "base/environment.h"
-#include "base/log.h"
-#include "base/placement.h"
-#include "base/settings.h"
 #include "mccl/config.h"
-#include "mccl/error.h"
-#include "rendezvous/join.h"
-#include "transport/rdma/survey.h"
-#include "transport/rdma/table_shape.h"
-#include "transport/rdma/verbs_library.h"
-#include "transport/tcp/interfaces.h"
+#include "mccl/host.h"
+#include "mccl/meeting.h"
 
 namespace mccl::python {
 
@@ -37,17 +29,6 @@ Config config_of(const TextMap& values) {
   Config config;
   for (const auto& [name, value] : values) config.set(name, value);
   return config;
-}
-
-/// The text of every setting. A default that another value may replace is left out, because its
-/// text would mark it as explicitly set.
-TextMap texts_of(const Config& config) {
-  TextMap values;
-  for (const Setting& setting : setting_table()) {
-    if (setting.given && !(config.*setting.given).yes) continue;
-    values.emplace(setting.info.name, text_of(config, setting));
-  }
-  return values;
 }
 
 nb::list setting_rows() {
@@ -69,16 +50,16 @@ nb::list setting_rows() {
 }
 
 TextMap config_from_environment(const TextMap& environment) {
-  return texts_of(Config::from_environment(environment));
+  return Config::from_environment(environment).texts();
 }
 
 TextMap config_from_dict(const TextMap& base, const TextMap& changes) {
   Config config = config_of(base);
   for (const auto& [name, value] : changes) {
-    refuse_empty_secret(find_setting(name), value, name);
+    refuse_empty_secret(name, value);
     config.set(name, value);
   }
-  return texts_of(config);
+  return config.texts();
 }
 
 /// Prefixes of the variables that may describe a job: those of MCCL, of MLX and of launchers.
@@ -109,38 +90,16 @@ std::string meeting_point(const TextMap& values, const TextMap& environment) {
   return rendezvous::meeting_point(*found, config);
 }
 
-void log_info(const TextMap& values, int rank, std::string_view text) {
-  Log(rank, log_level_of(config_of(values).log_level)).write(LogLevel::info, text);
+void log_line(const TextMap& values, int rank, std::string_view text) {
+  log_info(rank, text, config_of(values).log_level);
 }
 
 /// True if an RDMA device of this machine has an active port.
-bool has_active_rdma(const TextMap& values) {
-  using namespace transport::rdma;
+bool has_rdma(const TextMap& values) {
   Config config;
   if (const auto port = values.find("rdma_port"); port != values.end())
     config.set("rdma_port", port->second);
-  std::string why;
-  const std::shared_ptr<Verbs> verbs = load_verbs(why);
-  return !survey(config, WorldRank(0), 1, verbs, why).stations.empty();
-}
-
-/// True if an MPI library can be loaded that matches the launcher of this process.
-bool has_mpi(const TextMap& environment) {
-  try {
-    return mpi::find_library(environment) != nullptr;
-  } catch (const InvalidArgument&) {
-    return false;
-  }
-}
-
-/// Addresses of the interfaces that are up; those of loopback are last.
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
-  std::vector<std::string> of_loopback;
-  for (const auto& each : transport::tcp::list_interfaces())
-    if (each.up) (each.loopback ? of_loopback : addresses).push_back(each.address.host());
-  addresses.insert(addresses.end(), of_loopback.begin(), of_loopback.end());
-  return addresses;
+  return has_active_rdma(config);
 }
 
 }  // namespace
@@ -164,13 +123,13 @@ void bind_configuration(nb::module_& module) {
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
              "host:port of rank 0, where the ranks meet; empty where there is no such place. "
              "Blocks until all ranks ask, where MPICH's launcher tells it, which does so once.");
-  module.def("log_info", &log_info, "values"_a, "rank"_a, "text"_a,
+  module.def("log_info", &log_line, "values"_a, "rank"_a, "text"_a,
              "Logs a line at INFO, where the settings show it.");
   module.def(
-      "check_device_table", &transport::rdma::check_device_table, "path"_a, "ring"_a,
+      "check_device_table", &check_device_table, "path"_a, "ring"_a,
       "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one; how many ranks it is for. "
       "It must join all ranks or each to the next; with `ring`, each to the next.");
-  module.def("has_active_rdma", &has_active_rdma, "values"_a,
+  module.def("has_active_rdma", &has_rdma, "values"_a,
              "Whether an RDMA device of this machine has an active port.");
   module.def("has_mpi", &has_mpi, "environment"_a,
              "Whether an MPI library can be loaded that suits what has started this process.");

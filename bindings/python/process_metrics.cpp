@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/log.h"
+#include "mccl/host.h"
 #include "mccl/metrics.h"
 #include "python/shared_metrics.h"
 
@@ -85,13 +85,12 @@ void log_metrics() {
   const ProcessMetrics& process = process_metrics();
   const MetricsSummary summary = process.metrics->summary();
   // The user asked for the table explicitly, so the log level does not hide it.
-  const Log log(process.rank, LogLevel::info);
   if (!process.shared && summary.total_ops == 0) {
-    return log.write(LogLevel::info,
-                     "log_metrics: this process has made no group yet, so there is nothing to "
-                     "tell; call it after init_process_group or init");
+    return log_info(process.rank,
+                    "log_metrics: this process has made no group yet, so there is nothing to "
+                    "tell; call it after init_process_group or init");
   }
-  log.write(LogLevel::info, to_table(summary));
+  log_info(process.rank, to_table(summary));
 }
 
 void record_call(double queue_wait_s, double execution_s, double network_s, double reduce_s,

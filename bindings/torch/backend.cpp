@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/checked_group.h"
+#include "backend/staged/patience.h"
 #include "contexts.h"
 #include "gil.h"
 #include "mccl/error.h"
@@ -116,10 +116,10 @@ void ProcessGroupMCCL::finish_streams() {
 
 /// Does not query streams that a caller created, because they may have been destroyed. The ledger
 /// and the lane know the calls that ran in them.
-const char* ProcessGroupMCCL::unfinished(const mccl::CheckedGroup* group,
-                                         std::optional<mccl::device::Word> last) {
+const char* ProcessGroupMCCL::unfinished(const mccl::Group& group,
+                                         std::optional<std::uint32_t> last) {
   if (const char* const title = ledger_->awaited_title()) return title;
-  if (last && !group->has_come_to(*last)) return "a collective that GPUs carry out by themselves";
+  if (last && !group.has_come_to(*last)) return "a collective that GPUs carry out by themselves";
   const std::lock_guard lock(devices_mutex_);
   const bool over = std::all_of(devices_.begin(), devices_.end(), current_stream_is_done);
   return over ? nullptr : "the current stream";
@@ -138,10 +138,9 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
   const std::chrono::milliseconds timeout = timeout_;
   const auto begun = std::chrono::steady_clock::now();
   auto checked = begun;
-  const auto* const calls = dynamic_cast<mccl::CheckedGroup*>(group.get());
-  const auto last = calls ? calls->last_on_device() : std::nullopt;
+  const auto last = group->last_on_device();
   for (const mccl::staged::Patience patience; group->failure().empty(); patience.pause()) {
-    const char* const title = unfinished(calls, last);
+    const char* const title = unfinished(*group, last);
     if (!title) return;
     const auto now = std::chrono::steady_clock::now();
     if (timeout.count() > 0 && now - begun >= timeout) {
@@ -299,8 +298,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
 /// Lets the parts of the group reuse the group's device path, if all ranks agree. All ranks must
 /// call it; a rank in no part passes null.
 void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
-  const auto own = std::dynamic_pointer_cast<mccl::CheckedGroup>(group_for("split"));
-  if (own) own->split_path(dynamic_cast<mccl::CheckedGroup*>(child), color, key);
+  group_for("split")->split_path(child, color, key);
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(

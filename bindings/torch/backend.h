@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/checked_group.h"
 #include "mccl/context.h"
 #include "mccl/group.h"
 #include "mps.h"
@@ -182,7 +181,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
     if (!group.failure().empty()) begun.wait();
   }
   /// Names the work that devices still do for the group; null if there is none.
-  const char* unfinished(const mccl::CheckedGroup* group, std::optional<mccl::device::Word> last);
+  const char* unfinished(const mccl::Group& group, std::optional<std::uint32_t> last);
   void finish_calls_on_devices();
   void let_go();
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);

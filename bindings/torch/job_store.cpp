@@ -7,7 +7,6 @@
 
 #include "backend.h"
 #include "base/environment.h"
-#include "base/placement.h"
 #include "gil.h"
 #include "mccl/error.h"
 #include "python/shared_metrics.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mccl/config.h"
-#include "rendezvous/join.h"
+#include "mccl/meeting.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
 
 namespace mccl_torch {

@@ -9,7 +9,6 @@
 #include <cstddef>
 
 #include "backend.h"
-#include "device/registry.h"
 #include "gil.h"
 #include "mccl/device_memory.h"
 #include "mccl/error.h"
@@ -44,15 +43,7 @@ std::pair<std::uint64_t, std::uint64_t> memory_functions() {
   return {reinterpret_cast<std::uint64_t>(&take), reinterpret_cast<std::uint64_t>(&give_back)};
 }
 
-bool has_gpu(c10::DeviceIndex index) {
-  if (!mccl::device::sees_any(mccl::DeviceKind::cuda)) return false;
-  try {
-    mccl::device::depot_of(gpu(index));
-    return true;
-  } catch (const mccl::Error&) {
-    return false;
-  }
-}
+bool has_gpu(c10::DeviceIndex index) { return mccl::has_device(gpu(index)); }
 
 bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) { return has_gpu(index); }
 

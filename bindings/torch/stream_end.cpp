@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/registry.h"
+#include "mccl/device_memory.h"
 
 namespace mccl_torch {
 namespace {
@@ -45,10 +45,7 @@ class OwnStreams {
   /// Creates a stream that is never destroyed: when a tensor is freed, torch's allocator records
   /// events on the streams that used it. The id of an external stream is its handle.
   static c10::Stream make(c10::Device device) {
-    auto queue = mccl::device::depot_of({mccl::DeviceKind::cuda, device.index()})
-                     ->accelerator()
-                     .make_queue();
-    void* const handle = queue.release()->handle();
+    void* const handle = mccl::make_stream({mccl::DeviceKind::cuda, device.index()});
     const c10::Stream stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(handle));
     TORCH_INTERNAL_ASSERT(handle_of(stream) == handle, "torch names external streams another way");
     return stream;

@@ -30,13 +30,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mccl/export.h"
+
 #ifdef __cplusplus
 #define MCCL_NOEXCEPT noexcept
 extern "C" {
 #else
 #define MCCL_NOEXCEPT
 #endif
-#define MCCL_API __attribute__((visibility("default")))
 
 /* ---- Version ------------------------------------------------------------------------------- */
 

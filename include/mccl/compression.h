@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// Format of a block of elements on the wire. `none` is exact.
@@ -33,14 +35,14 @@ struct Compression {
 };
 
 /// The name of the codec, such as "fp8_e4m3". The text is static.
-std::string_view name_of(Codec codec);
+MCCL_API std::string_view name_of(Codec codec);
 /// Codec of the given name. "fp8" means fp8_e4m3, and the empty name means none. Throws
 /// InvalidArgument for any other name, with the nearest valid one.
-Codec codec_named(std::string_view name);
+MCCL_API Codec codec_named(std::string_view name);
 /// Like codec_named, with `ratio` for topk. Also accepts "auto": bf16 if it is faster. Among the
 /// codecs with the range of f32, bf16 is the one that needs no tuning.
-Compression compression_named(std::string_view name, double ratio = 0.01);
+MCCL_API Compression compression_named(std::string_view name, double ratio = 0.01);
 /// Text for messages, such as "topk of 1 %", "int8" or "auto".
-std::string describe(const Compression& compression);
+MCCL_API std::string describe(const Compression& compression);
 
 }  // namespace mccl

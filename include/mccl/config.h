@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// Records that a value was set explicitly, even if to the default. All Givens compare equal, so
@@ -22,7 +24,7 @@ struct Given {
 
 /// The settings of one process. A plain value: not thread-safe while it is being changed. The
 /// ranges are in the table of src/base/settings.cpp and in the README.
-struct Config {
+struct MCCL_API Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
   std::string rdma_device;         ///< Names or a table's path; empty: all with an active port.
@@ -87,6 +89,9 @@ struct Config {
   /// The value of one setting as text; secrets are not masked. Throws InvalidArgument if the name
   /// is unknown.
   std::string get(std::string_view name) const;
+  /// Every setting by name, as text that set() takes. A default that another value may replace (the
+  /// fields above) is left out, because set() would mark it as given.
+  std::map<std::string, std::string> texts() const;
   /// Applies a JSON object of settings over the current values. `origin`, such as the name of the
   /// file, appears in errors. Throws InvalidArgument, and then changes nothing.
   void merge_json(const std::string& text, const std::string& origin);
@@ -108,18 +113,22 @@ struct SettingInfo {
 };
 
 /// The table of settings, in display order. Valid for the life of the process.
-std::span<const SettingInfo> settings();
+MCCL_API std::span<const SettingInfo> settings();
+
+/// Throws InvalidArgument if `value` is empty and the setting is a secret, since a person who gives
+/// a secret means to have one. `name` is a name that Config::set() takes.
+MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
 
 /// "name=value" lines of the settings that must agree across ranks.
-std::string agreement_of(const Config& config);
+MCCL_API std::string agreement_of(const Config& config);
 
 /// Every setting as "name = value (variable; meaning)" lines; secrets are masked.
-std::string to_table(const Config& config);
+MCCL_API std::string to_table(const Config& config);
 
 /// Warnings for settings that endanger the job, such as a job_key short enough to be guessed.
-std::vector<std::string> warnings_for(const Config& config);
+MCCL_API std::vector<std::string> warnings_for(const Config& config);
 
 /// The README's table of settings, in Markdown.
-std::string settings_markdown();
+MCCL_API std::string settings_markdown();
 
 }  // namespace mccl

@@ -10,6 +10,7 @@
 
 #include "mccl/compression.h"
 #include "mccl/config.h"
+#include "mccl/export.h"
 #include "mccl/group.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -42,7 +43,7 @@ struct Costs {
 
 /// A process's membership in a job. Owns one progress thread. Thread-safe. Contexts of one process
 /// share nothing, so a process can hold many (the tests run eight ranks as eight threads).
-class Context {
+class MCCL_API Context {
  public:
   /// Connects to all other ranks: blocks until every pair of ranks has authenticated each other.
   /// Throws InvalidArgument for wrong options, TimeoutError or PeerError if the ranks do not all

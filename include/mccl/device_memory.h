@@ -5,18 +5,32 @@
 #include <cstddef>
 
 #include "mccl/buffer.h"
+#include "mccl/export.h"
 
 namespace mccl {
 
 /// Allocates at least `bytes` bytes on `device`, in multiples of 2 MiB. Collectives use the memory
 /// in place after Group::reach_device_memory(). The caller frees it with free_device_memory().
 /// Throws InvalidArgument if this machine has no such device, Error if the device is out of memory.
-void* allocate_device_memory(Device device, std::size_t bytes);
+MCCL_API void* allocate_device_memory(Device device, std::size_t bytes);
 
 /// Frees `memory`, which allocate_device_memory() returned for `device`; blocks until the device
 /// has finished the work it was given. Memory that other ranks can reach stays with this process,
 /// which reuses it for later allocations. Throws InvalidArgument if `memory` was not allocated
 /// there.
-void free_device_memory(Device device, void* memory);
+MCCL_API void free_device_memory(Device device, void* memory);
+
+/// True if this process can use the device.
+MCCL_API bool has_device(Device device);
+
+/// A stream of the device for this caller alone, by its handle (a CUstream). It is never destroyed.
+/// Throws as allocate_device_memory().
+MCCL_API void* make_stream(Device device);
+
+/// Ends the capture of the CUDA stream, drops what was recorded, and returns true. Returns false if
+/// the stream is not being captured. Throws Error.
+MCCL_API bool drop_capture(void* stream);
+/// Begins a capture of the stream again. It records the calls of this thread only.
+MCCL_API void begin_capture(void* stream) noexcept;
 
 }  // namespace mccl

@@ -1,11 +1,13 @@
 // A point in the work of a device. Code that must touch memory after that work polls the fence.
 #pragma once
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// A point in the work that a device was given. The thread that gives the device its work creates
 /// the fence. Any thread may poll it. A poll must neither block nor give work to the device.
-class Fence {
+class MCCL_API Fence {
  public:
   virtual ~Fence() = default;
 

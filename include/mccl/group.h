@@ -11,6 +11,7 @@
 
 #include "mccl/buffer.h"
 #include "mccl/compression.h"
+#include "mccl/export.h"
 #include "mccl/fence.h"
 #include "mccl/types.h"
 #include "mccl/work.h"
@@ -71,7 +72,7 @@ inline constexpr int kAnySource = -1;
 ///
 /// Thread-safe. If several threads issue collectives of one group, the program must give them the
 /// same order on all ranks.
-class Group {
+class MCCL_API Group {
  public:
   virtual ~Group() = default;
 
@@ -135,6 +136,17 @@ class Group {
   /// must call it with devices of one kind. It may block until all ranks call it. No-op if the
   /// devices do not reach each other.
   virtual void reach_device_memory(Device /*device*/) {}
+
+  /// Number of the last collective so far that devices carry out without the host, for
+  /// has_come_to(). Empty if there was no such call.
+  virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
+  /// True once the collectives up to the one with this number have ended.
+  virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
+
+  /// A collective of the host, of all ranks: devices that have met in this group serve the groups
+  /// made of its parts too. `child` is the group of this rank, or null if it is in none; `color`
+  /// and `key` are those of split(), which makes this call itself.
+  virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
   /// Calls between begin_coalescing and end_coalescing on this thread start together at the end, as
   /// one Work. Pairs do not nest: a second begin, or an end without a begin, throws

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "mccl/buffer.h"
+#include "mccl/export.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -20,7 +21,7 @@ struct MetalPlace {
 /// copied to the host and back. Either way, CallOptions::fence must signal when the GPU has
 /// finished its work on the memory. Throws InvalidArgument if this machine has no Metal, or if the
 /// MTLBuffer ends before the memory does.
-Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
+MCCL_API Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
 /// One copy of `bytes` bytes.
 struct MetalCopy {
@@ -33,6 +34,6 @@ struct MetalCopy {
 /// work on the memory. Does not use a queue of the caller: the host copies between shared buffers,
 /// a queue of the library copies all others. Throws InvalidArgument if this machine has no Metal or
 /// a buffer is too short, Error if a copy fails.
-void metal_copy(std::span<const MetalCopy> copies);
+MCCL_API void metal_copy(std::span<const MetalCopy> copies);
 
 }  // namespace mccl

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -84,7 +85,7 @@ class Tally {
 
 /// Collects the measurements of a context's calls. Thread-safe. Every call costs constant time and
 /// no further memory.
-class Metrics {
+class MCCL_API Metrics {
  public:
   Metrics();
   ~Metrics();
@@ -119,6 +120,6 @@ class Metrics {
 };
 
 /// The summary as an aligned two-column table of several lines.
-std::string to_table(const MetricsSummary& summary);
+MCCL_API std::string to_table(const MetricsSummary& summary);
 
 }  // namespace mccl

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 class Metrics;
@@ -15,7 +17,7 @@ class Metrics;
 /// to find each other: keys of at most 1 KiB, values of at most 1 MiB, 64 MiB in all. Beyond these
 /// limits calls throw InvalidArgument. A TCP store throws PeerError if the connection to rank 0 is
 /// lost.
-class Store {
+class MCCL_API Store {
  public:
   virtual ~Store() = default;
   /// Sets the value of `key`, and replaces an older one.
@@ -29,7 +31,7 @@ class Store {
 };
 
 /// Makes a store for ranks that are threads of one process; all of them use this one object.
-std::shared_ptr<Store> make_memory_store();
+MCCL_API std::shared_ptr<Store> make_memory_store();
 
 /// How rank 0 logs and counts the connections that its store refuses.
 struct StoreReport {
@@ -41,8 +43,9 @@ struct StoreReport {
 /// retry until `timeout`. Every connection proves the job key (see Config::job_key); without a key,
 /// anyone who can reach the address may read and write the store. Throws InvalidArgument if `rank`
 /// is negative.
-std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key, std::chrono::milliseconds timeout,
-                                      const StoreReport& report = {});
+MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
+                                               const std::string& job_key,
+                                               std::chrono::milliseconds timeout,
+                                               const StoreReport& report = {});
 
 }  // namespace mccl

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 /// Type of one element. `f16` is IEEE binary16, `bf16` is bfloat16; complex types are (real,
@@ -119,8 +121,8 @@ constexpr bool supports(DType dtype, ReduceKind kind) {
 
 /// The lower-case name of the value, such as "f32", "premul_sum" or "all_reduce". `dtype`, `kind`
 /// and `collective` must be values of the enum. The text is static.
-std::string_view name_of(DType dtype);
-std::string_view name_of(ReduceKind kind);
-std::string_view name_of(Collective collective);
+MCCL_API std::string_view name_of(DType dtype);
+MCCL_API std::string_view name_of(ReduceKind kind);
+MCCL_API std::string_view name_of(Collective collective);
 
 }  // namespace mccl

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "mccl/export.h"
+
 namespace mccl {
 
 namespace detail {
@@ -16,7 +18,7 @@ class WorkState;
 
 /// Handle of one call. Cheap to copy; all copies refer to the same call. Thread-safe. Dropping
 /// every handle does not cancel the call: the caller's memory must stay valid until it is done.
-class Work {
+class MCCL_API Work {
  public:
   /// Receives the error of the call, or null if it succeeded.
   using Callback = std::function<void(std::exception_ptr)>;

@@ -74,8 +74,10 @@ bool CheckedGroup::goes_directly(const Request& request, const CallOptions& opti
   return path_->takes(request);
 }
 
-void CheckedGroup::split_path(CheckedGroup* child, int color, int key) {
+/// A context makes groups of one backend only.
+void CheckedGroup::split_path(Group* group, int color, int key) {
   if (!path_) return;
+  auto* const child = dynamic_cast<CheckedGroup*>(group);
   std::shared_ptr<direct::Path> part = path_->split(child, color, key);
   if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
 }

@@ -53,9 +53,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   void begin_coalescing() final;
   Work end_coalescing() final;
 
-  /// A collective of all ranks, called when this group is split. `child` is this rank's part, or
-  /// null if it is in none. Devices that have met in this group serve the parts too.
-  void split_path(CheckedGroup* child, int color, int key);
+  void split_path(Group* child, int color, int key) final;
 
   /// Collectives that `path` takes use it, except in batches. Must be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
@@ -63,10 +61,8 @@ class CheckedGroup : public Group, private staged::HostCalls {
   /// call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
 
-  /// Number of the last call so far that a device carries out without the host. has_come_to()
-  /// returns true for it once all these calls have ended. Empty if there was no such call.
-  std::optional<device::Word> last_on_device() const;
-  bool has_come_to(device::Word number) const;
+  std::optional<device::Word> last_on_device() const final;
+  bool has_come_to(device::Word number) const final;
 
   /// Stages calls even on memory that a Mac's GPU shares with the host. Must be called before the
   /// first call.

@@ -174,6 +174,10 @@ void refuse_empty_secret(const Setting& setting, std::string_view text, std::str
                   printable(label)));
 }
 
+void refuse_empty_secret(std::string_view name, std::string_view value) {
+  refuse_empty_secret(find_setting(name), value, name);
+}
+
 std::string text_of(const Config& config, const Setting& setting) {
   return std::visit([&](auto field) { return text_of_value(config.*field); }, setting.field);
 }
@@ -200,5 +204,14 @@ void Config::set(std::string_view name, std::string_view value) {
 }
 
 std::string Config::get(std::string_view name) const { return text_of(*this, find_setting(name)); }
+
+std::map<std::string, std::string> Config::texts() const {
+  std::map<std::string, std::string> texts;
+  for (const Setting& setting : setting_table()) {
+    if (setting.given && !(this->*setting.given).yes) continue;
+    texts.emplace(setting.info.name, text_of(*this, setting));
+  }
+  return texts;
+}
 
 }  // namespace mccl

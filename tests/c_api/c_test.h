@@ -1,5 +1,5 @@
-/* Declarations for the tests of the C interface, which are written in C99. c_api_test.cpp runs them
- * under GoogleTest. */
+/* Declarations for the tests of the C interface, which are written in C99. run_c_tests.cpp runs
+ * them under GoogleTest. */
 #ifndef MCCL_TESTS_C_TEST_H
 #define MCCL_TESTS_C_TEST_H
 

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -23,41 +21,9 @@
 #include <vector>
 
 #include "device/device.h"
+#include "support/forbidden_memory.h"
 
 namespace mccl::testing {
-
-/// Memory mapped at two addresses. Access at outside() crashes; inside() is readable and writable.
-class ForbiddenMemory {
- public:
-  explicit ForbiddenMemory(std::size_t bytes) : bytes_(bytes == 0 ? 1 : bytes) {
-    const int file = ::memfd_create("device", 0);
-    if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes_)) != 0) throw std::bad_alloc();
-    outside_ = map(PROT_NONE, file);
-    inside_ = map(PROT_READ | PROT_WRITE, file);
-    ::close(file);
-  }
-  ~ForbiddenMemory() {
-    ::munmap(outside_, bytes_);
-    ::munmap(inside_, bytes_);
-  }
-  ForbiddenMemory(const ForbiddenMemory&) = delete;
-  ForbiddenMemory& operator=(const ForbiddenMemory&) = delete;
-
-  std::byte* outside() const { return outside_; }
-  std::byte* inside() const { return inside_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* map(int rights, int file) const {
-    void* const memory = ::mmap(nullptr, bytes_, rights, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    return static_cast<std::byte*>(memory);
-  }
-
-  std::size_t bytes_;
-  std::byte* outside_;
-  std::byte* inside_;
-};
 
 class DeviceDouble final : public device::Accelerator {
  public:

@@ -30,7 +30,7 @@
 
 #include "device/metal/driver.h"
 #include "mccl/error.h"
-#include "support/device_double.h"
+#include "support/forbidden_memory.h"
 
 namespace mccl::testing {
 

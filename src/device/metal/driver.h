@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "mccl/export.h"
 #include "mccl/fence.h"
 #include "mccl/metal.h"
 
@@ -69,7 +70,7 @@ class Driver {
 std::shared_ptr<Driver> driver();
 
 /// For tests: replaces the driver. Null restores the system's.
-void replace_driver(std::shared_ptr<Driver> other);
+MCCL_API void replace_driver(std::shared_ptr<Driver> other);
 
 /// Opens the system's Metal. Throws like driver().
 std::shared_ptr<Driver> open_driver();

@@ -31,6 +31,9 @@ def complete(monkeypatch: pytest.MonkeyPatch):
     """
 
     def run(variables: dict[str, str], url: str = "env://") -> tuple[dict[str, str], bool]:
+        # What is completed has to be known before, so that it goes away with the test.
+        for name in TORCHS:
+            monkeypatch.setenv(name, "")
         for name in list(os.environ):
             if name in TORCHS or name.startswith(OTHERS):
                 monkeypatch.delenv(name)
@@ -38,8 +41,6 @@ def complete(monkeypatch: pytest.MonkeyPatch):
             monkeypatch.setenv(name, text)
         elsewhere = torch_meeting._complete_environment(url)
         found = {name: os.environ[name] for name in TORCHS if name in os.environ}
-        for name in TORCHS:  # makes monkeypatch restore the variables after the test
-            monkeypatch.setenv(name, "")
         return found, elsewhere
 
     return run

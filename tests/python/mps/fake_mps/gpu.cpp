@@ -6,6 +6,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -14,8 +15,6 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-
-#include "base/machine.h"
 
 namespace fake_mps {
 namespace {
@@ -184,7 +183,7 @@ void redirect(void* from, void* to) {
                           0,    0, 0, 0,    0, 0, 0,    0};
   std::memcpy(jump + 8, &to, sizeof(to));
 #endif
-  const std::uintptr_t page = mccl::page_bytes();
+  const std::uintptr_t page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<std::uintptr_t>(from);
   void* const first = reinterpret_cast<void*>(at / page * page);
   const std::size_t bytes = (at + sizeof(jump) + page - 1) / page * page - at / page * page;

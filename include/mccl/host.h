@@ -1,0 +1,34 @@
+// Facts about this machine, and lines in the log of this process.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mccl/config.h"
+#include "mccl/export.h"
+
+namespace mccl {
+
+/// True if an RDMA device of this machine has an active port with the number Config::rdma_port.
+MCCL_API bool has_active_rdma(const Config& config);
+
+/// True if an MPI library can be loaded that matches the launcher of a process with these
+/// environment variables.
+MCCL_API bool has_mpi(const std::map<std::string, std::string>& environment);
+
+/// Addresses of this machine's interfaces that are up; those of loopback are last.
+MCCL_API std::vector<std::string> own_addresses();
+
+/// Reads a table of RDMA devices, in the format of the file that MLX_IBV_DEVICES names, and returns
+/// the number of its ranks. It must join all ranks, or each to the next; with `ring`, each to the
+/// next. Throws InvalidArgument with a picture of what is missing.
+MCCL_API int check_device_table(const std::string& path, bool ring);
+
+/// Logs each line of `text` at level INFO, in the format of the library's own lines of `rank`.
+/// `level` is the least severe level that is shown, such as Config::log_level. Throws
+/// InvalidArgument for an unknown level.
+MCCL_API void log_info(int rank, std::string_view text, std::string_view level = "INFO");
+
+}  // namespace mccl

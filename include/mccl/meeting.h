@@ -1,0 +1,67 @@
+// How a process finds its place in a job and the store at which the ranks meet: the parts of
+// Context::from_environment(), for a program that goes through them one by one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "mccl/config.h"
+#include "mccl/export.h"
+#include "mccl/metrics.h"
+#include "mccl/store.h"
+
+namespace mccl {
+
+/// A process's place in a job, as reported by the launcher that started it.
+struct Placement {
+  int rank = 0;
+  int size = 1;
+  int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
+  std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
+  int pmi = -1;  ///< Used without a root: the descriptor through which MPICH's launcher answers.
+  bool one_host = false;      ///< All ranks are known to be on this host.
+  std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Finds this process's place in its job. Asks, in this order, the MCCL_* settings, torchrun, Open
+/// MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. The first one with complete
+/// information wins, and MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
+/// of MPI may inherit Slurm's variables from the daemon that started them. Returns nothing if there
+/// is no trace of a launcher. With backend=mpi there is no meeting point, because MPI has its own.
+/// Throws InvalidArgument if values are invalid, or if only a part of them is set, for example
+/// MCCL_ROOT alone.
+MCCL_API std::optional<Placement> find_placement(
+    const Config& config, const std::map<std::string, std::string>& environment);
+
+/// True if the ranks of a job with these settings find their places and each other through MPI, and
+/// so need neither a meeting point nor a store.
+MCCL_API bool meets_by_mpi(const Config& config);
+
+namespace rendezvous {
+
+class Wiring;
+
+/// The means by which a process meets the others.
+struct Joined {
+  std::shared_ptr<Store> store;    ///< Null when the job has one rank.
+  std::shared_ptr<Wiring> wiring;  ///< Null if every rank reaches every other directly.
+};
+
+/// Waits as long as the settings allow. Refused connections are counted in `metrics`, unless it is
+/// null.
+MCCL_API Joined join(const Placement& placement, const Config& config,
+                     const std::shared_ptr<Metrics>& metrics = nullptr);
+
+/// Returns host:port at which rank 0 serves the store, from the placement or from rank 0 through
+/// MPICH's launcher. The launcher answers only once in the lifetime of a process. Blocks until all
+/// ranks have called it. Empty if no store is needed (MPI, a single rank) or no launcher provides
+/// the address (a hostfile). Throws Error.
+MCCL_API std::string meeting_point(const Placement& placement, const Config& config);
+
+}  // namespace rendezvous
+}  // namespace mccl
