@@ -9,46 +9,55 @@
 
 namespace mccl {
 
-/// Base class of all errors of the library; thrown itself if none of the classes below applies.
+/// Base class of all errors of the library; thrown itself if none of the classes below applies. The
+/// library defines what() of every class, because the compiler then emits the class's vtable and
+/// typeinfo there: a process has one of each, however many libraries throw and catch.
 class MCCL_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  const char* what() const noexcept override;
 };
 
 /// An argument, setting, file or variable is wrong. Nothing was sent; the group goes on.
 class MCCL_API InvalidArgument : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 /// A call outlived its timeout.
 class MCCL_API TimeoutError : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 /// A peer died, left, or cannot be reached.
 class MCCL_API PeerError : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 /// Ranks called different things, or sent sizes that do not match.
 class MCCL_API MismatchError : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 /// The group was aborted or shut down, here or on another rank.
 class MCCL_API AbortedError : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 /// Bytes from a peer failed a check (checksum, framing): the network or a peer is broken.
 class MCCL_API CorruptionError : public Error {
  public:
   using Error::Error;
+  const char* what() const noexcept override;
 };
 
 }  // namespace mccl

@@ -133,6 +133,10 @@ def test_errors_have_one_type_in_the_process():
     assert len(errors) == 7
     needed = {f"{what} for mccl::{name}" for name in errors for what in ("typeinfo", "vtable")}
     assert sorted(needed - exported(LIBRARY)) == []
+    extensions = sorted((BUILD / "bindings").glob("*/*.so"))
+    assert extensions
+    for extension in extensions:
+        assert sorted(needed & exported(extension)) == [], extension
 
 
 @pytest.mark.parametrize(
