@@ -1,5 +1,5 @@
-// What makes the groups of a context: one kind of engine under all faces. native/ runs schedules
-// over links; others drive a library that the machine has.
+// What makes the groups of a context. There is one, native/, with paths to libraries that the
+// machine has; tests have others.
 #pragma once
 
 #include <chrono>

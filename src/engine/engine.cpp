@@ -306,6 +306,11 @@ schedule::Facts Engine::facts_of(GroupState& group) {
   return group.facts();
 }
 
+void Engine::carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier) {
+  const std::lock_guard lock(driver_.mutex());
+  groups_.departing().add(group->carry_by(std::move(carrier)), Clock::now());
+}
+
 void Engine::close_group(const std::shared_ptr<GroupState>& group) noexcept {
   if (abandoned_) return;
   {

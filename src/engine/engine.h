@@ -106,6 +106,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
+  /// As GroupState::carry_by.
+  void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
+  /// From any thread: what a carrier waits for has come.
+  void wake() { driver_.wake(); }
   /// No more calls come; those that are pending fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 

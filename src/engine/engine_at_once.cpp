@@ -1,5 +1,6 @@
-// A call that goes through the node's window only, on the caller's own thread, without a Work: what
-// small calls of a busy loop take, where every lock and every look at the clock would show.
+// A call that goes through the node's window, or by a carrier, on the caller's own thread, without
+// a Work: what small calls of a busy loop take, where every lock and every look at the clock would
+// show.
 #include <thread>
 
 #include "engine/driving/pause.h"
@@ -25,11 +26,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   const Clock::time_point now = completions_.begin_at_once();
   if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
   // After looking beside, which may forget plans that were not used for a while.
-  const Plan* plan = group->plan_at_once(task);
-  if (!plan) return {};
-  // A call that another thread submits meanwhile has no order with this one: its callers gave none.
-  task.call.sequence = group->next_sequence();
-  group->begin_at_once(task, *plan);
+  if (!group->begin_at_once(task)) return {};
   try {
     if (spin_until_finished(*group)) {
       completions_.end_at_once(task, now);
@@ -38,7 +35,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   } catch (const PeerError&) {
     // The driver meets it again, and waits a moment for the peer's own word of it.
   } catch (const std::exception& error) {
-    group->fail_at_once(task.call, error);
+    if (!group->is_carried()) group->fail_at_once(task.call, error);
   }
   try {
     return {.done = false, .begun = hand_over(group, task, timeout)};

@@ -29,6 +29,10 @@ Joined join(const Placement& placement, const Config& config,
 /// where ranks need none (MPI, a single rank) or no launcher tells one (a hostfile). Throws Error.
 std::string meeting_point(const Placement& placement, const Config& config);
 
+/// host:port at which this process can serve a store: a free port, of the loopback interface where
+/// all ranks are on one host.
+std::string own_root(bool one_host);
+
 /// Tells `root` of rank 0 to all ranks through MPICH's launcher (PMI 1, at `descriptor`), which
 /// answers nobody afterwards: a program that calls MPI too gives MCCL_ROOT instead. Returns rank
 /// 0's. Throws Error.

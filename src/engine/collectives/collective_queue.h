@@ -1,4 +1,5 @@
-// The collectives of a group, in the order of their calls: the first one runs, by its plan.
+// The collectives of a group, in the order of their calls: the first one runs, by its plan or by
+// the group's carrier.
 #pragma once
 
 #include <poll.h>
@@ -14,6 +15,7 @@
 #include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
+#include "engine/groups/carrier.h"
 #include "engine/links/channel.h"
 #include "mccl/metrics.h"
 
@@ -29,13 +31,19 @@ class CollectiveQueue {
   bool empty() const { return calls_.empty(); }
   /// The first one is under way; the others wait.
   const OperationList& calls() const { return calls_; }
-  bool running() const { return executor_.running(); }
+  bool running() const { return carried_ != Carried::no || executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
+  /// `carrier` carries out those to come, and outlives their use; while there are none.
+  void carry_by(Carrier& carrier) { carrier_ = &carrier; }
   /// Requires that none runs, and that the group's window is settled.
   void begin_first();
   /// Does what can be done now for the one that runs. Throws as Executor::advance().
-  bool advance() { return executor_.advance(); }
+  bool advance() {
+    if (carried_ == Carried::no) return executor_.advance();
+    if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
+    return carried_ == Carried::ended;
+  }
   /// The one that ran, when it has ended; else null.
   std::shared_ptr<Operation> take_finished();
   /// All of them, as they are.
@@ -44,8 +52,12 @@ class CollectiveQueue {
   /// A call that is run by its caller, beside an empty queue: until it has finished, the caller
   /// advances it.
   void begin(Task& task, const Plan& plan);
-  bool finished() const { return executor_.finished(); }
-  void end() { executor_.end(); }
+  void begin_carried(Task& task);
+  bool finished() const { return carried_ == Carried::ended || executor_.finished(); }
+  void end() {
+    if (executor_.running()) executor_.end();
+    carried_ = Carried::no;
+  }
   /// That call goes on as the first one of the queue, from another place in memory.
   void adopt(std::shared_ptr<Operation> call);
 
@@ -66,6 +78,9 @@ class CollectiveQueue {
  private:
   void tell(const Task& task, const Plan& plan);
 
+  /// What has become of the collective that the carrier has.
+  enum class Carried { no, runs, ended };
+
   const Membership& group_;
   const Log& log_;
   Metrics& metrics_;
@@ -73,6 +88,8 @@ class CollectiveQueue {
   PlanCache plans_;
   Executor executor_;
   OperationList calls_;
+  Carrier* carrier_ = nullptr;
+  Carried carried_ = Carried::no;
   bool told_ = false;  // which way the last calls went
 };
 

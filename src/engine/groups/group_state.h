@@ -1,8 +1,8 @@
 // One group, as the engine has it: its links, its calls, and what becomes of them.
 //
 // Its parts: channels (the links), collectives and messages (the calls, each with its own
-// executor), window (memory of the node). What is here says when they move, and how the group
-// fails.
+// executor), window (memory of the node); or a carrier in place of links and window. What is here
+// says when they move, and how the group fails.
 #pragma once
 
 #include <poll.h>
@@ -25,6 +25,7 @@
 #include "engine/calls/operation.h"
 #include "engine/collectives/collective_queue.h"
 #include "engine/collectives/group_window.h"
+#include "engine/groups/carrier.h"
 #include "engine/groups/surroundings.h"
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"
@@ -34,8 +35,8 @@
 
 namespace mccl::engine {
 
-/// How long after the death of a member a call that does not move waits for what the member may have
-/// sent to others. What it has to say itself has been heard by then.
+/// How long after the death of a member a call that does not move waits for what the member may
+/// have sent to others. What it has to say itself has been heard by then.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
 /// Used under the engine's progress lock, but for what says otherwise.
@@ -81,22 +82,28 @@ class GroupState {
   // group_calls.cpp: calls, and how they move.
   /// The call begins, or waits for those before it; or ends at once when the group has failed.
   void start(const std::shared_ptr<Operation>& operation);
-  bool idle() const { return collectives_.empty() && messages_.idle(); }
+  bool idle() const {
+    return collectives_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
+  }
   /// Does what can be done now; false if that was nothing.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
   /// A collective that its caller runs: whether it can be, ...
   bool may_run_at_once(const Task& task) const;
-  /// ... by this plan; null when that needs more than the window.
-  const Plan* plan_at_once(const Task& task);
-  void begin_at_once(Task& task, const Plan& plan);
+  /// ... and has begun; false when it needs more than the window or the carrier.
+  bool begin_at_once(Task& task);
   /// The other ranks have begun, or will: what goes wrong here they must hear of. Throws it.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
   /// Looks once; true when it has finished. What goes wrong is met again by advance().
   bool advance_at_once();
+  bool is_carried() const { return carrier_ != nullptr; }
   /// It goes on as any other call.
   void go_on_with(const std::shared_ptr<Operation>& operation);
+
+  /// All members have ended their calls, and make the ones to come by carriers that belong
+  /// together. Returns the links, which are not needed any more.
+  DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
   // group_failure.cpp: the end of it.
   /// Tells the other members, once, and ends everything pending.
@@ -134,6 +141,7 @@ class GroupState {
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
+  bool stay_awake(Clock::time_point now) const;
   void suspect(const std::exception& error);
   bool give_up_messages(const MemberGone& gone) noexcept;
   void ask_for_room(Clock::time_point now);
@@ -149,14 +157,26 @@ class GroupState {
   void learn_window();
   void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
-  void answer_probe(WorldRank peer, const Call& call);
+  void answer_probe(WorldRank peer, const ControlMessage& probe);
+  void compare_at_marks(const Call& call) {
+    if (CallHistory::is_mark(call)) compare_with_next(call);
+  }
+  void compare_with_next(const Call& call);
+  transport::Blob digest_of(std::uint64_t sequence) const;
+  void release_window() noexcept;
 
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
   bool fail_without_the_dead(Clock::time_point now);
   bool fail_without_the_gone();
+  bool fail_without_carrier();
   void probe(Clock::time_point now);
+  Clock::duration probe_after() const;
+  std::vector<GroupRank> missing() const;
   std::string stuck_on() const;
+  const Call* first_call() const;
+  Operation* find_late(Clock::time_point now) const;
+  GroupRank gone_of(const Call& message) const;
   void weigh();
 
   const Membership membership_;
@@ -176,7 +196,8 @@ class GroupState {
   GroupWindow window_;
   CollectiveQueue collectives_;
   Messages messages_;
-  bool in_messages_ = false;  // of what advance_calls does
+  std::unique_ptr<Carrier> carrier_;  ///< Null where calls go over links.
+  bool in_messages_ = false;          // of what advance_calls does
   bool failure_announced_ = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. The announcement is waited for a moment, because it says more.
@@ -189,15 +210,17 @@ class GroupState {
   struct Ending {
     std::uint64_t last;  ///< The number of its last collective.
     std::string reason;
+    Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Clock::time_point collectives_moved_;  ///< When a collective moved, or the first one was called.
   std::int64_t weight_ = 0;              // as staging knows it
   std::uint64_t calls_when_idle_ = 0;    // the last call, when that was looked at last
+  std::uint64_t compared_ = 0;           // the last call that the next member was told of
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
-  ByRank<GroupRank, std::string> statuses_;  // what members answered to the last probe
+  ByRank<GroupRank, std::optional<Call>> statuses_;  // what members answered to the last probe
 };
 
 }  // namespace mccl::engine
