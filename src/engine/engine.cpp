@@ -137,7 +137,8 @@ Engine::Engine(EngineOptions options)
                     .metrics = *options_.metrics,
                     .memory = *memory_,
                     .along_cables = options_.wiring != nullptr,
-                    .look_beside_soon = [this] { next_look_ = {}; }},
+                    .look_beside_soon = [this] { next_look_ = {}; },
+                    .caller_drives = [this] { return driver_.caller_drives(); }},
       groups_(options_.size, surroundings_) {
   if (met_.rdma_cabling) cabling_ = *met_.rdma_cabling;
   if (options_.wiring) cabling_ = options_.wiring->cabling();

@@ -340,10 +340,17 @@ void check_libraries(Group& group, Process& process, std::chrono::milliseconds p
   fmt::format("{}, {}", process.library().identity().version, name_of(process.level()))
       .copy(own.text, sizeof(own.text) - 1);
   std::vector<Library> all(static_cast<std::size_t>(group.size()));
-  group
-      .all_gather({&own, sizeof(own), DType::u8}, {all.data(), sizeof(own) * all.size(), DType::u8},
-                  {.timeout = patience, .caller_waits = true})
-      .wait();
+  try {
+    group
+        .all_gather({&own, sizeof(own), DType::u8},
+                    {all.data(), sizeof(own) * all.size(), DType::u8},
+                    {.timeout = patience, .caller_waits = true})
+        .wait();
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(fmt::format(
+        "group '{}': not all of its ranks have come to make it in time (MCCL_CONNECT_TIMEOUT): {}",
+        group.name(), error.what()));
+  }
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
     if (theirs == all.front().text) continue;

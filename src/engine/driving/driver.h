@@ -86,6 +86,8 @@ class Driver {
   bool stopping() const { return stopping_; }
 
   std::chrono::microseconds spin() const { return spin_; }
+  /// Whether a caller drives, for a call that it waits for. With the lock.
+  bool caller_drives() const { return caller_drives_; }
   /// Some ranks of this machine share a core: who waits yields it. Before anybody drives.
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
@@ -108,7 +110,8 @@ class Driver {
   std::atomic<bool> stopping_{false};
   std::atomic<int> forking_{0};  ///< Threads that fork.
   WakePipe wake_pipe_;
-  Sleep sleep_;  // guarded by mutex_
+  Sleep sleep_;                 // guarded by mutex_
+  bool caller_drives_ = false;  // guarded by mutex_
 };
 
 }  // namespace mccl::engine

@@ -10,9 +10,11 @@ namespace {
 
 /// How long a broken link waits for the peer to say why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// How long a carrier is asked without a rest for what does not come, and the longest rest.
-constexpr std::chrono::milliseconds kBeforeNaps{100};
-constexpr std::chrono::microseconds kNap{100};
+/// How long a carrier is asked without a rest for what does not come, by a caller that waits for it
+/// and else; and the longest rest.
+constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
+constexpr std::chrono::milliseconds kBeforeNaps{1};
+constexpr std::chrono::microseconds kLongestRest{100};
 
 }  // namespace
 
@@ -74,10 +76,11 @@ void GroupState::suspect(const std::exception& error) {
 /// Nothing wakes the driver when a carrier's call has moved: it looks again and again, ever more
 /// seldom. Returns true, as nobody may sleep.
 bool GroupState::stay_awake(Clock::time_point now) const {
-  if (now - last_progress_ < kBeforeNaps) {
+  const Clock::duration idle = now - last_progress_;
+  if (idle < kBeforeNaps || (idle < kBeforeNapsOfCallers && around_.caller_drives())) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(std::min<Clock::duration>(idle / 16, kLongestRest));
   }
   return true;
 }
