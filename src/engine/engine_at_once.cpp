@@ -1,6 +1,7 @@
 // A call that goes through the node's window, or by a carrier, on the caller's own thread, without
 // a Work: what small calls of a busy loop take, where every lock and every look at the clock would
 // show.
+#include <limits>
 #include <thread>
 
 #include "engine/driving/pause.h"
@@ -60,6 +61,8 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
 /// For as long as a driver would before it sleeps.
 bool Engine::spin_until_finished(GroupState& group) {
   const bool crowded = driver_.shares_cores();
+  // A look at a carrier is a breath already.
+  const int eager_looks = group.is_carried() ? std::numeric_limits<int>::max() : kEagerLooks;
   // Where ranks share cores, whoever is waited for may need this one.
   const int looks_between = crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
@@ -67,7 +70,7 @@ bool Engine::spin_until_finished(GroupState& group) {
     if (group.advance_at_once()) return true;
     if (crowded) {
       std::this_thread::yield();
-    } else if (looks > kEagerLooks) {
+    } else if (looks > eager_looks) {
       pause_core();
     }
     if (looks % looks_between != 0) continue;
@@ -75,7 +78,7 @@ bool Engine::spin_until_finished(GroupState& group) {
     const Clock::time_point now = Clock::now();
     if (looks == looks_between) until = now + driver_.spin();
     if (now >= until || inbox_.waiting()) return false;
-    if (looks > kEagerLooks) std::this_thread::yield();
+    if (looks > eager_looks) std::this_thread::yield();
   }
 }
 

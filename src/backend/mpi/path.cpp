@@ -128,6 +128,8 @@ class Path final : public engine::Carrier {
 };
 
 bool Path::look(Flight& flight, int looks) {
+  if (looks == 1 && process_.level() == ThreadLevel::multiple) [[likely]]
+    return flight.test();
   bool ended = false;
   if (process_.hands_over()) looks = std::max(looks, kLooksOfATurn);
   process_.call([&] {
