@@ -4,15 +4,15 @@
 #include <array>
 #include <cstdint>
 
-#include "backend/mpi/backend.h"
+#include "backend/mpi/path.h"
 #include "backend/native/backend.h"
 #include "base/placement.h"
 
 namespace mccl {
 
 std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
-  if (meets_by_mpi(options.config)) return std::make_unique<mpi::MpiBackend>(options);
-  return std::make_unique<native::NativeBackend>(options);
+  return std::make_unique<native::NativeBackend>(meets_by_mpi(options.config) ? mpi::placed(options)
+                                                                              : options);
 }
 
 std::vector<int> ranks_of_color(Group& parent, int color, int key) {

@@ -1,5 +1,5 @@
-// Interface of the backends, which make the groups of a context. native/ runs schedules over links;
-// mpi/ drives an MPI library that is installed on the machine.
+// Interface of the backends, which make the groups of a context. The library has one, native/, with
+// paths to libraries that are installed on the machine; tests have others.
 #pragma once
 
 #include <chrono>

@@ -139,7 +139,8 @@ Engine::Engine(EngineOptions options)
                     .metrics = *options_.metrics,
                     .memory = *memory_,
                     .along_cables = options_.wiring != nullptr,
-                    .look_beside_soon = [this] { next_look_ = {}; }},
+                    .look_beside_soon = [this] { next_look_ = {}; },
+                    .caller_drives = [this] { return driver_.caller_drives(); }},
       groups_(options_.size, surroundings_) {
   if (met_.rdma_cabling) cabling_ = *met_.rdma_cabling;
   if (options_.wiring) cabling_ = options_.wiring->cabling();
@@ -307,6 +308,11 @@ void Engine::take_way(int peer, std::size_t way) {
 schedule::Facts Engine::facts_of(GroupState& group) {
   std::lock_guard lock(driver_.mutex());
   return group.facts();
+}
+
+void Engine::carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier) {
+  const std::lock_guard lock(driver_.mutex());
+  groups_.departing().add(group->carry_by(std::move(carrier)), Clock::now());
 }
 
 void Engine::close_group(const std::shared_ptr<GroupState>& group) noexcept {

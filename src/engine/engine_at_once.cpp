@@ -1,6 +1,7 @@
-// Runs a call that needs only the node's window on the caller's own thread, without a Work. Small
-// calls in a busy loop take this path, where the cost of a lock or of a clock reading is
-// measurable.
+// Runs a call that needs only the node's window or a carrier on the caller's own thread, without a
+// Work. Small calls in a busy loop take this path, where the cost of a lock or of a clock reading
+// is measurable.
+#include <limits>
 #include <thread>
 
 #include "engine/driving/pause.h"
@@ -26,12 +27,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   const Clock::time_point now = completions_.begin_at_once();
   if (now != Clock::time_point() && (!look_beside_safely(now) || group->failed())) return {};
   // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
-  const Plan* plan = group->plan_at_once(task);
-  if (!plan) return {};
-  // A call that another thread submits meanwhile is unordered with this one, because its callers
-  // did not order the two.
-  task.call.sequence = group->next_sequence();
-  group->begin_at_once(task, *plan);
+  if (!group->begin_at_once(task)) return {};
   try {
     if (spin_until_finished(*group)) {
       completions_.end_at_once(task, now);
@@ -40,7 +36,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   } catch (const PeerError&) {
     // The driver meets this error again, and waits a moment for the peer's own explanation.
   } catch (const std::exception& error) {
-    group->fail_at_once(task.call, error);
+    if (!group->is_carried()) group->fail_at_once(task.call, error);
   }
   try {
     return {.done = false, .begun = hand_over(group, task, timeout)};
@@ -66,6 +62,8 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
 /// then, or if the inbox is not empty.
 bool Engine::spin_until_finished(GroupState& group) {
   const bool crowded = driver_.shares_cores();
+  // One look at a carrier takes long enough to look around after it.
+  const int eager_looks = group.is_carried() ? std::numeric_limits<int>::max() : kEagerLooks;
   // Where ranks share cores, a rank that this call waits for may need this core.
   const int looks_between = crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
@@ -73,7 +71,7 @@ bool Engine::spin_until_finished(GroupState& group) {
     if (group.advance_at_once()) return true;
     if (crowded) {
       std::this_thread::yield();
-    } else if (looks > kEagerLooks) {
+    } else if (looks > eager_looks) {
       pause_core();
     }
     if (looks % looks_between != 0) continue;
@@ -82,7 +80,7 @@ bool Engine::spin_until_finished(GroupState& group) {
     const Clock::time_point now = Clock::now();
     if (looks == looks_between) until = now + driver_.spin();
     if (now >= until || inbox_.waiting()) return false;
-    if (looks > kEagerLooks) std::this_thread::yield();
+    if (looks > eager_looks) std::this_thread::yield();
   }
 }
 

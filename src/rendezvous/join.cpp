@@ -82,15 +82,6 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-std::string own_root(const Placement& placement) {
-  using transport::tcp::Address;
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  const int port =
-      transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
-  return fmt::format("{}:{}", placement.one_host ? "127.0.0.1" : name.data(), port);
-}
-
 /// Opens the store where the ranks meet. An error about an address from MCCL_ROOT names that
 /// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
@@ -112,6 +103,15 @@ std::chrono::milliseconds patience_of(const Config& config) {
 
 }  // namespace
 
+std::string own_root(bool one_host) {
+  using transport::tcp::Address;
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  const int port =
+      transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
+  return fmt::format("{}:{}", one_host ? "127.0.0.1" : name.data(), port);
+}
+
 std::string exchange_root(int descriptor, int rank, const std::string& root,
                           std::chrono::milliseconds timeout) {
   Pmi pmi(descriptor, timeout);
@@ -131,7 +131,8 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 std::string meeting_point(const Placement& placement, const Config& config) {
   if (placement.pmi < 0) return placement.root;
   return exchange_root(placement.pmi, placement.rank,
-                       placement.rank == 0 ? own_root(placement) : "", patience_of(config));
+                       placement.rank == 0 ? own_root(placement.one_host) : "",
+                       patience_of(config));
 }
 
 Joined join(const Placement& placement, const Config& config,

@@ -8,6 +8,10 @@
 
 namespace mccl::rendezvous {
 
+/// host:port at which this process can serve a store: a free port, of the loopback interface if all
+/// ranks are on one host.
+std::string own_root(bool one_host);
+
 /// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and
 /// returns it. The launcher answers nothing afterwards, so a program that also uses MPI must set
 /// MCCL_ROOT instead. Throws Error.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/placement.h"
 #include "mccl/error.h"
 #include "transport/rdma/verbs_library.h"
 
@@ -95,6 +96,7 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
     return {
         rdma::card_without(fmt::format("MCCL_TRANSPORT is {} there", config.transport)), false, {}};
   }
+  if (meets_by_mpi(config)) return {rdma::card_without("MCCL_BACKEND is mpi there"), false, {}};
   if (one_host && config.transport == "auto")
     return {rdma::card_without("the ranks of one host share memory"), false, {}};
   std::string why;

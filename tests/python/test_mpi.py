@@ -368,7 +368,92 @@ def test_a_rank_that_leaves_is_an_error_that_names_it(mpi: str, count: int):
     code = LEAVES.replace("{count}", str(count))
     done = mpirun(mpi, 2, sys.executable, "-c", code)
     assert done.returncode != 0
-    assert "rank 1 has left the job" in done.stdout, done.stdout
+    assert "rank 1 is gone: it has left the job" in done.stdout, done.stdout
+
+
+DIFFERS = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.all_reduce(np.ones(4))
+one = np.ones(4, np.float32)
+try:
+    while True:
+        {rank_1} if world.rank == 1 else {others}
+except dist.MismatchError as error:
+    print(f"told: {{error}}\\n", end="", flush=True)
+"""
+#: MPI waits without end for the first, and reports the second as it may. It carries out the third,
+#: which only a comparison of the calls finds.
+UNLIKE = {
+    "another call": ("world.barrier()", "world.all_reduce(one)"),
+    "another count": ("world.all_reduce(np.ones(5, np.float32))", "world.all_reduce(one)"),
+    "another operation": ("world.all_reduce(one, op='max')", "world.all_reduce(one)"),
+}
+
+
+@pytest.mark.parametrize("unlike", UNLIKE)
+def test_calls_that_differ_are_an_error_on_every_rank(mpi: str, unlike: str):
+    rank_1, others = UNLIKE[unlike]
+    said = python(mpi, 3, DIFFERS.format(rank_1=rank_1, others=others))
+    told = [line for line in said.splitlines() if line.startswith("told:")]
+    assert len(told) == 3, said
+    assert all("must make the same calls" in line for line in told), said
+
+
+KILLED = """
+import os
+import signal
+import time
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+began = time.monotonic()
+try:
+    world.all_reduce(np.ones(4))
+except dist.PeerError as error:
+    print(f"told in {time.monotonic() - began:.1f} s: {error}\\n", end="", flush=True)
+os._exit(0)
+"""
+#: The launchers end a job of which a rank dies, unless they are told to let the others live.
+LET_LIVE = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
+
+
+def test_a_rank_that_is_killed_is_named_by_the_others(mpi: str):
+    done = mpirun(mpi, 3, *LET_LIVE[mpi], sys.executable, "-c", KILLED)
+    told = [line for line in done.stdout.splitlines() if line.startswith("told in ")]
+    assert len(told) == 2, done.stdout
+    for line in told:
+        assert float(line.split()[2]) <= 1, line
+        assert "rank 1 is gone" in line
+
+
+LATE = """
+import os
+import sys
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    open(sys.argv[1]).read()  # until rank 0 has given up
+try:
+    world.all_reduce(np.ones(4), timeout=1)
+except dist.TimeoutError as error:
+    print(f"rank {world.rank} is told: {error}\\n", end="", flush=True)
+if world.rank == 0:
+    open(sys.argv[1], "w").close()
+"""
+
+
+def test_a_rank_that_is_late_is_named(mpi: str, tmp_path: Path):
+    os.mkfifo(tmp_path / "late")
+    said = python(mpi, 2, LATE, tmp_path / "late")
+    assert "rank 0 is told: all_reduce" in said
+    assert "waiting for rank 1 (which is in or after barrier" in said
 
 
 def test_children_by_fork_are_refused(mpi: str):

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "backend/mpi/flight.h"
-#include "kernels/reduce.h"
 
 namespace mccl::mpi {
 namespace {
@@ -25,17 +24,22 @@ bool is_aligned(const void* data, DType dtype) {
 /// One beginning of one flight.
 class Beginning {
  public:
-  Beginning(Flight& flight, const Place& place, const Request& request, bool waits)
+  Beginning(Flight& flight, const Place& place, const engine::Task& task, bool waits)
       : flight_(flight),
         waits_(waits),
         place_(place),
         library_(*place.library),
-        request_(request),
-        type_(place.library->type_of(request.dtype)),
-        element_(size_of(request.dtype)) {}
+        task_(task),
+        call_(task.call),
+        type_(place.library->type_of(task.call.dtype)),
+        element_(size_of(task.call.dtype)) {
+    flight.dtype_ = call_.dtype;
+    // Counts that happen to be equal are an even call, as they are where a rank gives none.
+    if (call_.counts_hash != 0) counts_ = task.counts;
+  }
 
   void run() {
-    switch (request_.collective) {
+    switch (call_.collective) {
       case Collective::all_reduce:
         return all_reduce();
       case Collective::broadcast:
@@ -66,11 +70,11 @@ class Beginning {
   using Counts = std::span<const std::size_t>;
 
   void all_reduce() {
-    const std::size_t count = request_.in.count;
+    const std::size_t count = task_.input.count;
     if (count == 0) return;
-    result_is(request_.out, request_.op.kind == ReduceKind::avg);
-    const bool own = stages(count * element_, request_.in.data, request_.out.data);
-    auto* out = own ? staged(count * element_) : static_cast<std::byte*>(request_.out.data);
+    result_is(task_.output, call_.kind == ReduceKind::avg);
+    const bool own = stages(count * element_, task_.input.data, task_.output.data);
+    auto* out = own ? staged(count * element_) : static_cast<std::byte*>(task_.output.data);
     const void* in = place_in(out, count) ? in_place() : input();
     pieces(count, [&](std::size_t at, int n) {
       add(library_.allreduce(in == in_place() ? in : part(in, at), part(out, at), n, type_,
@@ -79,30 +83,27 @@ class Beginning {
   }
 
   void broadcast() {
-    const std::size_t count = request_.out.count;
+    const std::size_t count = task_.output.count;
     if (count == 0) return;
-    const bool is_root = request_.root == place_.rank;
-    const bool own = stages(count * element_, request_.out.data, request_.out.data);
-    auto* data = own ? staged(count * element_) : static_cast<std::byte*>(request_.out.data);
-    if (own && is_root) std::memcpy(data, request_.out.data, count * element_);
-    if (!is_root) result_is(request_.out, false);
+    const bool is_root = call_.root == place_.rank;
+    const bool own = stages(count * element_, task_.output.data, task_.output.data);
+    auto* data = own ? staged(count * element_) : static_cast<std::byte*>(task_.output.data);
+    if (own && is_root) std::memcpy(data, task_.output.data, count * element_);
+    if (!is_root) result_is(task_.output, false);
     if (own) flight_.result_ = is_root ? nullptr : data;
     pieces(count, [&](std::size_t at, int n) {
-      add(library_.bcast(part(data, at), n, type_, request_.root, place_.comm, waits_));
+      add(library_.bcast(part(data, at), n, type_, call_.root, place_.comm, waits_));
     });
   }
 
   void reduce() {
-    const std::size_t count = request_.in.count;
+    const std::size_t count = task_.input.count;
     if (count == 0) return;
-    const bool is_root = request_.root == place_.rank;
-    if (is_root) result_is(request_.out, request_.op.kind == ReduceKind::avg);
-    const bool scaled = request_.op.kind == ReduceKind::premul_sum;
-    // Whoever is not the root has no memory of the caller's to scale into.
-    const bool own = stages(count * element_, request_.in.data,
-                            is_root ? request_.out.data : request_.in.data) ||
-                     (scaled && !is_root);
-    std::byte* out = is_root ? static_cast<std::byte*>(request_.out.data) : nullptr;
+    const bool is_root = call_.root == place_.rank;
+    if (is_root) result_is(task_.output, call_.kind == ReduceKind::avg);
+    const bool own =
+        stages(count * element_, task_.input.data, is_root ? task_.output.data : task_.input.data);
+    std::byte* out = is_root ? static_cast<std::byte*>(task_.output.data) : nullptr;
     if (own) out = staged(count * element_);
     if (own && !is_root) flight_.result_ = nullptr;
     const bool placed = out && place_in(out, count);
@@ -110,34 +111,33 @@ class Beginning {
       const void* in = placed ? part(out, at) : part(input(), at);
       if (is_root) {
         add(library_.reduce(placed ? in_place() : in, part(out, at), n, type_, operation(),
-                            request_.root, place_.comm, waits_));
+                            call_.root, place_.comm, waits_));
       } else {
-        add(library_.reduce(in, kNothing, n, type_, operation(), request_.root, place_.comm,
-                            waits_));
+        add(library_.reduce(in, kNothing, n, type_, operation(), call_.root, place_.comm, waits_));
       }
     });
   }
 
   void all_gather() {
-    const std::size_t total = request_.out.count;
+    const std::size_t total = task_.output.count;
     if (total == 0) return;
-    result_is(request_.out, false);
-    const bool own = stages(total * element_, request_.in.data, request_.out.data);
-    auto* out = own ? staged(total * element_) : static_cast<std::byte*>(request_.out.data);
+    result_is(task_.output, false);
+    const bool own = stages(total * element_, task_.input.data, task_.output.data);
+    auto* out = own ? staged(total * element_) : static_cast<std::byte*>(task_.output.data);
     const bool long_call = total > place_.most;
-    const bool placed = own || request_.in_place || long_call;
-    if (own || (long_call && !request_.in_place)) copy_to(part(out, before(place_.rank)));
+    const bool placed = own || task_.in_place || long_call;
+    if (own || (long_call && !task_.in_place)) copy_to(part(out, before(place_.rank)));
     if (long_call) {
       for (int rank = 0; rank < place_.size; ++rank) {
         pieces(share(rank), [&](std::size_t at, int n) {
           add(library_.bcast(part(out, before(rank) + at), n, type_, rank, place_.comm, waits_));
         });
       }
-    } else if (request_.counts.empty()) {
+    } else if (counts_.empty()) {
       add(library_.allgather(placed ? in_place() : input(), count_of(share(place_.rank)), out,
                              count_of(share(0)), type_, place_.comm, waits_));
     } else {
-      const int* counts = tell(request_.counts);
+      const int* counts = tell(counts_);
       add(library_.allgatherv(placed ? in_place() : input(), count_of(share(place_.rank)), out,
                               counts, counts + place_.size, type_, place_.comm, waits_));
     }
@@ -146,31 +146,31 @@ class Beginning {
   void gather() {
     const std::size_t total = before(place_.size);
     if (total == 0) return;
-    const bool is_root = request_.root == place_.rank;
-    if (is_root) result_is(request_.out, false);
-    const std::size_t bytes = (is_root ? total : request_.in.count) * element_;
-    const bool own = stages(bytes, request_.in.data, request_.in.data);
+    const bool is_root = call_.root == place_.rank;
+    if (is_root) result_is(task_.output, false);
+    const std::size_t bytes = (is_root ? total : task_.input.count) * element_;
+    const bool own = stages(bytes, task_.input.data, task_.input.data);
     std::byte* memory = own ? staged(bytes) : nullptr;
     if (own) copy_to(is_root ? part(memory, before(place_.rank)) : memory);
     if (own && !is_root) flight_.result_ = nullptr;
-    auto* out = own ? memory : static_cast<std::byte*>(request_.out.data);
+    auto* out = own ? memory : static_cast<std::byte*>(task_.output.data);
     const void* in = own && !is_root ? memory : input();
-    if (total > place_.most) return long_gather(is_root, in, out, own || request_.in_place);
-    const bool placed = is_root && (own || request_.in_place);
+    if (total > place_.most) return long_gather(is_root, in, out, own || task_.in_place);
+    const bool placed = is_root && (own || task_.in_place);
     if (!is_root) out = kNothing;
-    if (request_.counts.empty()) {
+    if (counts_.empty()) {
       add(library_.gather(placed ? in_place() : in, count_of(share(place_.rank)), out,
-                          count_of(share(0)), type_, request_.root, place_.comm, waits_));
+                          count_of(share(0)), type_, call_.root, place_.comm, waits_));
     } else {
-      const int* counts = tell(request_.counts);
+      const int* counts = tell(counts_);
       add(library_.gatherv(placed ? in_place() : in, count_of(share(place_.rank)), out, counts,
-                           counts + place_.size, type_, request_.root, place_.comm, waits_));
+                           counts + place_.size, type_, call_.root, place_.comm, waits_));
     }
   }
 
   /// By messages, since an offset may be more than MPI counts.
   void long_gather(bool is_root, const void* in, std::byte* out, bool placed) {
-    if (!is_root) return send_pieces(in, share(place_.rank), request_.root);
+    if (!is_root) return send_pieces(in, share(place_.rank), call_.root);
     if (!placed) copy_to(part(out, before(place_.rank)));
     for (int rank = 0; rank < place_.size; ++rank) {
       if (rank != place_.rank) receive_pieces(part(out, before(rank)), share(rank), rank);
@@ -180,36 +180,36 @@ class Beginning {
   void scatter() {
     const std::size_t total = before(place_.size);
     if (total == 0) return;
-    const bool is_root = request_.root == place_.rank;
+    const bool is_root = call_.root == place_.rank;
     const std::size_t mine = share(place_.rank);
-    result_is(request_.out, false);
+    result_is(task_.output, false);
     const std::size_t bytes = (is_root ? total + mine : mine) * element_;
-    const bool own = stages(bytes, request_.out.data, request_.out.data);
-    std::byte* out = static_cast<std::byte*>(request_.out.data);
+    const bool own = stages(bytes, task_.output.data, task_.output.data);
+    std::byte* out = static_cast<std::byte*>(task_.output.data);
     const void* in = input();
     if (own) {
       std::byte* memory = staged(bytes);
       out = is_root ? part(memory, total) : memory;
       flight_.result_ = out;
       if (is_root) {
-        std::memcpy(memory, request_.in.data, total * element_);
+        std::memcpy(memory, task_.input.data, total * element_);
         in = memory;
       }
     }
-    if (total > place_.most) return long_scatter(is_root, in, out, !own && request_.in_place);
-    void* into = is_root && !own && request_.in_place ? in_place() : or_nothing(out, mine);
-    if (request_.counts.empty()) {
-      add(library_.scatter(in, count_of(share(0)), into, count_of(mine), type_, request_.root,
+    if (total > place_.most) return long_scatter(is_root, in, out, !own && task_.in_place);
+    void* into = is_root && !own && task_.in_place ? in_place() : or_nothing(out, mine);
+    if (counts_.empty()) {
+      add(library_.scatter(in, count_of(share(0)), into, count_of(mine), type_, call_.root,
                            place_.comm, waits_));
     } else {
-      const int* counts = tell(request_.counts);
+      const int* counts = tell(counts_);
       add(library_.scatterv(in, counts, counts + place_.size, into, count_of(mine), type_,
-                            request_.root, place_.comm, waits_));
+                            call_.root, place_.comm, waits_));
     }
   }
 
   void long_scatter(bool is_root, const void* in, std::byte* out, bool placed) {
-    if (!is_root) return receive_pieces(out, share(place_.rank), request_.root);
+    if (!is_root) return receive_pieces(out, share(place_.rank), call_.root);
     const auto* own = part(in, before(place_.rank));
     if (!placed && share(place_.rank) > 0) std::memcpy(out, own, share(place_.rank) * element_);
     for (int rank = 0; rank < place_.size; ++rank) {
@@ -218,17 +218,16 @@ class Beginning {
   }
 
   void reduce_scatter() {
-    const std::size_t total = request_.in.count;
+    const std::size_t total = task_.input.count;
     if (total == 0) return;
     const std::size_t mine = share(place_.rank);
-    result_is(request_.out, request_.op.kind == ReduceKind::avg);
-    const bool scaled = request_.op.kind == ReduceKind::premul_sum;
+    result_is(task_.output, call_.kind == ReduceKind::avg);
     // What is in place is a slot of the input, which stays as it is elsewhere.
-    const bool own = stages((total + mine) * element_, request_.in.data, request_.out.data);
+    const bool own = stages((total + mine) * element_, task_.input.data, task_.output.data);
     const void* in = input();
-    auto* out = static_cast<std::byte*>(request_.out.data);
-    if (own || scaled || request_.in_place) {
-      const std::size_t copied = own || scaled ? total : 0;
+    auto* out = static_cast<std::byte*>(task_.output.data);
+    if (own || task_.in_place) {
+      const std::size_t copied = own ? total : 0;
       std::byte* memory = staged((copied + mine) * element_);
       if (copied > 0 && place_in(memory, total)) in = memory;
       out = part(memory, copied);
@@ -244,32 +243,32 @@ class Beginning {
                               place_.comm, waits_));
         });
       }
-    } else if (request_.counts.empty()) {
+    } else if (counts_.empty()) {
       add(library_.reduce_scatter_block(in, into, count_of(mine), type_, operation(), place_.comm,
                                         waits_));
     } else {
-      add(library_.reduce_scatter(in, into, tell(request_.counts), type_, operation(), place_.comm,
+      add(library_.reduce_scatter(in, into, tell(counts_), type_, operation(), place_.comm,
                                   waits_));
     }
   }
 
   void all_to_all() {
-    const std::size_t given = request_.in.count;
-    const std::size_t taken = request_.out.count;
-    result_is(request_.out, false);
-    const bool own = stages((given + taken) * element_, request_.in.data, request_.out.data);
+    const std::size_t given = task_.input.count;
+    const std::size_t taken = task_.output.count;
+    result_is(task_.output, false);
+    const bool own = stages((given + taken) * element_, task_.input.data, task_.output.data);
     const void* in = input();
-    std::byte* out = static_cast<std::byte*>(request_.out.data);
+    std::byte* out = static_cast<std::byte*>(task_.output.data);
     if (own) {
       std::byte* memory = staged((given + taken) * element_);
-      if (given > 0) std::memcpy(memory, request_.in.data, given * element_);
+      if (given > 0) std::memcpy(memory, task_.input.data, given * element_);
       in = memory;
       out = part(memory, given);
       flight_.result_ = out;
     }
     // Nobody knows whether what others give and take is more than MPI counts, and all must make one
     // call; the two of a pair know what they exchange.
-    if (request_.own_counts || given > place_.most) return exchange(in, out);
+    if (own_counts() || given > place_.most) return exchange(in, out);
     void* into = taken > 0 ? out : kNothing + 1;
     const int each = count_of(share(0));
     add(library_.alltoall(in, each, into, each, type_, place_.comm, waits_));
@@ -282,7 +281,7 @@ class Beginning {
     for (int rank = 0; rank < place_.size; ++rank) {
       const std::size_t to = share(rank);
       const std::size_t from =
-          request_.own_counts ? request_.out_counts[static_cast<std::size_t>(rank)] : to;
+          own_counts() ? task_.recv_counts[static_cast<std::size_t>(rank)] : to;
       if (rank == place_.rank) {
         if (to > 0) std::memcpy(part(out, taken), part(in, given), to * element_);
       } else {
@@ -295,28 +294,28 @@ class Beginning {
   }
 
   void send() {
-    const std::size_t bytes = request_.in.bytes();
+    const std::size_t bytes = task_.input.bytes();
     const bool own = bytes <= Flight::kSmallBytes;
     const void* data = input();
     if (own) {
       std::byte* memory = staged(bytes);
-      if (bytes > 0) std::memcpy(memory, request_.in.data, bytes);
+      if (bytes > 0) std::memcpy(memory, task_.input.data, bytes);
       data = memory;
       flight_.result_ = nullptr;
     }
-    const int tag = tag_of(place_, Collective::send, request_.tag);
+    const int tag = tag_of(place_, call_);
     const auto [count, type] = bytes_of(bytes);
-    add(library_.isend(data, count, type, request_.peer, tag, place_.comm));
+    add(library_.isend(data, count, type, call_.peer, tag, place_.comm));
   }
 
   void receive() {
-    const std::size_t bytes = request_.out.bytes();
+    const std::size_t bytes = task_.output.bytes();
     const bool own = bytes <= Flight::kSmallBytes;
-    result_is(request_.out, false);
-    void* data = own ? staged(bytes) : request_.out.data;
+    result_is(task_.output, false);
+    void* data = own ? staged(bytes) : task_.output.data;
     flight_.wants_arrival_ = true;
-    const int tag = tag_of(place_, Collective::recv, request_.tag);
-    const int peer = request_.peer < 0 ? library_.constants().any_source : request_.peer;
+    const int tag = tag_of(place_, call_);
+    const int peer = call_.peer < 0 ? library_.constants().any_source : call_.peer;
     const auto [count, type] = bytes_of(bytes);
     add(library_.irecv(data, count, type, peer, tag, place_.comm));
   }
@@ -327,8 +326,8 @@ class Beginning {
     if (request != library_.constants().no_request) flight_.requests_.push_back(request);
   }
   void* in_place() const { return library_.constants().in_place; }
-  Handle operation() const { return place_.operations->of(request_.dtype, request_.op.kind); }
-  const void* input() const { return request_.in.data ? request_.in.data : kNothing; }
+  Handle operation() const { return place_.operations->of(call_.dtype, call_.kind); }
+  const void* input() const { return task_.input.data ? task_.input.data : kNothing; }
   static void* or_nothing(std::byte* out, std::size_t count) {
     return count > 0 ? out : kNothing + 1;
   }
@@ -339,12 +338,13 @@ class Beginning {
   }
 
   std::size_t share(int rank) const {
-    return request_.counts.empty() ? request_.part
-                                   : request_.counts[static_cast<std::size_t>(rank)];
+    return counts_.empty() ? call_.count / static_cast<std::size_t>(place_.size)
+                           : counts_[static_cast<std::size_t>(rank)];
   }
+  bool own_counts() const { return call_.counts_hash == engine::kOwnCounts; }
   std::size_t before(int rank) const {
-    if (request_.counts.empty()) return static_cast<std::size_t>(rank) * request_.part;
-    return std::accumulate(request_.counts.begin(), request_.counts.begin() + rank, std::size_t{0});
+    if (counts_.empty()) return static_cast<std::size_t>(rank) * share(rank);
+    return std::accumulate(counts_.begin(), counts_.begin() + rank, std::size_t{0});
   }
   static int count_of(std::size_t count) { return static_cast<int>(count); }
 
@@ -381,8 +381,9 @@ class Beginning {
   /// compute where it lies.
   bool stages(std::size_t bytes, const void* in, const void* out) const {
     if (bytes <= Flight::kSmallBytes) return true;
-    return reduces(request_.collective) &&
-           (!is_aligned(in, request_.dtype) || !is_aligned(out, request_.dtype));
+    return (call_.collective == Collective::all_reduce || call_.collective == Collective::reduce ||
+            call_.collective == Collective::reduce_scatter) &&
+           (!is_aligned(in, call_.dtype) || !is_aligned(out, call_.dtype));
   }
   /// That memory, which holds the result unless somebody says otherwise.
   std::byte* staged(std::size_t bytes) {
@@ -396,17 +397,13 @@ class Beginning {
     flight_.divides_ = divides;
   }
   void copy_to(std::byte* memory) const {
-    if (request_.in.count > 0) std::memcpy(memory, request_.in.data, request_.in.bytes());
+    if (task_.input.count > 0) std::memcpy(memory, task_.input.data, task_.input.bytes());
   }
-  /// Puts the input where the result will be, if it is not the caller's own or must be scaled.
-  /// Whether it is there now.
+  /// Puts the input where the result will be, if that is not the caller's memory. Whether it is
+  /// there now.
   bool place_in(std::byte* out, std::size_t count) {
-    if (request_.op.kind == ReduceKind::premul_sum) {
-      kernels::scale(request_.dtype, request_.in.data, out, count, request_.op.factor);
-      return true;
-    }
-    if (out == request_.in.data) return true;
-    if (flight_.own_memory_) std::memcpy(out, request_.in.data, count * element_);
+    if (out == task_.input.data) return true;
+    if (flight_.own_memory_) std::memcpy(out, task_.input.data, count * element_);
     return flight_.own_memory_;
   }
 
@@ -427,15 +424,17 @@ class Beginning {
   const bool waits_;
   const Place& place_;
   Library& library_;
-  const Request& request_;
+  const engine::Task& task_;
+  const engine::Call& call_;
+  Counts counts_;  ///< Of all ranks; empty where all have equal parts.
   const Handle type_;
   const std::size_t element_;
 };
 
-void Flight::begin(const Place& place, const Request& request, bool waits) {
+void Flight::begin(const Place& place, const engine::Task& task, bool waits) {
   clear();
   place_ = &place;
-  Beginning(*this, place, request, waits).run();
+  Beginning(*this, place, task, waits).run();
 }
 
 void Flight::gather(const Place& place) {

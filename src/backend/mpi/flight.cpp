@@ -15,15 +15,15 @@ constexpr std::uint32_t kUpperHalf = std::uint32_t{1} << 31;
 
 }  // namespace
 
-int tag_of(const Place& place, Collective call, std::uint32_t tag) {
+int tag_of(const Place& place, const engine::Call& call) {
   const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
-  const std::uint32_t within = tag & ~kUpperHalf;
+  const std::uint32_t within = call.tag & ~kUpperHalf;
   if (within >= half - 1) {
-    throw InvalidArgument(
-        fmt::format("{}: tag {} is more than this MPI has: {} is the largest ({})", name_of(call),
-                    tag, half - 2, place.library->identity().version));
+    throw InvalidArgument(fmt::format(
+        "{}: tag {} is more than this MPI has: {} is the largest ({})", name_of(call.collective),
+        call.tag, half - 2, place.library->identity().version));
   }
-  return static_cast<int>(tag & kUpperHalf ? half + within : within);
+  return static_cast<int>(call.tag & kUpperHalf ? half + within : within);
 }
 
 void Flight::clear() {
@@ -46,22 +46,22 @@ std::byte* Flight::memory(std::size_t bytes) {
   return large_.get();
 }
 
-void Flight::land(const Request& request) {
+void Flight::land() {
   if (has_long_type_) {
     place_->library->free_type(long_type_);
     has_long_type_ = false;
   }
   if (wants_arrival_) {
-    const std::size_t expected = request.out.bytes();
-    if (!arrival_.cancelled && arrival_.bytes != static_cast<std::int64_t>(expected)) {
+    if (!arrival_.cancelled && arrival_.bytes != static_cast<std::int64_t>(target_bytes_)) {
       throw MismatchError(fmt::format(
           "rank {} sent {} bytes where {} {} ({} bytes) were expected; both must give one size",
-          arrival_.source, arrival_.bytes, request.out.count, name_of(request.dtype), expected));
+          arrival_.source, arrival_.bytes, target_bytes_ / size_of(dtype_), name_of(dtype_),
+          target_bytes_));
     }
   }
   std::byte* whole = result_ ? result_ : static_cast<std::byte*>(target_);
   if (divides_) {
-    kernels::divide(request.dtype, whole, target_bytes_ / size_of(request.dtype), place_->size);
+    kernels::divide(dtype_, whole, target_bytes_ / size_of(dtype_), place_->size);
   }
   if (result_ && target_bytes_ > 0 && !arrival_.cancelled) {
     std::memcpy(target_, result_, target_bytes_);

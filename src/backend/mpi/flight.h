@@ -8,7 +8,7 @@
 
 #include "backend/mpi/library.h"
 #include "backend/mpi/operations.h"
-#include "backend/request.h"
+#include "engine/calls/operation.h"
 
 namespace mccl::mpi {
 
@@ -30,9 +30,10 @@ struct Place {
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
 /// The tag as MPI is given it. Throws InvalidArgument where MPI has none so large.
-int tag_of(const Place& place, Collective call, std::uint32_t tag);
+int tag_of(const Place& place, const engine::Call& call);
 
-/// Used by one thread at a time. A flight is where it is until it has ended: MPI knows its memory.
+/// Used by one thread at a time. It stays where it is until it has ended, since MPI knows its
+/// memory.
 class Flight {
  public:
   /// Up to here a call's data go through memory of the flight's own, so that a call which is given
@@ -45,7 +46,7 @@ class Flight {
 
   /// Begins the call, or with `waits` makes it by those of MPI's functions that wait for its end.
   /// `place` outlives the flight. Throws LibraryError.
-  void begin(const Place& place, const Request& request, bool waits = false);
+  void begin(const Place& place, const engine::Task& task, bool waits = false);
   /// Begins to wait for all ranks to come, as a call for which MPI is to wait needs it.
   void gather(const Place& place);
   /// Whether all of it has ended.
@@ -58,7 +59,7 @@ class Flight {
   }
   /// Once that is so: writes the result where the caller wants it. Throws MismatchError for a
   /// message of another size.
-  void land(const Request& request);
+  void land();
 
   /// Asks MPI to take a receive back; test() tells when it has, and taken_back() whether.
   void cancel();
@@ -90,6 +91,7 @@ class Flight {
   bool own_memory_ = false;
 
   // What remains to be done with the result.
+  DType dtype_ = DType::u8;
   std::byte* result_ = nullptr;  ///< To be copied to the output, unless null.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;

@@ -5,12 +5,18 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 
 #include "backend/mpi/finder.h"
+#include "base/clock.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "mccl/error.h"
+#include "rendezvous/job_key.h"
+#include "rendezvous/join.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::mpi {
 namespace {
@@ -19,8 +25,13 @@ namespace {
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
-/// The only state of this backend that a process has one of. Never destroyed: the engine's thread
-/// may live as long as the process does.
+std::chrono::milliseconds patience_of(const Config& config) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(config.connect_timeout));
+}
+
+/// The only state of this backend that a process has one of. Never destroyed: its thread may live
+/// as long as the process does.
 struct Registry {
   std::mutex mutex;
   Process* process = nullptr;
@@ -48,15 +59,14 @@ std::string_view name_of(ThreadLevel level) {
   return "an unknown level";
 }
 
-Process& Process::get(std::chrono::microseconds spin, std::chrono::milliseconds patience,
-                      const Log& log) {
+Process& Process::get(const ContextOptions& options) {
   Registry& own = registry();
   const std::lock_guard lock(own.mutex);
   if (!own.failure.empty()) throw InvalidArgument(own.failure);
   if (!own.process) {
-    auto process = std::unique_ptr<Process>(new Process(spin));
+    auto process = std::unique_ptr<Process>(new Process());
     try {
-      process->start(patience, log);
+      process->start(options);
     } catch (const std::exception& error) {
       own.failure = error.what();
       static_cast<void>(process.release());  // what MPI has begun cannot be ended here
@@ -64,45 +74,43 @@ Process& Process::get(std::chrono::microseconds spin, std::chrono::milliseconds 
     }
     own.process = process.release();
   }
-  if (own.process->abandoned() || own.process->process_ != ::getpid()) {
+  if (own.process->process_ != ::getpid()) {
     throw InvalidArgument(
         "this process is a child by fork() of one that uses MPI, which no child can; start it "
         "with mpirun instead");
   }
-  if (own.process->library().finalized()) {
-    throw InvalidArgument(
-        "MPI has been finalised in this process, and can be initialised once: "
-        "leave MPI_Finalize to the end of the program");
-  }
+  if (own.process->is_over()) throw InvalidArgument(own.process->failure());
   return *own.process;
 }
 
-Process::Process(std::chrono::microseconds spin) : process_(::getpid()) {
-  library_ = find_library(process_environment());
+Process::Process() : library_(find_library(process_environment())), thread_("mccl-mpi") {
+  process_ = ::getpid();
   if (library_->finalized()) {
     throw InvalidArgument(
         "MPI has been finalised in this process, and can be initialised once: "
         "leave MPI_Finalize to the end of the program");
   }
   joined_ = library_->initialized();
-  engine_ = std::make_shared<Engine>(spin);
 }
 
-void Process::start(std::chrono::milliseconds patience, const Log& log) {
-  if (!engine_->start([this] { initialise(); }, [this] { end(); }, patience)) {
+void Process::start(const ContextOptions& options) {
+  // The thread may have it when nobody waits any more.
+  std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
+  if (started.wait_for(patience_of(options.config)) != std::future_status::ready) {
     throw TimeoutError(fmt::format(
         "{} has not initialised after {:.3g} s (MCCL_CONNECT_TIMEOUT): it waits for all ranks that "
         "its launcher has started; see what the others printed last",
-        library_->identity().describe(), std::chrono::duration<double>(patience).count()));
+        library_->identity().describe(), options.config.connect_timeout));
   }
-  log.info("MPI: {}, {}, {}", library_->identity().describe(), name_of(level_),
-           joined_ ? "initialised by the program" : "initialised by MCCL");
+  started.get();
+  Log(rank_, log_level_of(options.config.log_level))
+      .info("MPI: {}, {}, {}", library_->identity().describe(), name_of(level_),
+            joined_ ? "initialised by the program" : "initialised by MCCL");
   if (!joined_) std::atexit(at_exit);
 }
 
-/// On the engine's thread, so that a library which wants all calls from the thread that initialised
-/// it has its will.
-void Process::initialise() {
+/// On the thread that makes all calls of a library which allows one thread only.
+void Process::initialise(const Config& config) {
   if (joined_) {
     level_ = library_->level();
     if (level_ != ThreadLevel::multiple) {
@@ -121,10 +129,10 @@ void Process::initialise() {
     library_->return_errors(library_->constants().world);
     library_->return_errors(library_->constants().self);
   }
-  set_up();
+  set_up(config);
 }
 
-void Process::set_up() {
+void Process::set_up(const Config& config) {
   const Handle world = library_->constants().world;
   rank_ = library_->rank(world);
   size_ = library_->size(world);
@@ -141,66 +149,97 @@ void Process::set_up() {
   control_ = library_->duplicate(world);
   library_->set_error_handler(world, program_handler);
   library_->return_errors(control_);
-  largest_tag_ = library_->largest_tag(control_);
   operations_ = std::make_unique<Operations>(*library_);
-  engine_->use(*library_, control_, rank_, level_, joined_);
+  if (size_ > 1) find_meeting_place(config);
 }
 
-void Process::enter() {
-  engine_->run([this] {
-    if (contexts_++ == 0) engine_->notices().open();
-  });
+/// Rank 0 serves the store where MCCL_ROOT says, or else on a free port: of the loopback interface
+/// where that joins all ranks.
+void Process::find_meeting_place(const Config& config) {
+  struct Place {
+    char root[512];
+    char key[rendezvous::kJobKeyLetters + 1];
+  };
+  Library& mpi = *library_;
+  const std::uint64_t host = std::hash<std::string>()(transport::tcp::host_identity());
+  const std::uint64_t own[] = {host, ~host};
+  std::uint64_t largest[2] = {};
+  mpi.allreduce(own, largest, 2, mpi.type_of(DType::u64),
+                operations_->of(DType::u64, ReduceKind::max), control_, true);
+  const bool one_host = largest[0] == ~largest[1];
+  const StoreReport report{.log_level = config.log_level, .metrics = nullptr};
+  const auto serve_or_connect = [&](const Place& place) {
+    store_ = make_tcp_store(place.root, rank_, place.key, patience_of(config), report);
+    key_ = place.key;
+  };
+  Place place{};
+  if (rank_ == 0) {
+    const std::string root = config.root.empty() ? rendezvous::own_root(one_host) : config.root;
+    root.copy(place.root, sizeof(place.root) - 1);
+    rendezvous::make_job_key().copy(place.key, sizeof(place.key) - 1);
+    serve_or_connect(place);
+  }
+  mpi.bcast(&place, sizeof(place), mpi.constants().byte, 0, control_, true);
+  if (rank_ != 0) serve_or_connect(place);
 }
 
-void Process::leave() {
-  if (abandoned_ || process_ != ::getpid()) return;
-  engine_->run([this] {
-    if (--contexts_ > 0 || engine_->is_over()) return;
-    // Who will finalise MPI listens on; a program that does so by itself shall find nothing of
-    // ours.
-    if (joined_ && !library_->finalized()) engine_->notices().close();
-  });
+void Process::call_in_turn(const std::function<void()>& body) {
+  if (hands_over()) return thread_.take(body).get();
+  const std::lock_guard lock(calling_);
+  body();
+}
+
+std::string Process::failure() const {
+  const std::lock_guard lock(mutex_);
+  if (!reason_over_.empty() || !is_over()) return reason_over_;
+  return "the program has called MPI_Finalize, after which nobody can call MPI; shut MCCL down "
+         "before that";
+}
+
+void Process::end_for_good(const std::string& reason) {
+  note_trouble();
+  end_use(fmt::format(
+      "MPI is not called any more in this process, since it cannot take back a call that was given "
+      "up while it had memory of the program's: {}",
+      reason));
+}
+
+void Process::end_use(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  reason_over_ = reason;
+  over_.store(true, std::memory_order_release);
 }
 
 void Process::at_exit() {
   Process* process = registry().process;
-  if (process && !process->abandoned_ && process->process_ == ::getpid()) process->engine_->stop();
+  if (process && process->process_ == ::getpid())
+    process->thread_.take([=] { process->end(); }).get();
 }
 
-/// Ends without MPI_Finalize, and says so to whoever waits with it. By MPI_Abort, since a launcher
-/// may report success for a job of which a rank just ends (MPICH 4.0's does, now and then).
+/// Ends without MPI_Finalize, by MPI_Abort, since a launcher may report success for a job of which
+/// a rank just ends (MPICH 4.0's does at times).
 void Process::depart() {
-  Notices& notices = engine_->notices();
-  engine_->tell_departure(size_);
-  for (int look = 0; look < 1000 && notices.sending(); ++look) notices.settle();
   std::fflush(nullptr);  // the library may end the process without what a program's end does
   library_->abort(kStatusOfAbort);
 }
 
-/// On the engine's thread, when the process ends. MPI_Finalize waits for all ranks, so it is called
-/// only when all of them are about to; a launcher ends a job of which one rank ends without.
+/// When the process ends. MPI_Finalize waits for all ranks, so it is called only when all of them
+/// are about to; a launcher ends a job of which one rank ends without.
 void Process::end() {
   if (joined_ || library_->finalized()) return;
+  const bool was_over = is_over();
+  end_use("MPI is not called any more, since the process ends");
   try {
-    Notices& notices = engine_->notices();
-    notices.open();
-    if (engine_->is_over()) return depart();
-    // After trouble somebody may never come.
-    const Clock::time_point limit =
-        engine_->had_trouble() ? Clock::now() + kForTheOthers : Clock::time_point::max();
+    if (was_over) return depart();
     Handle all_end = library_->ibarrier(control_);
-    Notice notice;
+    Clock::time_point limit = Clock::time_point::max();
     for (int look = 0; !library_->test(all_end, nullptr); ++look) {
-      while (notices.receive(notice)) {
-        if (notice.what == Notice::What::departed) return;
-      }
-      notices.settle();
+      // After trouble some rank may never come.
+      if (trouble_ && limit == Clock::time_point::max()) limit = Clock::now() + kForTheOthers;
       if (Clock::now() > limit) return depart();
       if (look > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    while (notices.receive(notice)) {
-    }
-    notices.close();
     library_->finalize();
   } catch (const std::exception&) {
     return;  // the launcher says what it thinks of a rank that does not finalise

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/thread.h"
@@ -11,17 +12,15 @@ namespace mccl::mpi {
 
 /// Shared with the thread, which may outlive the worker.
 struct Worker::Jobs {
-  using Job = std::function<void(std::atomic<bool>&)>;
-
   std::mutex mutex;
-  std::condition_variable changed;  // with mutex
-  std::deque<Job> queue;            // guarded by mutex
-  bool over = false;                // guarded by mutex
-  std::atomic<bool> out = false;
+  std::condition_variable changed;               // with mutex
+  std::deque<std::packaged_task<void()>> queue;  // guarded by mutex
+  bool over = false;                             // guarded by mutex
+  std::thread::id thread;
 
   void work() {
     for (;;) {
-      Job job;
+      std::packaged_task<void()> job;
       {
         std::unique_lock lock(mutex);
         changed.wait(lock, [this] { return over || !queue.empty(); });
@@ -29,13 +28,15 @@ struct Worker::Jobs {
         job = std::move(queue.front());
         queue.pop_front();
       }
-      job(out);
+      job();
     }
   }
 };
 
-Worker::Worker() : jobs_(std::make_shared<Jobs>()) {
-  start_thread("mccl-mpi-bulk", [jobs = jobs_] { jobs->work(); }).detach();
+Worker::Worker(const std::string& name) : jobs_(std::make_shared<Jobs>()) {
+  std::thread thread = start_thread(name, [jobs = jobs_] { jobs->work(); });
+  jobs_->thread = thread.get_id();
+  thread.detach();
 }
 
 Worker::~Worker() {
@@ -44,12 +45,13 @@ Worker::~Worker() {
   jobs_->changed.notify_all();
 }
 
-bool Worker::is_out() const { return jobs_->out; }
-
-void Worker::take(std::function<void(std::atomic<bool>& out)> job) {
+std::future<void> Worker::take(std::function<void()> job) {
   const std::lock_guard lock(jobs_->mutex);
-  jobs_->queue.push_back(std::move(job));
+  std::future<void> done = jobs_->queue.emplace_back(std::move(job)).get_future();
   jobs_->changed.notify_all();
+  return done;
 }
+
+bool Worker::is_this_thread() const { return std::this_thread::get_id() == jobs_->thread; }
 
 }  // namespace mccl::mpi

@@ -1,24 +1,24 @@
-// A thread that makes the calls of one group for which MPI is to wait.
+// A thread that calls MPI where the caller's may not, or must not wait.
 #pragma once
 
-#include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
+#include <string>
 
 namespace mccl::mpi {
 
-/// The thread ends when the worker does, or whenever MPI lets go of it: nobody waits for it.
+/// The thread ends some time after the worker does: MPI may not let go of it.
 class Worker {
  public:
-  Worker();
+  explicit Worker(const std::string& name);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Jobs run in this order. Each is given the flag that is_out() reads.
-  void take(std::function<void(std::atomic<bool>& out)> job);
-  /// Whether the job says that nobody should wait for its end.
-  bool is_out() const;
+  /// Jobs run in this order. The future has what the job throws.
+  std::future<void> take(std::function<void()> job);
+  bool is_this_thread() const;
 
  private:
   struct Jobs;

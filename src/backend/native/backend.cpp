@@ -5,6 +5,7 @@
 #include "backend/check.h"
 #include "backend/cuda/path.h"
 #include "backend/direct/auto_path.h"
+#include "backend/mpi/path.h"
 #include "backend/native/calibration.h"
 #include "backend/native/group.h"
 #include "backend/native/units.h"
@@ -32,6 +33,15 @@ NativeBackend::NativeBackend(const ContextOptions& options)
            .wiring = options.wiring,
            .has_gpus = by_ == "auto" && device::sees_any(DeviceKind::cuda)})) {
   pinned_memory().set_limit(options.config.pinned_limit_bytes);
+  if (by_ == "mpi") {
+    engine_->tell_of_arrival();
+    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::duration<double>(options.config.connect_timeout));
+    give_path_ = [patience](NativeGroup& group, std::chrono::milliseconds) {
+      group.carry_by_mpi(patience);
+    };
+    return;
+  }
   calibrate(engine_);
   engine_->tell_of_arrival();
   const bool all_see_gpus = engine_->all_ranks_have_gpus();
@@ -61,6 +71,7 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
                                                  const std::vector<int>& members,
                                                  std::chrono::milliseconds timeout,
                                                  const std::optional<Compression>& compression) {
+  if (by_ == "mpi") refuse_codec(compression);
   if (compression) check_ratio(*compression);
   auto group = std::make_shared<NativeGroup>(engine_, name, members, timeout,
                                              compression.value_or(compression_));
@@ -72,6 +83,7 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
 }
 
 Costs NativeBackend::costs() const {
+  if (by_ == "mpi") return {};  // it chooses its algorithms by itself
   const schedule::Facts facts = engine_->facts_of(*first_);
   Costs costs;
   for (const schedule::FactInfo& info : schedule::fact_table()) {

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/check.h"
+#include "backend/mpi/path.h"
 #include "mccl/error.h"
 #include "schedule/choose.h"
 
@@ -54,6 +55,15 @@ void NativeGroup::get_path(const GivePath& give_path) {
   if (give_path_) give_path_(*this, state_->timeout());
 }
 
+void NativeGroup::carry_by_mpi(std::chrono::milliseconds patience) {
+  if (size() == 1) return;
+  std::vector<int> members;
+  for (const WorldRank member : state_->membership().members) members.push_back(member.number());
+  auto carrier = mpi::make_path(*this, members, patience, engine_);
+  carrier_ = carrier.get();
+  engine_->carry_by(state_, std::move(carrier));
+}
+
 std::string NativeGroup::failure() const {
   return state_->failed() ? engine::describe(state_->failure()) : std::string();
 }
@@ -90,6 +100,10 @@ bool NativeGroup::begins_early(const Request& request) const {
 
 /// Returns no codec for small data, for which rounding takes as long as sending.
 Coding NativeGroup::coding_of(const Request& request, const CallOptions& options) const {
+  if (carrier_) {
+    refuse_codec(options.compression);
+    return {};
+  }
   if (options.compression)
     check_codec(request.collective, request.dtype, request.op, *options.compression);
   const Compression& wanted = options.compression.value_or(state_->compression());
@@ -142,6 +156,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   task.call.coding = coding_of(request, options);
   task.unit = units_;
   warn_of_loss(task.call.coding, options);
+  if (carrier_) carrier_->check(task);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);

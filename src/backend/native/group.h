@@ -18,8 +18,8 @@
 namespace mccl::native {
 
 class NativeGroup;
-/// Gives a group the path for its collectives on GPU memory. The second argument is the group's
-/// timeout.
+/// Gives a group the path or carrier for its calls in place of the engine's links. The second
+/// argument is the group's timeout.
 using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 
 /// Passes operations to the engine. Thread-safe.
@@ -40,6 +40,9 @@ class NativeGroup final : public CheckedGroup {
   /// Sets the units that do arithmetic in place of the host's kernels, also for groups that this
   /// one is split into.
   void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
+
+  /// Its calls of host memory go by MPI. A collective of the group, as mpi::make_path.
+  void carry_by_mpi(std::chrono::milliseconds patience);
 
   const std::shared_ptr<engine::GroupState>& state() const { return state_; }
   int rank() const override { return state_->membership().rank.number(); }
@@ -75,6 +78,7 @@ class NativeGroup final : public CheckedGroup {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   GivePath give_path_;
+  const engine::Carrier* carrier_ = nullptr;  ///< Null where calls go over links; the state's.
   std::shared_ptr<kernels::Unit> units_;
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};

@@ -12,23 +12,50 @@ namespace mccl::engine {
 /// Takes constant memory. Used under the engine's progress lock.
 class CallHistory {
  public:
-  void started(const Call& call) {
-    calls_[call.sequence % kCalls] = call;
+  /// The calls with these numbers are kept longer than others, so that ranks can compare them which
+  /// make a million calls a second.
+  static constexpr std::uint64_t kMark = 4096;
+
+  /// `fingerprint`: of the call, where the ranks compare digests of all their calls; else 0.
+  void started(const Call& call, std::uint64_t fingerprint = 0) {
+    digest_ = (digest_ + fingerprint) * 0x9e3779b97f4a7c15ULL;
+    calls_[call.sequence % kCalls] = {call, digest_};
     last_ = call.sequence;
+    if (is_mark(call)) marks_[call.sequence / kMark % kCalls] = {call, digest_};
   }
-  /// The call with this sequence number, if it is among the last kCalls.
+  static bool is_mark(const Call& call) { return call.sequence % kMark == 0; }
+
+  /// The call with this sequence number, if it has started and is still kept.
   std::optional<Call> find(std::uint64_t sequence) const {
-    const Call& call = calls_[sequence % kCalls];
-    if (sequence == 0 || call.sequence != sequence) return std::nullopt;
-    return call;
+    const Entry* const entry = entry_of(sequence);
+    return entry ? std::optional(entry->call) : std::nullopt;
+  }
+  /// Of that call and all before it; 0 where find() has nothing.
+  std::uint64_t digest_at(std::uint64_t sequence) const {
+    const Entry* const entry = entry_of(sequence);
+    return entry ? entry->digest : 0;
   }
   /// The last call; its sequence is 0 if there was none.
-  const Call& last() const { return calls_[last_ % kCalls]; }
+  const Call& last() const { return calls_[last_ % kCalls].call; }
 
  private:
   static constexpr std::size_t kCalls = 64;
-  std::array<Call, kCalls> calls_{};
+  struct Entry {
+    Call call;
+    std::uint64_t digest = 0;
+  };
+
+  const Entry* entry_of(std::uint64_t sequence) const {
+    for (const Entry* entry : {&calls_[sequence % kCalls], &marks_[sequence / kMark % kCalls]}) {
+      if (sequence != 0 && entry->call.sequence == sequence) return entry;
+    }
+    return nullptr;
+  }
+
+  std::array<Entry, kCalls> calls_{};
+  std::array<Entry, kCalls> marks_{};
   std::uint64_t last_ = 0;
+  std::uint64_t digest_ = 0;
 };
 
 }  // namespace mccl::engine

@@ -14,6 +14,7 @@ void Completions::finish(std::shared_ptr<Operation> operation, std::exception_pt
     CallSample sample = operation->sample();
     sample.queue_wait_s = seconds_between(operation->submitted, operation->started);
     sample.execution_s = seconds_between(operation->started, Clock::now());
+    if (operation->traffic.carried) sample.network_s = sample.execution_s;
     sample.failed = error != nullptr;
     metrics_->record(sample);
   }
@@ -34,6 +35,7 @@ void Completions::end_at_once(const Task& task, Clock::time_point begun) {
   }
   CallSample sample = task.sample();
   sample.execution_s = seconds_between(begun, Clock::now());
+  if (task.traffic.carried) sample.network_s = sample.execution_s;
   metrics_->record(sample, kTimedEvery);
 }
 

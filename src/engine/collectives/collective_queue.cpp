@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/calls/call_code.h"
 #include "kernels/reduce.h"
 
 namespace mccl::engine {
@@ -58,7 +59,17 @@ void CollectiveQueue::begin_first() {
   Operation& call = calls_.front();
   call.started = Clock::now();
   multiply(call);
+  if (carrier_) return begin_carried(call);
   begin(call, plan_for(call));
+}
+
+/// What goes wrong while it begins ends it like what goes wrong later.
+void CollectiveQueue::begin_carried(Task& task) {
+  history_.started(task.call, fingerprint_of(task.call));
+  carried_ = Carried::runs;
+  task.traffic = {
+      .bytes_sent = task.input.bytes(), .bytes_received = task.output.bytes(), .carried = true};
+  carrier_->begin(task);
 }
 
 void CollectiveQueue::begin(Task& task, const Plan& plan) {
@@ -68,19 +79,19 @@ void CollectiveQueue::begin(Task& task, const Plan& plan) {
 }
 
 std::shared_ptr<Operation> CollectiveQueue::take_finished() {
-  if (!executor_.finished()) return nullptr;
-  executor_.end();
+  if (!finished()) return nullptr;
+  end();
   return calls_.pop_front();
 }
 
 OperationList CollectiveQueue::drop_all() {
-  if (executor_.running()) executor_.end();
+  end();
   return std::exchange(calls_, {});
 }
 
 void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
   calls_.push_front(std::move(call));
-  executor_.moved_to(calls_.front());
+  if (carried_ == Carried::no) executor_.moved_to(calls_.front());
 }
 
 const Plan& CollectiveQueue::plan_for(const Task& task) {

@@ -1,4 +1,5 @@
-// The collectives of a group in call order. The first one runs, according to its plan.
+// The collectives of a group in call order. The first one runs, according to its plan or through
+// the group's carrier.
 #pragma once
 
 #include <poll.h>
@@ -14,6 +15,7 @@
 #include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
+#include "engine/groups/carrier.h"
 #include "engine/links/channel.h"
 #include "mccl/metrics.h"
 
@@ -29,13 +31,19 @@ class CollectiveQueue {
   bool empty() const { return calls_.empty(); }
   /// The pending calls. The first one is in flight; the others wait.
   const OperationList& calls() const { return calls_; }
-  bool running() const { return executor_.running(); }
+  bool running() const { return carried_ != Carried::no || executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
+  /// Lets `carrier` carry out the collectives that follow. It outlives them. The queue is empty.
+  void carry_by(Carrier& carrier) { carrier_ = &carrier; }
   /// Begins the first call. None may be running, and the group's window must be settled.
   void begin_first();
   /// Advances the running call. Returns false if nothing moved. Throws like Executor::advance().
-  bool advance() { return executor_.advance(); }
+  bool advance() {
+    if (carried_ == Carried::no) return executor_.advance();
+    if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
+    return carried_ == Carried::ended;
+  }
   /// Removes and returns the running call if it has finished; else null.
   std::shared_ptr<Operation> take_finished();
   /// Removes and returns all calls without ending them.
@@ -44,8 +52,12 @@ class CollectiveQueue {
   /// Begins a call that its caller runs, while the queue is empty. The caller must advance it until
   /// it has finished.
   void begin(Task& task, const Plan& plan);
-  bool finished() const { return executor_.finished(); }
-  void end() { executor_.end(); }
+  void begin_carried(Task& task);
+  bool finished() const { return carried_ == Carried::ended || executor_.finished(); }
+  void end() {
+    if (executor_.running()) executor_.end();
+    carried_ = Carried::no;
+  }
   /// Continues that call as the first one of the queue. Its task has moved to another address.
   void adopt(std::shared_ptr<Operation> call);
 
@@ -67,6 +79,9 @@ class CollectiveQueue {
  private:
   void tell(const Task& task, const Plan& plan);
 
+  /// What has become of the collective that the carrier has.
+  enum class Carried { no, runs, ended };
+
   const Membership& group_;
   const Log& log_;
   Metrics& metrics_;
@@ -74,6 +89,8 @@ class CollectiveQueue {
   PlanCache plans_;
   Executor executor_;
   OperationList calls_;
+  Carrier* carrier_ = nullptr;
+  Carried carried_ = Carried::no;
   bool told_ = false;  // the algorithm of the last plan has been reported
 };
 

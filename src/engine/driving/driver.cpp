@@ -60,6 +60,7 @@ void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
   driven_.disarm();  // this thread looks now, so neighbours need not ring
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
+    caller_drives_ = work != nullptr;
     const bool moved = driven_.pass();
     if (driven_.callbacks_wait() && !driven_.run_callbacks(lock)) return;
     if (work ? work->done() : !driven_.has_calls()) return;

@@ -92,6 +92,8 @@ class Driver {
   bool stopping() const { return stopping_; }
 
   std::chrono::microseconds spin() const { return spin_; }
+  /// True if a caller drives, for a call that it waits for. Called with the lock held.
+  bool caller_drives() const { return caller_drives_; }
   /// Called before anything is driven if some ranks of this machine share a core: then waiting
   /// threads yield it.
   void share_cores() { crowded_ = true; }
@@ -116,7 +118,8 @@ class Driver {
   std::atomic<bool> stopping_{false};
   std::atomic<int> forking_{0};  ///< Number of threads in fork().
   WakePipe wake_pipe_;
-  Sleep sleep_;  // guarded by mutex_
+  Sleep sleep_;                 // guarded by mutex_
+  bool caller_drives_ = false;  // guarded by mutex_
 };
 
 }  // namespace mccl::engine

@@ -1,4 +1,7 @@
 // The part of GroupState that moves its calls.
+#include <algorithm>
+#include <thread>
+
 #include "engine/groups/group_state.h"
 #include "mccl/error.h"
 
@@ -7,6 +10,11 @@ namespace {
 
 /// How long a broken link waits for the peer to announce why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
+/// How long a carrier is asked without a rest for what does not come, by a caller that waits for it
+/// and else; and the longest rest.
+constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
+constexpr std::chrono::milliseconds kBeforeNaps{1};
+constexpr std::chrono::microseconds kLongestRest{100};
 
 }  // namespace
 
@@ -20,7 +28,9 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
   if (idle()) last_progress_ = next_probe_ = now;
   if (collectives_.empty()) collectives_moved_ = now;
   try {
-    if (operation->call.collective == Collective::send) {
+    if (carrier_ && !is_collective(operation->call)) {
+      carrier_->post(operation);
+    } else if (operation->call.collective == Collective::send) {
       messages_.post_send(operation);
     } else if (operation->call.collective == Collective::recv) {
       messages_.post_receive(operation);
@@ -36,13 +46,14 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
 bool GroupState::advance(Clock::time_point now) {
   if (failed()) {
     settle_failure();
-    return true;
+    return !carrier_ || stay_awake(now);
   }
   if (suspicion_) return confirm_suspicion();
+  if (carrier_ && fail_without_carrier()) return true;
   try {
     const bool moved = advance_calls(now);
     if (messages_.blocked()) ask_for_room(now);
-    if (!moved) return false;
+    if (!moved) return carrier_ && carrier_->has_to_be_asked() && stay_awake(now);
     last_progress_ = now;
   } catch (const MemberGone& gone) {
     if (!give_up_messages(gone)) suspect(gone);
@@ -55,9 +66,23 @@ bool GroupState::advance(Clock::time_point now) {
 /// If a peer is gone, waits for its possible announcement. Any other error fails the group at once.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
-  if (failure.kind != FailureKind::peer) return fail(std::move(failure));
+  if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
+  // A library that fails seldom says why; a member that called something else does.
+  if (carrier_) probe(suspected_at_);
+}
+
+/// Nothing wakes the driver when a carrier's call has moved: it looks again and again, ever more
+/// seldom. Returns true, as nobody may sleep.
+bool GroupState::stay_awake(Clock::time_point now) const {
+  const Clock::duration idle = now - last_progress_;
+  if (idle < kBeforeNaps || (idle < kBeforeNapsOfCallers && around_.caller_drives())) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::min<Clock::duration>(idle / 16, kLongestRest));
+  }
+  return true;
 }
 
 bool GroupState::advance_calls(Clock::time_point now) {
@@ -74,6 +99,7 @@ bool GroupState::advance_collectives(Clock::time_point now) {
       if (!window_ready()) break;
       const std::size_t scratch = collectives_.scratch_bytes();
       collectives_.begin_first();
+      if (carrier_) compare_at_marks(collectives_.calls().front().call);
       if (collectives_.scratch_bytes() != scratch) weigh();
     }
     moved |= collectives_.advance();
@@ -87,6 +113,21 @@ bool GroupState::advance_collectives(Clock::time_point now) {
 }
 
 bool GroupState::advance_messages() {
+  if (carrier_) {
+    if (carrier_->messages().empty()) return false;
+    OperationList ended;
+    const auto finish_all = [&] {
+      while (!ended.empty()) finish(ended.pop_front());
+    };
+    try {
+      const bool moved = carrier_->advance_messages(ended);
+      finish_all();
+      return moved;
+    } catch (...) {
+      finish_all();
+      throw;
+    }
+  }
   if (messages_.idle()) return false;
   try {
     const bool moved = messages_.advance();
@@ -108,6 +149,11 @@ void GroupState::finish_messages() {
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();
+  if (carrier_) {
+    if (now - suspected_at_ < kAnnouncementGrace) return stay_awake(now);
+    fail(std::move(*suspicion_));
+    return true;
+  }
   try {
     const bool moved = advance_calls(now);
     suspicion_.reset();
@@ -161,21 +207,26 @@ void GroupState::watch(Sleep& sleep) {
 }
 
 bool GroupState::may_run_at_once(const Task& task) const {
-  return !failed() && !suspicion_ && facts().window_bytes != 0 &&
-         task.call.kind != ReduceKind::premul_sum;
+  if (failed() || suspicion_ || task.call.kind == ReduceKind::premul_sum) return false;
+  return carrier_ ? carrier_->runs_at_once(task) : facts().window_bytes != 0;
 }
 
-const Plan* GroupState::plan_at_once(const Task& task) {
-  const Plan& plan = collectives_.plan_for(task);
-  return plan.schedule.in_order ? &plan : nullptr;
-}
-
-void GroupState::begin_at_once(Task& task, const Plan& plan) {
+/// A call that another thread submits meanwhile has no order with this one: its callers gave none.
+bool GroupState::begin_at_once(Task& task) {
+  const Plan* const plan = carrier_ ? nullptr : &collectives_.plan_for(task);
+  if (plan && !plan->schedule.in_order) return false;
+  task.call.sequence = next_sequence();
   try {
-    collectives_.begin(task, plan);
+    if (plan) {
+      collectives_.begin(task, *plan);
+    } else {
+      collectives_.begin_carried(task);
+      compare_at_marks(task.call);
+    }
   } catch (const std::exception& error) {
     fail_at_once(task.call, error);
   }
+  return true;
 }
 
 void GroupState::fail_at_once(const Call& call, const std::exception& error) {
@@ -188,6 +239,15 @@ bool GroupState::advance_at_once() {
   if (!collectives_.finished()) return false;
   collectives_.end();
   return true;
+}
+
+DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
+  carrier_ = std::move(carrier);
+  collectives_.carry_by(*carrier_);
+  release_window();
+  for (int i = 0; i < kCollectiveCount; ++i)
+    around_.metrics.record_algorithm(static_cast<Collective>(i), carrier_->name());
+  return channels_.take_links();
 }
 
 void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {

@@ -33,10 +33,9 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       failure_announced_ |= !around_.along_cables;
       return fail(announced(message, membership_.members.end_rank()));
     case ControlKind::probe:
-      return answer_probe(peer, message.call);
+      return answer_probe(peer, message);
     case ControlKind::status:
-      statuses_[member] = message.call.sequence == 0 ? "has called nothing here yet"
-                                                     : "is in or after " + describe(message.call);
+      statuses_[member] = message.call;
       return;
     case ControlKind::window: {
       const WindowOffer offer = decode_window_offer(message.blob);
@@ -45,7 +44,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       return;
     }
     case ControlKind::ending:
-      endings_[member] = {message.call.sequence, message.failure.reason};
+      endings_[member] = {message.call.sequence, message.failure.reason, Clock::now()};
       if (message.key.purpose == transport::Purpose::point_to_point) messages_.drain(member);
       return;
     case ControlKind::blocked:
@@ -69,9 +68,10 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   }
 }
 
-/// Answers a peer that is stuck in `call`. Fails the group if this rank called something else in
-/// that place; otherwise reports this rank's last call.
-void GroupState::answer_probe(WorldRank peer, const Call& call) {
+/// Answers a peer that is stuck in a call, or that compares a call. Fails the group if this rank
+/// called something else in that place or before; otherwise reports how far this rank is.
+void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
+  const Call& call = probe.call;
   const CallHistory& history = collectives_.history();
   const std::optional<Call> mine = history.find(call.sequence);
   if (mine && !mine->matches(call)) {
@@ -85,11 +85,37 @@ void GroupState::answer_probe(WorldRank peer, const Call& call) {
     return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
                                                     membership_.rank, describe(*mine))});
   }
+  if (mine && carrier_ && !probe.blob.empty() && probe.blob != digest_of(call.sequence)) {
+    return fail({FailureKind::mismatch,
+                 fmt::format("{} has called something else than rank {} in some call before {}",
+                             membership_.name_of(membership_.rank_of(peer)), membership_.rank,
+                             describe(*mine))});
+  }
   ControlMessage answer;
   answer.kind = ControlKind::status;
   answer.key.group = id();
   answer.call = history.last();
   around_.peers.send(peer, answer);
+}
+
+/// Of the calls up to this one, as it is told to members.
+transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
+  const std::uint64_t digest = collectives_.history().digest_at(sequence);
+  const auto bytes = std::as_bytes(std::span(&digest, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// A carrier does not compare calls, and moves data between calls that differ. So each member has
+/// the next one compare now and then, and finds out at the latest after CallHistory::kMark calls.
+void GroupState::compare_with_next(const Call& call) {
+  compared_ = call.sequence;
+  const GroupRank next((membership_.rank.number() + 1) % membership_.size());
+  ControlMessage message;
+  message.kind = ControlKind::probe;
+  message.key.group = id();
+  message.call = call;
+  message.blob = digest_of(call.sequence);
+  around_.peers.send(membership_.members[next], message);
 }
 
 void GroupState::offer_window() {

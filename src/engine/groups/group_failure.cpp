@@ -2,12 +2,18 @@
 #include <fmt/format.h>
 
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "engine/groups/group_state.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
+namespace {
+
+constexpr std::chrono::microseconds kBetweenLooks{100};
+
+}  // namespace
 
 void GroupState::fail(Failure failure) noexcept {
   if (mark_failed(std::move(failure))) log_failure();
@@ -27,9 +33,11 @@ void GroupState::log_failure() const noexcept {
 /// errors omit the words.
 void GroupState::settle_failure() noexcept {
   announce_failure();
+  // The callers' memory is theirs again only then; a later pass sees to it.
+  if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   OperationList ended = collectives_.drop_all();
   finish_messages();
-  ended.append(messages_.drop_all());
+  ended.append(carrier_ ? carrier_->drop_messages() : messages_.drop_all());
   channels_.close();  // must precede the end of calls, after which callers may reuse their memory
   while (!ended.empty()) {
     std::shared_ptr<Operation> operation = ended.pop_front();
@@ -100,10 +108,21 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
   announce_end(announced);
   DepartingLinks links = channels_.take_links();
+  const bool whole = !failed() && idle();
   mark_failed(aborted(reason));
   failure_announced_ = true;  // announce_end() has replaced the announcement of a failure
+  while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
+    std::this_thread::sleep_for(kBetweenLooks);
   settle_failure();
+  if (carrier_) carrier_->close(whole);
   collectives_.release();
+  release_window();
+  around_.links.forget(id());
+  weigh();
+  return links;
+}
+
+void GroupState::release_window() noexcept {
   window_.release([this](GroupRank member, const node::RangePlace& place) {
     const node::Neighbour* neighbour = around_.memory.neighbour(membership_.members[member]);
     try {
@@ -113,9 +132,6 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
       // loses the range.
     }
   });
-  around_.links.forget(id());
-  weigh();
-  return links;
 }
 
 }  // namespace mccl::engine

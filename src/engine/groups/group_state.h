@@ -1,8 +1,8 @@
 // The engine's state of one group: its links, its calls and its failure.
 //
 // It consists of channels (the links), collectives and messages (the calls, each with its own
-// executor) and a window (memory shared in the node). This class decides when they move and how the
-// group fails.
+// executor) and a window (memory shared in the node), or of a carrier in place of links and window.
+// This class decides when they move and how the group fails.
 #pragma once
 
 #include <poll.h>
@@ -25,6 +25,7 @@
 #include "engine/calls/operation.h"
 #include "engine/collectives/collective_queue.h"
 #include "engine/collectives/group_window.h"
+#include "engine/groups/carrier.h"
 #include "engine/groups/surroundings.h"
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"
@@ -82,23 +83,29 @@ class GroupState {
   // group_calls.cpp: calls, and how they move.
   /// Starts the call, or queues it behind earlier ones. Ends it at once if the group has failed.
   void start(const std::shared_ptr<Operation>& operation);
-  bool idle() const { return collectives_.empty() && messages_.idle(); }
+  bool idle() const {
+    return collectives_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
+  }
   /// Does what can be done now. Returns false if nothing moved.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
   /// True if the caller may run this collective on its own thread, ...
   bool may_run_at_once(const Task& task) const;
-  /// ... which then uses this plan; null if the plan needs more than the window.
-  const Plan* plan_at_once(const Task& task);
-  void begin_at_once(Task& task, const Plan& plan);
+  /// ... and begins; returns false if it needs more than the window or the carrier.
+  bool begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
   /// Makes one pass. Returns true once the call has finished. advance() meets any error again.
   bool advance_at_once();
+  bool is_carried() const { return carrier_ != nullptr; }
   /// Turns the at-once call into a regular one.
   void go_on_with(const std::shared_ptr<Operation>& operation);
+
+  /// Lets `carrier` carry out the calls that follow. All members have ended their calls, and have
+  /// carriers that belong together. Returns the links, which are no longer needed.
+  DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
   // group_failure.cpp: how the group ends.
   /// Announces the failure to the other members, once, and ends all pending calls.
@@ -136,6 +143,7 @@ class GroupState {
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
+  bool stay_awake(Clock::time_point now) const;
   void suspect(const std::exception& error);
   bool give_up_messages(const MemberGone& gone) noexcept;
   void ask_for_room(Clock::time_point now);
@@ -151,14 +159,26 @@ class GroupState {
   void learn_window();
   void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
-  void answer_probe(WorldRank peer, const Call& call);
+  void answer_probe(WorldRank peer, const ControlMessage& probe);
+  void compare_at_marks(const Call& call) {
+    if (CallHistory::is_mark(call)) compare_with_next(call);
+  }
+  void compare_with_next(const Call& call);
+  transport::Blob digest_of(std::uint64_t sequence) const;
+  void release_window() noexcept;
 
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
   bool fail_without_the_dead(Clock::time_point now);
   bool fail_without_the_gone();
+  bool fail_without_carrier();
   void probe(Clock::time_point now);
+  Clock::duration probe_after() const;
+  std::vector<GroupRank> missing() const;
   std::string stuck_on() const;
+  const Call* first_call() const;
+  Operation* find_late(Clock::time_point now) const;
+  GroupRank gone_of(const Call& message) const;
   void weigh();
 
   const Membership membership_;
@@ -178,7 +198,8 @@ class GroupState {
   GroupWindow window_;
   CollectiveQueue collectives_;
   Messages messages_;
-  bool in_messages_ = false;  // the part that advance_calls() is in
+  std::unique_ptr<Carrier> carrier_;  ///< Null if calls go through links.
+  bool in_messages_ = false;          // the part that advance_calls() is in
   bool failure_announced_ = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. This rank waits a moment for the announcement, which says more.
@@ -192,15 +213,17 @@ class GroupState {
   struct Ending {
     std::uint64_t last;  ///< The number of its last collective.
     std::string reason;
+    Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Clock::time_point collectives_moved_;  ///< When one last moved, or the first started.
   std::int64_t weight_ = 0;              // bytes reported to staging
   std::uint64_t calls_when_idle_ = 0;    // the last call at the previous idle check
+  std::uint64_t compared_ = 0;           // the last call reported to the next member
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
-  ByRank<GroupRank, std::string> statuses_;  // members' answers to the last probe
+  ByRank<GroupRank, std::optional<Call>> statuses_;  // members' answers to the last probe
 };
 
 }  // namespace mccl::engine

@@ -13,6 +13,8 @@ namespace {
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Releases memory that a group has not used for this long.
 constexpr std::chrono::seconds kIdleAfter{10};
+/// What a member has sent by a carrier may come after the word that it has left.
+constexpr std::chrono::milliseconds kForTheLastMessages{200};
 
 }  // namespace
 
@@ -20,19 +22,31 @@ void GroupState::watch_time(Clock::time_point now) {
   if (failed() || end_late_messages(now) || fail_when_late(now) || fail_without_the_dead(now) ||
       fail_without_the_gone())
     return;
-  if (now - last_progress_ >= kProbeAfter && now >= next_probe_) probe(now);
+  if (now - last_progress_ >= probe_after() && now >= next_probe_) probe(now);
+}
+
+/// The answers are there before the call's time is over.
+Clock::duration GroupState::probe_after() const {
+  const Call* const call = first_call();
+  if (!call) return kProbeAfter;
+  const Operation& first =
+      collectives_.empty() ? carrier_->messages().front() : collectives_.calls().front();
+  if (first.deadline == Clock::time_point::max()) return kProbeAfter;
+  return std::min<Clock::duration>(kProbeAfter, (first.deadline - first.submitted) / 2);
 }
 
 /// Takes back a late receive for which no message has arrived. Any other late message fails the
 /// group. Returns true if the group has failed.
 bool GroupState::end_late_messages(Clock::time_point now) {
-  while (Operation* const late = messages_.find_late(now)) {
+  while (Operation* const late = carrier_ ? find_late(now) : messages_.find_late(now)) {
     Failure failure{
         FailureKind::timeout,
         fmt::format("it timed out after {:.3g} s, ", seconds_between(late->submitted, now)),
         late->call, membership_.rank};
-    failure.reason += messages_.why_late(*late);
-    std::shared_ptr<Operation> taken_back = messages_.cancel(*late);
+    failure.reason += carrier_ ? "and no such message was exchanged" : messages_.why_late(*late);
+    std::shared_ptr<Operation> taken_back =
+        carrier_ ? carrier_->cancel(*late) : messages_.cancel(*late);
+    if (!taken_back && now < late->deadline) continue;
     if (!taken_back) {
       fail(std::move(failure));
       return true;
@@ -42,6 +56,21 @@ bool GroupState::end_late_messages(Clock::time_point now) {
     finish(std::move(taken_back), error);
   }
   return false;
+}
+
+/// Of the carrier's messages.
+Operation* GroupState::find_late(Clock::time_point now) const {
+  for (Operation& message : carrier_->messages()) {
+    if (now >= message.deadline) return &message;
+  }
+  return nullptr;
+}
+
+/// What runs longest, or null.
+const Call* GroupState::first_call() const {
+  if (!collectives_.empty()) return &collectives_.calls().front().call;
+  if (carrier_ && !carrier_->messages().empty()) return &carrier_->messages().front().call;
+  return nullptr;
 }
 
 bool GroupState::fail_when_late(Clock::time_point now) {
@@ -60,28 +89,55 @@ bool GroupState::fail_when_late(Clock::time_point now) {
 /// Fails the group when a collective has stopped moving after a member died. One that still moves
 /// may complete with data that the dead member sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
-  if (!dead_.valid() || collectives_.empty()) return false;
+  const Call* const call = first_call();
+  if (!dead_.valid() || !call) return false;
   const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
   if (now - std::max(lost_at_, collectives_moved_) < grace) return false;
   const std::string& reason = channels_.at(transport::Purpose::collective, dead_).lost;
-  fail({FailureKind::peer, fmt::format("rank {} is gone: {}", dead_, reason),
-        collectives_.calls().front().call, membership_.rank});
+  fail({FailureKind::peer, fmt::format("rank {} is gone: {}", dead_, reason), *call,
+        membership_.rank});
   return true;
 }
 
 /// Fails the group if a member destroyed it before it reached the current collective: that member
 /// never will.
 bool GroupState::fail_without_the_gone() {
-  if (collectives_.empty()) return false;
-  const Call& call = collectives_.calls().front().call;
-  for (GroupRank member(0); member < endings_.end_rank(); ++member) {
-    const std::optional<Ending>& ending = endings_[member];
-    if (!ending || ending->last >= call.sequence) continue;
-    fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, ending->reason), call,
-          membership_.rank});
+  const auto fail_without = [this](GroupRank member, const Call& call) {
+    fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, endings_[member]->reason),
+          call, membership_.rank});
     return true;
+  };
+  for (GroupRank member(0); member < endings_.end_rank() && !collectives_.empty(); ++member) {
+    const Call& call = collectives_.calls().front().call;
+    if (endings_[member] && endings_[member]->last < call.sequence)
+      return fail_without(member, call);
+  }
+  if (!carrier_) return false;
+  for (const Operation& message : carrier_->messages()) {
+    const GroupRank member = gone_of(message.call);
+    if (member.valid()) return fail_without(member, message.call);
   }
   return false;
+}
+
+/// The member that a carrier's message waits for in vain; invalid while the message may still come.
+GroupRank GroupState::gone_of(const Call& message) const {
+  GroupRank gone;
+  for (GroupRank member(0); member < endings_.end_rank(); ++member) {
+    if (member == membership_.rank || (message.peer >= 0 && message.peer != member.number()))
+      continue;
+    const std::optional<Ending>& ending = endings_[member];
+    if (!ending || Clock::now() - ending->heard < kForTheLastMessages) return {};
+    gone = member;
+  }
+  return gone;
+}
+
+/// Fails the group if its carrier makes no more calls in this process.
+bool GroupState::fail_without_carrier() {
+  if (!carrier_->is_over()) return false;
+  fail(aborted(carrier_->failure()));
+  return true;
 }
 
 /// Asks the other members what they are doing. A member that has destroyed the group answers so.
@@ -91,23 +147,43 @@ void GroupState::probe(Clock::time_point now) {
   probe.kind = ControlKind::probe;
   probe.key.group = id();
   if (!collectives_.empty()) probe.call = collectives_.calls().front().call;
+  if (carrier_ && !collectives_.empty()) probe.blob = digest_of(probe.call.sequence);
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
 /// ", waiting for rank 2 (which is in or after all_reduce #11)".
 std::string GroupState::stuck_on() const {
   std::string text;
-  const bool meets = !collectives_.running() && window_.pending();
-  for (const GroupRank member : meets ? window_.missing_members() : collectives_.waiting_for()) {
-    const std::string& status = statuses_[member];
-    text +=
-        fmt::format("{} {}{}", text.empty() ? ", waiting for" : ",", membership_.name_of(member),
-                    status.empty() ? "" : " (which " + status + ")");
+  for (const GroupRank member : missing()) {
+    const std::optional<Call>& status = statuses_[member];
+    text += fmt::format("{} {}", text.empty() ? ", waiting for" : ",", membership_.name_of(member));
+    if (!status) continue;
+    text += status->sequence == 0 ? " (which has called nothing here yet)"
+                                  : fmt::format(" (which is in or after {})", describe(*status));
   }
   return text;
 }
 
+/// By a carrier, those that have not come to the call as far as they have said.
+std::vector<GroupRank> GroupState::missing() const {
+  if (!carrier_) {
+    const bool meets = !collectives_.running() && window_.pending();
+    return meets ? window_.missing_members() : collectives_.waiting_for();
+  }
+  std::vector<GroupRank> members;
+  for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
+    const std::uint64_t reached = statuses_[member] ? statuses_[member]->sequence : 0;
+    if (member != membership_.rank && reached < collectives_.history().last().sequence)
+      members.push_back(member);
+  }
+  return members;
+}
+
 void GroupState::release_idle(Clock::time_point now) {
+  if (carrier_ && !failed() && !fail_without_carrier()) {
+    const Call& last = collectives_.history().last();
+    if (last.sequence > compared_) compare_with_next(last);
+  }
   const std::uint64_t calls = sequence_.load(std::memory_order_relaxed);
   if (!idle() || std::exchange(calls_when_idle_, calls) != calls) idle_since_ = now;
   if (idle_since_ == now || now - idle_since_ < kIdleAfter) return;

@@ -29,6 +29,8 @@ struct Surroundings {
   bool along_cables;
   /// Makes the next pass look at the control connections.
   const std::function<void()> look_beside_soon;
+  /// A caller drives, for a call that it waits for.
+  const std::function<bool()> caller_drives;
 };
 
 }  // namespace mccl::engine

@@ -1,0 +1,411 @@
+#include "backend/mpi/path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "backend/mpi/flight.h"
+#include "backend/mpi/process.h"
+#include "base/keep.h"
+#include "base/log.h"
+#include "mccl/error.h"
+
+namespace mccl::mpi {
+namespace {
+
+using engine::Operation;
+using engine::OperationList;
+using engine::Task;
+
+/// From here on Open MPI's blocking calls gain more than a thread's turn costs: its others are half
+/// as fast. MPICH's are not.
+constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
+/// For calls of a failed group that have the program's memory: MPI ends those soon that all ranks
+/// have begun. Ranks that gather for one have as long, since others may have seen that all are
+/// there. A thread that is in MPI's call has no other way out.
+constexpr std::chrono::milliseconds kLastMoment{1000};
+constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
+/// Looks at a time where each takes a turn of another thread.
+constexpr int kLooksOfATurn = 100;
+/// Looks until MPI has taken back a receive.
+constexpr int kLooksToTakeBack = 1000;
+
+std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
+
+/// What MPI throws as the engine words it.
+[[noreturn]] void rethrow_for_engine(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const LibraryError& thrown) {
+    if (thrown.truncated()) throw MismatchError(thrown.what());
+    throw;
+  }
+}
+
+/// A call for which MPI is to wait: all ranks gather, by a barrier that is tested like any call,
+/// and then a thread makes the call. Shared with the thread, which may outlive the group.
+struct Bulk {
+  Bulk(const Task& its_task, const Place& its_place) : task(its_task), place(its_place) {}
+
+  const Task task;
+  const Place place;
+  Flight flight;
+  bool is_made = false;  ///< The thread has it.
+  std::exception_ptr error;
+  std::atomic<bool> has_ended{false};
+};
+
+class Path final : public engine::Carrier {
+ public:
+  Path(Process& process, Place place, std::weak_ptr<engine::Engine> engine)
+      : process_(process),
+        place_(place),
+        engine_(std::move(engine)),
+        has_bulk_(process.level() == ThreadLevel::multiple &&
+                  process.library().identity().version.starts_with("Open MPI")),
+        flight_(std::make_unique<Flight>()) {}
+
+  std::string_view name() const override { return "mpi"; }
+  void check(const Task& task) const override {
+    if (!is_collective(task.call)) tag_of(place_, task.call);
+  }
+  bool runs_at_once(const Task& task) const override {
+    return !process_.hands_over() && !is_bulk(task);
+  }
+
+  void begin(Task& task) override;
+  bool advance() override;
+  void post(std::shared_ptr<Operation> message) override;
+  bool advance_messages(OperationList& ended) override;
+  const OperationList& messages() const override { return messages_; }
+  std::shared_ptr<Operation> cancel(Operation& message) override;
+
+  bool has_to_be_asked() const override {
+    return !flying_.empty() || (runs_ && !(bulk_ && bulk_->is_made));
+  }
+  std::string failure() const override { return process_.failure(); }
+  bool is_over() const override { return process_.is_over(); }
+  bool let_go(const std::string& reason, Clock::time_point now) noexcept override;
+  OperationList drop_messages() noexcept override;
+  void close(bool whole) noexcept override;
+
+ private:
+  struct Flying {
+    Operation* message;
+    std::unique_ptr<Flight> flight;
+  };
+
+  /// By what all ranks know alike.
+  bool is_bulk(const Task& task) const {
+    return has_bulk_ && is_collective(task.call) &&
+           task.call.count * size_of(task.call.dtype) >= kBulkBytes;
+  }
+  bool look(Flight& flight, int looks = 1);
+  bool advance_bulk();
+  void make_bulk();
+  bool holds_caller(Clock::time_point now);
+  std::shared_ptr<Operation> take_off(std::size_t index);
+
+  Process& process_;
+  const Place place_;
+  const std::weak_ptr<engine::Engine> engine_;
+  const bool has_bulk_;
+
+  bool runs_ = false;  ///< A collective does.
+  std::unique_ptr<Flight> flight_;
+  std::shared_ptr<Bulk> bulk_;  ///< In its place, for a call for which MPI is to wait.
+  std::exception_ptr error_;    ///< Of the collective.
+  std::unique_ptr<Worker> worker_;
+  OperationList messages_;
+  std::vector<Flying> flying_;  ///< The same.
+  std::vector<std::unique_ptr<Flight>> spare_;
+  /// Once the group has failed: until when MPI may end its calls by itself.
+  Clock::time_point last_moment_ = Clock::time_point::max();
+};
+
+bool Path::look(Flight& flight, int looks) {
+  if (looks == 1 && process_.level() == ThreadLevel::multiple) [[likely]]
+    return flight.test();
+  bool ended = false;
+  if (process_.hands_over()) looks = std::max(looks, kLooksOfATurn);
+  process_.call([&] {
+    while (looks-- > 0 && !ended) ended = flight.test();
+  });
+  return ended;
+}
+
+/// What goes wrong is thrown by advance(), as often as it is asked.
+void Path::begin(Task& task) {
+  runs_ = true;
+  error_ = nullptr;
+  try {
+    if (process_.is_over()) throw Error(process_.failure());
+    if (is_bulk(task)) {
+      bulk_ = std::make_shared<Bulk>(task, place_);
+      bulk_->flight.gather(place_);
+    } else {
+      process_.call([&] { flight_->begin(place_, task); });
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+bool Path::advance() {
+  if (error_) [[unlikely]]
+    rethrow_for_engine(error_);
+  try {
+    if (bulk_ ? !advance_bulk() : !look(*flight_)) return false;
+    process_.call([&] { (bulk_ ? bulk_->flight : *flight_).land(); });
+  } catch (...) {
+    error_ = std::current_exception();
+    rethrow_for_engine(error_);
+  }
+  runs_ = false;
+  if (bulk_) bulk_.reset();
+  return true;
+}
+
+bool Path::advance_bulk() {
+  if (!bulk_->is_made) {
+    if (look(bulk_->flight)) make_bulk();
+    return false;
+  }
+  if (!bulk_->has_ended.load(std::memory_order_acquire)) return false;
+  if (bulk_->error) std::rethrow_exception(bulk_->error);
+  return true;
+}
+
+/// Without the engine's lock while MPI waits, so that whoever drives goes on.
+void Path::make_bulk() {
+  if (!worker_) worker_ = std::make_unique<Worker>("mccl-mpi-bulk");
+  bulk_->is_made = true;
+  worker_->take([bulk = bulk_, engine = engine_] {
+    try {
+      bulk->flight.begin(bulk->place, bulk->task, true);
+      while (!bulk->flight.test()) {
+      }
+    } catch (...) {
+      bulk->error = std::current_exception();
+    }
+    bulk->has_ended.store(true, std::memory_order_release);
+    if (const auto awake = engine.lock()) awake->wake();
+  });
+}
+
+void Path::post(std::shared_ptr<Operation> message) {
+  if (process_.is_over()) throw Error(process_.failure());
+  std::unique_ptr<Flight> flight;
+  if (spare_.empty()) {
+    flight = std::make_unique<Flight>();
+  } else {
+    flight = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  message->traffic = {.bytes_sent = message->input.bytes(),
+                      .bytes_received = message->output.bytes(),
+                      .carried = true};
+  flying_.push_back({message.get(), std::move(flight)});
+  messages_.push_back(std::move(message));
+  const Flying& own = flying_.back();
+  process_.call([&] { own.flight->begin(place_, *own.message); });
+}
+
+bool Path::advance_messages(OperationList& ended) {
+  bool moved = false;
+  for (std::size_t i = 0; i < flying_.size();) {
+    Flight& flight = *flying_[i].flight;
+    try {
+      if (!look(flight)) {
+        ++i;
+        continue;
+      }
+      process_.call([&] { flight.land(); });
+    } catch (...) {
+      rethrow_for_engine(std::current_exception());
+    }
+    if (flying_[i].message->call.collective == Collective::recv)
+      flying_[i].message->received_from(GroupRank(flight.source()));
+    ended.push_back(take_off(i));
+    moved = true;
+  }
+  return moved;
+}
+
+/// That flight has ended.
+std::shared_ptr<Operation> Path::take_off(std::size_t index) {
+  constexpr std::size_t kMostSpare = 64;
+  Flying landed = std::move(flying_[index]);
+  flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (spare_.size() < kMostSpare) spare_.push_back(std::move(landed.flight));
+  return messages_.remove(*landed.message);
+}
+
+std::shared_ptr<Operation> Path::cancel(Operation& message) {
+  if (message.call.collective != Collective::recv) return nullptr;
+  const auto found = std::ranges::find(flying_, &message, &Flying::message);
+  Flight& flight = *found->flight;
+  process_.call([&] { flight.cancel(); });
+  if (!look(flight, kLooksToTakeBack)) return nullptr;
+  if (flight.taken_back()) return take_off(static_cast<std::size_t>(found - flying_.begin()));
+  message.deadline = Clock::time_point::max();
+  return nullptr;
+}
+
+bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
+  if (!runs_ && flying_.empty()) return true;
+  const bool is_first = last_moment_ == Clock::time_point::max();
+  if (is_first) last_moment_ = now + kLastMoment;
+  if (bulk_ && bulk_->is_made && is_first) last_moment_ = now + kLastMomentOfThreads;
+  process_.note_trouble();
+  bool held = false;
+  try {
+    if (!process_.is_over()) {
+      process_.call([&] {
+        for (Flying& each : flying_) {
+          if (is_first) each.flight->cancel();
+        }
+      });
+      held = holds_caller(now);
+    }
+    if (held && now < last_moment_) return false;
+    if (held) process_.end_for_good(reason);
+    if (runs_ && !bulk_) keep_for_ever(std::exchange(flight_, std::make_unique<Flight>()));
+    if (bulk_) keep_for_ever(std::exchange(bulk_, nullptr));
+    for (Flying& each : flying_) keep_for_ever(std::move(each.flight));
+  } catch (const std::exception& error) {
+    process_.end_for_good(error.what());
+  }
+  runs_ = false;
+  flying_.clear();
+  return true;
+}
+
+/// Of a group that has failed: whether MPI may still write into memory of the callers, or another
+/// rank may be in a call for which this one has gathered.
+bool Path::holds_caller(Clock::time_point now) {
+  const auto holds = [this](Flight& flight) {
+    try {
+      return !look(flight) && flight.holds_caller();
+    } catch (const LibraryError&) {
+      return flight.holds_caller();  // that request has ended, and others may not have
+    }
+  };
+  bool held = false;
+  for (const Flying& each : flying_) held |= holds(*each.flight);
+  if (!runs_ || error_) return held;
+  if (!bulk_) return holds(*flight_) || held;
+  if (!bulk_->is_made) {
+    if (!look(bulk_->flight)) return now < last_moment_ || held;
+    make_bulk();
+    last_moment_ = now + kLastMomentOfThreads;
+  }
+  return !bulk_->has_ended.load(std::memory_order_acquire) || held;
+}
+
+OperationList Path::drop_messages() noexcept { return std::exchange(messages_, {}); }
+
+void Path::close(bool whole) noexcept {
+  if (!whole || process_.is_over()) return;
+  try {
+    process_.call([this] { process_.library().free_comm(place_.comm); });
+  } catch (const std::exception&) {
+    process_.note_trouble();
+  }
+}
+
+void check_place(const ContextOptions& options, Process& process) {
+  const std::string library = process.library().identity().describe();
+  if (options.size > 0 && options.size != process.size()) {
+    throw InvalidArgument(fmt::format(
+        "this job has {} ranks, but MPI's has {} ({}): start the ranks with that MPI's mpirun, as "
+        "mccl launch --backend mpi does",
+        options.size, process.size(), library));
+  }
+  if (options.rank >= 0 && options.rank != process.rank()) {
+    throw InvalidArgument(fmt::format(
+        "rank {} of this job is rank {} of MPI's ({}): take the ranks that mpirun gives",
+        options.rank, process.rank(), library));
+  }
+}
+
+/// What all ranks of a group must have alike. Throws MismatchError on each of them.
+void check_libraries(Group& group, Process& process, std::chrono::milliseconds patience) {
+  struct Library {
+    char text[128];
+  };
+  Library own{};
+  fmt::format("{}, {}", process.library().identity().version, name_of(process.level()))
+      .copy(own.text, sizeof(own.text) - 1);
+  std::vector<Library> all(static_cast<std::size_t>(group.size()));
+  try {
+    group
+        .all_gather({&own, sizeof(own), DType::u8},
+                    {all.data(), sizeof(own) * all.size(), DType::u8},
+                    {.timeout = patience, .caller_waits = true})
+        .wait();
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(fmt::format(
+        "group '{}': not all of its ranks have come to make it in time (MCCL_CONNECT_TIMEOUT): {}",
+        group.name(), error.what()));
+  }
+  for (int rank = 1; rank < group.size(); ++rank) {
+    const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
+    if (theirs == all.front().text) continue;
+    throw MismatchError(fmt::format("group '{}': rank {} has {} where rank 0 has {}", group.name(),
+                                    rank, theirs, all.front().text));
+  }
+}
+
+}  // namespace
+
+ContextOptions placed(const ContextOptions& options) {
+  Process& process = Process::get(options);
+  check_place(options, process);
+  ContextOptions own = options;
+  own.rank = process.rank();
+  own.size = process.size();
+  own.store = process.store();
+  own.config.job_key = process.key();
+  own.config.port_base = 0;  // a free one: jobs of one launcher share hosts
+  own.config.hostfile.clear();
+  if (compression_named(own.config.compression).codec != Codec::none) {
+    Log(own.rank, log_level_of(own.config.log_level))
+        .warn("MCCL_COMPRESSION={} changes nothing here: MPI's sums are exact",
+              own.config.compression);
+    own.config.compression = "none";
+  }
+  return own;
+}
+
+std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>& members,
+                                           std::chrono::milliseconds patience,
+                                           std::weak_ptr<engine::Engine> engine) {
+  Process& process = Process::get({});
+  check_libraries(group, process, patience);
+  Library& library = process.library();
+  Place place;
+  place.library = &library;
+  place.operations = &process.operations();
+  place.most = most_in_a_call;
+  // MPI waits without a limit for ranks that have come a moment ago.
+  process.call([&] {
+    const auto hash = std::hash<std::string>()(group.name());
+    const auto tag = static_cast<int>(
+        hash % static_cast<std::size_t>(half_of_tags(library.largest_tag(process.control()))));
+    place.comm = library.create_group(process.control(), members.data(), group.size(), tag);
+    library.return_errors(place.comm);
+    place.rank = library.rank(place.comm);
+    place.size = library.size(place.comm);
+    place.largest_tag = library.largest_tag(place.comm);
+  });
+  return std::make_unique<Path>(process, place, std::move(engine));
+}
+
+void count_at_most(std::size_t most) { most_in_a_call = most; }
+
+}  // namespace mccl::mpi
