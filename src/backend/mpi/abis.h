@@ -1,5 +1,6 @@
-// The ABIs of MPI libraries that this build knows. What each header of MPI's would say is declared
-// here, so that a build needs no MPI; where one is installed, tests/backend/abi compares.
+// The ABIs of MPI libraries that MCCL supports. MCCL declares their types and constants itself, so
+// that a build needs no MPI. Where an MPI is installed, tests/backend/abi compares them with its
+// header.
 #pragma once
 
 #include <memory>
@@ -11,10 +12,10 @@ namespace mccl::mpi {
 
 /// Open MPI 3 to 5.
 std::unique_ptr<Library> open_mpi_library(const Symbols& symbols);
-/// MPICH 3.1 and later, Intel MPI, MVAPICH, Cray MPICH: what the "MPICH ABI compatibility
-/// initiative" has agreed on.
+/// MPICH 3.1 and later, Intel MPI, MVAPICH and Cray MPICH. They share the ABI of the "MPICH ABI
+/// compatibility initiative".
 std::unique_ptr<Library> mpich_library(const Symbols& symbols);
-/// The one that MPI 5 defines, whoever made the library.
+/// Any library with the ABI that MPI 5 defines.
 std::unique_ptr<Library> standard_library(const Symbols& symbols);
 
 }  // namespace mccl::mpi

@@ -1,5 +1,5 @@
-// An MPI library that was loaded at run time, seen through one interface whatever its ABI. Every
-// function is MPI's of that name; every code that it returns is checked.
+// One interface for MPI libraries of every ABI, loaded at run time. Most functions call the MPI
+// function of the same name. All check the codes that MPI returns.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace mccl::mpi {
 
-/// MPI's handle of a communicator, type, operation or request, as whole as the ABI has it.
+/// An MPI handle of a communicator, type, operation or request. It is wide enough for every ABI.
 using Handle = std::uintptr_t;
 
-/// MPI's of these names; what numbers they are differs by ABI.
+/// MPI's thread levels. Their numbers differ between ABIs.
 enum class ThreadLevel { single, funneled, serialized, multiple };
 std::string_view name_of(ThreadLevel level);
 
@@ -22,7 +22,7 @@ std::string_view name_of(ThreadLevel level);
 enum class Predefined { sum, product, min, max, band, bor, bxor };
 inline constexpr int kPredefinedCount = 7;
 
-/// What ends a receive.
+/// How a receive ended.
 struct Arrival {
   int source = -1;
   std::int64_t bytes = 0;
@@ -36,16 +36,16 @@ struct Constants {
   Handle errors_return = 0;
   Handle no_request = 0;
   Handle byte = 0;
-  Handle types[kDTypeCount] = {};  ///< 16-bit floats are u16, and bool is u8.
+  Handle types[kDTypeCount] = {};  ///< By DType. 16-bit floats use u16, and bool uses u8.
   Handle predefined[kPredefinedCount] = {};
   void* in_place = nullptr;
   int any_source = 0;
-  int tag_bound = 0;  ///< The attribute MPI_TAG_UB.
+  int tag_bound = 0;  ///< Key of the attribute MPI_TAG_UB.
   int truncated = 0;  ///< MPI_ERR_TRUNCATE.
   int levels[4] = {};
 };
 
-/// Which library this is: "Open MPI 4.1.4", from which file, by which ABI.
+/// Identifies the library by its version, such as "Open MPI 4.1.4", its file and its ABI.
 struct Identity {
   std::string version;
   std::string path;
@@ -53,18 +53,18 @@ struct Identity {
   std::string describe() const { return version + " (" + path + ", " + abi + ")"; }
 };
 
-/// A call of MPI's that failed, with MPI's own words.
+/// Error of an MPI call, with MPI's own text.
 class LibraryError : public Error {
  public:
   LibraryError(const std::string& what, bool truncated) : Error(what), truncated_(truncated) {}
-  /// A message was longer than the memory for it.
+  /// True if a message was longer than the buffer for it.
   bool truncated() const { return truncated_; }
 
  private:
   bool truncated_;
 };
 
-/// As thread-safe as the level that MPI was initialised with. Throws LibraryError.
+/// Thread-safe as far as the thread level of MPI allows. Functions throw LibraryError if MPI fails.
 class Library {
  public:
   virtual ~Library() = default;
@@ -84,22 +84,24 @@ class Library {
   virtual int rank(Handle comm) = 0;
   virtual int size(Handle comm) = 0;
   virtual int largest_tag(Handle comm) = 0;
-  /// From now on what fails on `comm` is returned, and ends nothing.
+  /// Makes MPI return later errors on `comm` instead of aborting the job.
   virtual void return_errors(Handle comm) = 0;
-  /// The same for as long as a call of ours on the program's own communicator takes.
+  /// The error handler of `comm`. Saved and restored around MCCL's calls on a communicator of the
+  /// program.
   virtual Handle error_handler(Handle comm) = 0;
   virtual void set_error_handler(Handle comm, Handle handler) = 0;
   virtual Handle duplicate(Handle comm) = 0;
-  /// A collective of the `count` ranks of `comm` that are named. Blocks.
+  /// Creates a communicator of `count` ranks of `comm`, all of which must call this. Blocks.
   virtual Handle create_group(Handle comm, const int* ranks, int count, int tag) = 0;
   virtual void free_comm(Handle comm) = 0;
   virtual Handle create_op(void (*function)(void*, void*, int*, void*)) = 0;
-  /// One element of `bytes` bytes, for a message longer than an int counts.
+  /// Creates a type whose element has `bytes` bytes, for a message too long to count in an int.
   virtual Handle create_long_type(std::size_t bytes) = 0;
   virtual void free_type(Handle type) = 0;
 
-  // Each begins a call and returns its request, or with `waits` makes MPI's call that waits for its
-  // end, and returns no_request. The two do not match each other.
+  // Each function starts a nonblocking call and returns its request. With `waits` it makes MPI's
+  // blocking call instead and returns no_request. All ranks must use the same form, because MPI
+  // does not match the two with each other.
   virtual Handle ibarrier(Handle comm) = 0;
   virtual Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) = 0;
   virtual Handle allreduce(const void* in, void* out, int count, Handle type, Handle op,
@@ -128,7 +130,8 @@ class Library {
                        Handle comm) = 0;
   virtual Handle irecv(void* data, int count, Handle type, int peer, int tag, Handle comm) = 0;
 
-  /// Whether it has ended; then the request is gone, and `arrival`, unless null, is filled.
+  /// Returns true if the request has ended. MPI has then released it and reset `request`, and
+  /// `arrival`, unless null, is filled. An error that is thrown also ends the request.
   virtual bool test(Handle& request, Arrival* arrival) = 0;
   virtual void cancel(Handle request) = 0;
 

@@ -1,4 +1,4 @@
-// A library of one ABI: MPI's functions with that ABI's types, found by name.
+// An MPI library of one ABI. Its functions are looked up by name and called with the ABI's types.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace mccl::mpi {
 
-/// The handle as the ABI has it, a pointer or a number.
+/// Converts a handle to the type that the ABI uses for it, a pointer or a number.
 template <typename T>
 T as(Handle handle) {
   if constexpr (std::is_pointer_v<T>) {
@@ -32,8 +32,8 @@ Handle handle_of(T handle) {
   }
 }
 
-/// `Abi` has the types Comm, Group, Type, Op, Request, Errors (an error handler) and Status (with
-/// MPI_SOURCE), the name of the ABI, and its constants.
+/// `Abi` defines the types Comm, Group, Type, Op, Request, Errors (an error handler) and Status
+/// (with MPI_SOURCE). It also has the name of the ABI, kName, and a function constants().
 template <typename Abi>
 class LibraryOf final : public Library {
   using Comm = typename Abi::Comm;
@@ -48,7 +48,7 @@ class LibraryOf final : public Library {
   using Out = void*;
   using Ints = const int*;
 
-  /// MPI's function, with its name for messages.
+  /// An MPI function, with its name for error messages.
   template <typename... Arguments>
   struct Function {
     Function(const Symbols& symbols, const char* its_name)
@@ -92,7 +92,7 @@ class LibraryOf final : public Library {
     void* value = nullptr;
     int found = 0;
     check(comm_get_attr_, as<Comm>(comm), constants_.tag_bound, static_cast<void*>(&value), &found);
-    return found ? *static_cast<int*>(value) : 32767;  // what the standard grants
+    return found ? *static_cast<int*>(value) : 32767;  // the least bound that the standard allows
   }
   void return_errors(Handle comm) override { set_error_handler(comm, constants_.errors_return); }
   Handle error_handler(Handle comm) override {
@@ -129,7 +129,8 @@ class LibraryOf final : public Library {
     return handle_of(made);
   }
   Handle create_long_type(std::size_t bytes) override {
-    // A piece is so long that an int counts the pieces; what is left over is the second part.
+    // The first part consists of pieces of 1 GiB, few enough for an int. The second part is the
+    // rest, in bytes.
     constexpr std::size_t kPiece = std::size_t{1} << 30;
     Type piece = {};
     Type whole = {};
@@ -216,7 +217,7 @@ class LibraryOf final : public Library {
     Status status = {};
     int done = 0;
     const int code = test_.call(&own, &done, &status);
-    request = handle_of(own);  // gone, also where it ended with an error
+    request = handle_of(own);  // MPI also releases a request that ended with an error
     if (code != 0) [[unlikely]]
       fail(test_.name, code);
     if (done && arrival) *arrival = arrival_of(status);
@@ -281,7 +282,7 @@ class LibraryOf final : public Library {
     return {.source = status.MPI_SOURCE, .bytes = bytes};
   }
 
-  /// The first line of what the library says of itself, such as "Open MPI v4.1.4, package: …".
+  /// Returns the name and version of the library, such as "Open MPI 4.1.4".
   std::string version() {
     char text[8192] = {};
     int length = 0;
@@ -289,7 +290,7 @@ class LibraryOf final : public Library {
     return short_version(std::string_view(text));
   }
 
-  /// In the form that begins and in the one that waits.
+  /// A collective in MPI's nonblocking form (`begins`) and its blocking form (`waits`).
   template <typename... Arguments>
   struct Collective {
     Collective(const Symbols& symbols, const char* beginning, const char* waiting)

@@ -3,7 +3,7 @@
 
 namespace mccl::mpi::mpich {
 
-// What MPI's header calls these things, without its prefix.
+// Values of the constants in MPI's header, and below the layout of its MPI_Status.
 inline constexpr int kWorld = 0x44000000;
 inline constexpr int kSelf = 0x44000001;
 inline constexpr int kErrorsReturn = 0x54000001;

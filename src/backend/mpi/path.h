@@ -1,4 +1,4 @@
-// MPI as what carries out the calls of groups: MCCL_BACKEND=mpi.
+// Lets MPI carry out the calls of groups, for MCCL_BACKEND=mpi.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,20 @@
 
 namespace mccl::mpi {
 
-/// The options of a job whose ranks and meeting place are MPI's. Initialises MPI. Throws as
-/// Process::get, and InvalidArgument where the options say another place than MPI's.
+/// Initialises MPI. Returns `options` with the rank, size, store and job key from Process. Throws
+/// like Process::get(), and InvalidArgument if `options` set a rank or size that MPI's differ from.
 ContextOptions placed(const ContextOptions& options);
 
-/// A collective of `group`, whose calls go over the engine's links yet: its ranks meet, and MPI
-/// makes a communicator for them. `members`: as ranks of the job. Throws TimeoutError that names
-/// the ranks which have not come within `patience`, and MismatchError where their libraries differ.
+/// Makes the carrier of `group`, with an MPI communicator for its ranks. All ranks of the group
+/// must call this, while the group's calls still use the engine's links. `members` are ranks of the
+/// job. Throws TimeoutError, which names the ranks that have not arrived within `patience`. Throws
+/// MismatchError if the libraries or thread levels of the ranks differ.
 std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>& members,
                                            std::chrono::milliseconds patience,
                                            std::weak_ptr<engine::Engine> engine);
 
-/// For tests: MPI is asked to count no more elements than this in one call of the groups to come,
-/// as if an int were so short.
+/// For tests: limits the elements in one MPI call, as if MPI's int were that short. Applies to
+/// groups made later.
 void count_at_most(std::size_t most);
 
 }  // namespace mccl::mpi

@@ -21,7 +21,7 @@
 namespace mccl::mpi {
 namespace {
 
-/// For which the end of a process waits for the other ranks after something has failed.
+/// How long the end of a process waits for the other ranks after a failure.
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
@@ -30,12 +30,12 @@ std::chrono::milliseconds patience_of(const Config& config) {
       std::chrono::duration<double>(config.connect_timeout));
 }
 
-/// The only state of this backend that a process has one of. Never destroyed: its thread may live
-/// as long as the process does.
+/// Process-wide state of this backend. Never destroyed, because the thread of Process may run until
+/// the process ends.
 struct Registry {
   std::mutex mutex;
   Process* process = nullptr;
-  std::string failure;  ///< Of an attempt after which MPI cannot be initialised again.
+  std::string failure;  ///< Error of a failed attempt to initialise MPI, which is not repeated.
 };
 
 Registry& registry() {
@@ -69,7 +69,7 @@ Process& Process::get(const ContextOptions& options) {
       process->start(options);
     } catch (const std::exception& error) {
       own.failure = error.what();
-      static_cast<void>(process.release());  // what MPI has begun cannot be ended here
+      static_cast<void>(process.release());  // leaked: an initialisation of MPI cannot be undone
       throw;
     }
     own.process = process.release();
@@ -94,7 +94,7 @@ Process::Process() : library_(find_library(process_environment())), thread_("mcc
 }
 
 void Process::start(const ContextOptions& options) {
-  // The thread may have it when nobody waits any more.
+  // The job has a copy of the settings, since it may still run after this wait has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(patience_of(options.config)) != std::future_status::ready) {
     throw TimeoutError(fmt::format(
@@ -109,7 +109,7 @@ void Process::start(const ContextOptions& options) {
   if (!joined_) std::atexit(at_exit);
 }
 
-/// On the thread that makes all calls of a library which allows one thread only.
+/// Runs on `thread_`, which must make all later calls if the library allows only one thread.
 void Process::initialise(const Config& config) {
   if (joined_) {
     level_ = library_->level();
@@ -153,8 +153,8 @@ void Process::set_up(const Config& config) {
   if (size_ > 1) find_meeting_place(config);
 }
 
-/// Rank 0 serves the store where MCCL_ROOT says, or else on a free port: of the loopback interface
-/// where that joins all ranks.
+/// Rank 0 serves the store at MCCL_ROOT, or if that is not set, at a free port. If all ranks are on
+/// one host, the free port is on the loopback interface. Rank 0 broadcasts the address and the key.
 void Process::find_meeting_place(const Config& config) {
   struct Place {
     char root[512];
@@ -217,15 +217,16 @@ void Process::at_exit() {
     process->thread_.take([=] { process->end(); }).get();
 }
 
-/// Ends without MPI_Finalize, by MPI_Abort, since a launcher may report success for a job of which
-/// a rank just ends (MPICH 4.0's does at times).
+/// Calls MPI_Abort in place of MPI_Finalize. If a rank ends without either, the launcher may report
+/// that the job succeeded, as MPICH 4.0's sometimes does.
 void Process::depart() {
-  std::fflush(nullptr);  // the library may end the process without what a program's end does
+  std::fflush(nullptr);  // MPI_Abort may end the process without flushing its streams
   library_->abort(kStatusOfAbort);
 }
 
-/// When the process ends. MPI_Finalize waits for all ranks, so it is called only when all of them
-/// are about to; a launcher ends a job of which one rank ends without.
+/// Called when the process ends. MPI_Finalize blocks until all ranks call it, so it is called only
+/// once all ranks have reached a barrier here. It must not be omitted: a launcher ends the whole
+/// job if one rank ends without it.
 void Process::end() {
   if (joined_ || library_->finalized()) return;
   const bool was_over = is_over();
@@ -235,14 +236,14 @@ void Process::end() {
     Handle all_end = library_->ibarrier(control_);
     Clock::time_point limit = Clock::time_point::max();
     for (int look = 0; !library_->test(all_end, nullptr); ++look) {
-      // After trouble some rank may never come.
+      // After a failure, some rank may never reach the barrier.
       if (trouble_ && limit == Clock::time_point::max()) limit = Clock::now() + kForTheOthers;
       if (Clock::now() > limit) return depart();
       if (look > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     library_->finalize();
   } catch (const std::exception&) {
-    return;  // the launcher says what it thinks of a rank that does not finalise
+    return;  // the launcher reports a rank that ends without MPI_Finalize
   }
 }
 

@@ -1,4 +1,5 @@
-// The MPI of this process: there is one, for as long as the process lives, whoever uses it.
+// The use of MPI in this process. There is one instance for all contexts, which lives until the
+// process ends.
 #pragma once
 
 #include <sys/types.h>
@@ -19,45 +20,47 @@ namespace mccl::mpi {
 
 class Process {
  public:
-  /// Loads the library and initialises MPI the first time, or joins what the program has
-  /// initialised; then rank 0 tells the others where they meet. Throws InvalidArgument where there
-  /// is no library, a wrong one, MPI has been finalised, or grants too little to threads;
-  /// TimeoutError where the other ranks do not come.
+  /// The first call loads the library and initialises MPI, unless the program has done so. Then
+  /// rank 0 broadcasts the address and key of the store. Throws InvalidArgument if there is no
+  /// suitable library, if MPI's thread level is too low, if MPI can no longer be used, or in a
+  /// child of fork(). Throws TimeoutError if MPI does not initialise within
+  /// Config::connect_timeout, because other ranks are missing.
   static Process& get(const ContextOptions& options);
 
   Library& library() { return *library_; }
   const Operations& operations() const { return *operations_; }
-  /// All ranks of MPI_COMM_WORLD, apart from the program's own messages.
+  /// Communicator of all ranks of MPI_COMM_WORLD, separate from the program's own messages.
   Handle control() const { return control_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
   ThreadLevel level() const { return level_; }
 
-  /// Where the engines of all ranks meet, and the key that they prove to each other: of this start
-  /// of the job, and known to its ranks alone.
+  /// The store where the engines of all ranks meet, and the key with which they authenticate each
+  /// other. Both are new for each start of the job. Null and empty if there is one rank.
   const std::shared_ptr<Store>& store() const { return store_; }
   const std::string& key() const { return key_; }
 
-  /// Runs something that calls MPI: here, or on the thread that initialised MPI where no other may
-  /// call it.
+  /// Runs `body`, which calls MPI. Below MPI_THREAD_SERIALIZED it runs on the thread that
+  /// initialised MPI. At MPI_THREAD_SERIALIZED it runs on this thread, under a lock.
   template <typename Body>
   void call(const Body& body) {
     if (level_ == ThreadLevel::multiple) return body();
     call_in_turn(body);
   }
-  /// Whether another thread makes this thread's calls.
+  /// True if call() runs its body on another thread.
   bool hands_over() const { return level_ < ThreadLevel::serialized && !thread_.is_this_thread(); }
 
-  /// MPI is not called any more.
+  /// True if MPI must not be called any more.
   bool is_over() const {
     return over_.load(std::memory_order_acquire) || (joined_ && library_->finalized());
   }
-  /// Why not; empty while it is called.
+  /// The reason why MPI must not be called any more; empty while it may be.
   std::string failure() const;
-  /// MPI keeps memory that the program is about to use again, and writes into it when anything of
-  /// MPI is called. So nothing is, from now on.
+  /// Forbids all further MPI calls. Needed when MPI still has memory that the program is about to
+  /// reuse, because any MPI call may write into it.
   void end_for_good(const std::string& reason);
-  /// A group has failed by something else than a wish: some rank may never end MPI.
+  /// Records that something has failed, so that some rank may never reach MPI_Finalize. The end of
+  /// this process then limits how long it waits for the other ranks.
   void note_trouble() { trouble_ = true; }
 
  private:
@@ -75,7 +78,7 @@ class Process {
 
   std::unique_ptr<Library> library_;
   std::unique_ptr<Operations> operations_;
-  Worker thread_;  ///< Initialises MPI and finalises it.
+  Worker thread_;  ///< Initialises and finalises MPI.
   Handle control_ = 0;
   int rank_ = 0;
   int size_ = 1;
@@ -84,7 +87,7 @@ class Process {
   pid_t process_ = 0;
   std::shared_ptr<Store> store_;
   std::string key_;
-  std::mutex calling_;  ///< Where MPI wants one call at a time.
+  std::mutex calling_;  ///< Serialises MPI calls at MPI_THREAD_SERIALIZED.
   mutable std::mutex mutex_;
   std::string reason_over_;  // guarded by mutex_
   std::atomic<bool> over_{false};

@@ -13,7 +13,7 @@ namespace mccl::mpi {
 /// Shared with the thread, which may outlive the worker.
 struct Worker::Jobs {
   std::mutex mutex;
-  std::condition_variable changed;               // with mutex
+  std::condition_variable changed;               // used with mutex
   std::deque<std::packaged_task<void()>> queue;  // guarded by mutex
   bool over = false;                             // guarded by mutex
   std::thread::id thread;

@@ -1,4 +1,4 @@
-// A thread that calls MPI where the caller's may not, or must not wait.
+// A thread that makes MPI calls which the caller's thread may not make, or must not wait for.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,8 @@
 
 namespace mccl::mpi {
 
-/// The thread ends some time after the worker does: MPI may not let go of it.
+/// The destructor does not wait for the thread, which may be blocked in MPI. The thread ends after
+/// its current job and drops all queued ones.
 class Worker {
  public:
   explicit Worker(const std::string& name);
@@ -16,7 +17,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Jobs run in this order. The future has what the job throws.
+  /// Queues a job. Jobs run in the order of these calls. The future rethrows the job's exception.
   std::future<void> take(std::function<void()> job);
   bool is_this_thread() const;
 
