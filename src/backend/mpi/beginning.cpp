@@ -1,4 +1,4 @@
-// How each call begins: which of MPI's functions, on which memory.
+// Begins each kind of call: chooses MPI's function and the memory that it uses.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace mccl::mpi {
 namespace {
 
-/// MPI wants no null, and two different addresses, also of nothing.
+/// Addresses for empty buffers. MPI does not accept null, or the same address for input and output.
 std::byte kNothing[2] = {};
 
 bool is_aligned(const void* data, DType dtype) {
@@ -21,7 +21,7 @@ bool is_aligned(const void* data, DType dtype) {
 
 }  // namespace
 
-/// One beginning of one flight.
+/// Begins one call of a flight.
 class Beginning {
  public:
   Beginning(Flight& flight, const Place& place, const engine::Task& task, bool waits)
@@ -34,7 +34,8 @@ class Beginning {
         type_(place.library->type_of(task.call.dtype)),
         element_(size_of(task.call.dtype)) {
     flight.dtype_ = call_.dtype;
-    // Counts that happen to be equal are an even call, as they are where a rank gives none.
+    // Equal counts have the hash 0: the call is treated as one without counts, which matches it on
+    // other ranks.
     if (call_.counts_hash != 0) counts_ = task.counts;
   }
 
@@ -57,7 +58,7 @@ class Beginning {
       case Collective::all_to_all:
         return all_to_all();
       case Collective::barrier:
-        flight_.own_memory_ = true;  // it has none
+        flight_.own_memory_ = true;  // a barrier has no memory of the caller
         return add(library_.ibarrier(place_.comm));
       case Collective::send:
         return send();
@@ -168,7 +169,7 @@ class Beginning {
     }
   }
 
-  /// By messages, since an offset may be more than MPI counts.
+  /// Uses messages, since an offset may exceed MPI's int.
   void long_gather(bool is_root, const void* in, std::byte* out, bool placed) {
     if (!is_root) return send_pieces(in, share(place_.rank), call_.root);
     if (!placed) copy_to(part(out, before(place_.rank)));
@@ -222,7 +223,8 @@ class Beginning {
     if (total == 0) return;
     const std::size_t mine = share(place_.rank);
     result_is(task_.output, call_.kind == ReduceKind::avg);
-    // What is in place is a slot of the input, which stays as it is elsewhere.
+    // In place, the output is a slot of the input, and MCCL must not change the other slots. So the
+    // result is staged.
     const bool own = stages((total + mine) * element_, task_.input.data, task_.output.data);
     const void* in = input();
     auto* out = static_cast<std::byte*>(task_.output.data);
@@ -266,15 +268,15 @@ class Beginning {
       out = part(memory, given);
       flight_.result_ = out;
     }
-    // Nobody knows whether what others give and take is more than MPI counts, and all must make one
-    // call; the two of a pair know what they exchange.
+    // All ranks must make the same MPI call. With counts, no rank knows whether another rank's data
+    // exceed MPI's int, so all ranks use messages, whose size both ranks of a pair know.
     if (own_counts() || given > place_.most) return exchange(in, out);
     void* into = taken > 0 ? out : kNothing + 1;
     const int each = count_of(share(0));
     add(library_.alltoall(in, each, into, each, type_, place_.comm, waits_));
   }
 
-  /// By messages.
+  /// Carries out an all_to_all by messages.
   void exchange(const void* in, std::byte* out) {
     std::size_t given = 0;
     std::size_t taken = 0;
@@ -320,7 +322,7 @@ class Beginning {
     add(library_.irecv(data, count, type, peer, tag, place_.comm));
   }
 
-  // What these are made of.
+  // Helpers of the functions above.
 
   void add(Handle request) {
     if (request != library_.constants().no_request) flight_.requests_.push_back(request);
@@ -348,7 +350,7 @@ class Beginning {
   }
   static int count_of(std::size_t count) { return static_cast<int>(count); }
 
-  /// Calls `begin(at, n)` for as many pieces as MPI must have them in.
+  /// Calls `begin(at, n)` for each piece: `n` elements from `at`, at most `place_.most`.
   template <typename Begin>
   void pieces(std::size_t count, const Begin& begin) {
     for (std::size_t at = 0; at < count; at += place_.most) {
@@ -367,7 +369,8 @@ class Beginning {
   }
   int tag_of_pieces() const { return half_of_tags(place_.largest_tag) - 1; }
 
-  /// A message's length and type; one too long for an int is one element of a type of its own.
+  /// Returns the count and type of a message of `bytes` bytes. If MPI's int is too short for that,
+  /// the message is one element of a type made for it.
   std::pair<int, Handle> bytes_of(std::size_t bytes) {
     if (bytes <= std::min<std::size_t>(place_.most, std::numeric_limits<int>::max())) {
       return {count_of(bytes), library_.constants().byte};
@@ -377,15 +380,15 @@ class Beginning {
     return {1, flight_.long_type_};
   }
 
-  /// Whether the data go through memory of the flight's: what is small, and what MPI could not
-  /// compute where it lies.
+  /// True if the data are copied through the flight's own memory: small data, and operands of
+  /// reductions that are not aligned as MPI needs.
   bool stages(std::size_t bytes, const void* in, const void* out) const {
     if (bytes <= Flight::kSmallBytes) return true;
     return (call_.collective == Collective::all_reduce || call_.collective == Collective::reduce ||
             call_.collective == Collective::reduce_scatter) &&
            (!is_aligned(in, call_.dtype) || !is_aligned(out, call_.dtype));
   }
-  /// That memory, which holds the result unless somebody says otherwise.
+  /// Returns the flight's own memory. It will hold the result, unless the caller changes `result_`.
   std::byte* staged(std::size_t bytes) {
     flight_.own_memory_ = true;
     flight_.result_ = flight_.memory(bytes);
@@ -399,15 +402,15 @@ class Beginning {
   void copy_to(std::byte* memory) const {
     if (task_.input.count > 0) std::memcpy(memory, task_.input.data, task_.input.bytes());
   }
-  /// Puts the input where the result will be, if that is not the caller's memory. Whether it is
-  /// there now.
+  /// Copies the input to `out` if that is the flight's own memory. Returns true if `out` now holds
+  /// the input, so that MPI can reduce in place.
   bool place_in(std::byte* out, std::size_t count) {
     if (out == task_.input.data) return true;
     if (flight_.own_memory_) std::memcpy(out, task_.input.data, count * element_);
     return flight_.own_memory_;
   }
 
-  /// Counts and then offsets, as ints.
+  /// Returns the counts, followed by the offsets, as ints. The flight owns them.
   const int* tell(Counts counts) {
     std::vector<int>& told = flight_.counts_;
     told.clear();
@@ -426,7 +429,7 @@ class Beginning {
   Library& library_;
   const engine::Task& task_;
   const engine::Call& call_;
-  Counts counts_;  ///< Of all ranks; empty where all have equal parts.
+  Counts counts_;  ///< Elements of each rank; empty if all parts are equal.
   const Handle type_;
   const std::size_t element_;
 };

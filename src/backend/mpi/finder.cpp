@@ -40,7 +40,8 @@ bool is_open_mpi(const Identity& identity) {
   return identity.version.starts_with("Open MPI") || identity.abi.starts_with("Open MPI");
 }
 
-/// By what the library is called, exports and says of itself.
+/// Recognises the library's ABI by its file name, its symbols and the version that it reports.
+/// Throws InvalidArgument if the ABI is unknown.
 std::unique_ptr<Library> library_of(const Symbols& symbols) {
   if (file_name(symbols.path()).starts_with("libmpi_abi")) return standard_library(symbols);
   if (symbols.has("ompi_mpi_comm_world")) return open_mpi_library(symbols);

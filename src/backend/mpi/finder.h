@@ -1,4 +1,5 @@
-// Which MPI library a process loads: pure decisions over what is known, and the loading itself.
+// Decides which MPI library a process uses, and loads it. Only find_library() loads anything; the
+// other functions depend on their arguments alone.
 #pragma once
 
 #include <map>
@@ -11,32 +12,36 @@
 
 namespace mccl::mpi {
 
-/// What started the process, as far as MPI is concerned.
+/// The launcher that started this process.
 struct Launcher {
   enum class Kind { none, open_mpi, hydra, srun };
   Kind kind = Kind::none;
-  std::string name;  ///< For messages, such as "Open MPI's mpirun".
-  int ranks = 0;     ///< That it has started; 0 when it does not tell.
-  /// srun tells its ranks of MPI only where it is asked to; without, each would be alone.
+  std::string name;  ///< Name used in messages, such as "Open MPI's mpirun".
+  int ranks = 0;     ///< Number of ranks that it started; 0 if unknown.
+  /// False if srun was started without a suitable --mpi. Each rank would then be an MPI job of its
+  /// own.
   bool tells_mpi = true;
 };
 
 Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
 struct Wanted {
-  std::vector<std::string> names;  ///< To be tried in this order.
-  std::string named_by;            ///< The variable that names the only one; empty when none does.
+  std::vector<std::string> names;  ///< Libraries to try, in this order.
+  std::string named_by;            ///< Variable that names the library; empty if none does.
 };
 
-/// What MPI_LIBNAME or MLX_MPI_LIBNAME names, or else what the process has already, or else those
-/// of the system, that of the launcher first.
+/// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the
+/// libraries that the process has `loaded`. If there are none, returns all known names, with those
+/// that suit the launcher first.
 Wanted wanted_of(const std::map<std::string, std::string>& environment, const Launcher& launcher,
                  const std::vector<std::string>& loaded);
 
-/// Throws InvalidArgument, naming both, for a library that the launcher does not start.
+/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message names
+/// both.
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by);
 
-/// Loads the library. Throws InvalidArgument.
+/// Chooses and loads the library. Throws InvalidArgument if none can be loaded, if its ABI is
+/// unknown, or if it conflicts with the launcher or with an MPI that the process has loaded.
 std::unique_ptr<Library> find_library(const std::map<std::string, std::string>& environment);
 
 }  // namespace mccl::mpi

@@ -1,4 +1,4 @@
-// A call under way in MPI: its requests, and the memory that MPI uses until they have ended.
+// An MPI call in flight: its requests, and the memory that MPI uses until they have ended.
 #pragma once
 
 #include <array>
@@ -12,44 +12,45 @@
 
 namespace mccl::mpi {
 
-/// Where a call takes place.
+/// The communicator of a call, with the limits of MPI.
 struct Place {
   Library* library = nullptr;
   const Operations* operations = nullptr;
   Handle comm = 0;
   int rank = 0;
   int size = 1;
-  /// The largest tag of MPI's; half of the tags are for calls of the bindings' own.
+  /// The largest tag of MPI. The upper half of the tags is reserved for the bindings' own calls.
   int largest_tag = 0;
-  /// The most elements that MPI counts in one call; what is longer goes in pieces.
+  /// The largest number of elements in one MPI call. Longer data are sent in pieces.
   std::size_t most = 0;
 };
 
-/// Where the upper half of the tags begins; the one before is for parts of collectives that are too
-/// long for one call.
+/// First tag of the upper half. The tag before it is used for collectives that are exchanged as
+/// messages, because one MPI call cannot carry them out.
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
-/// The tag as MPI is given it. Throws InvalidArgument where MPI has none so large.
+/// Converts the call's tag to MPI's. Throws InvalidArgument if it is too large for MPI.
 int tag_of(const Place& place, const engine::Call& call);
 
-/// Used by one thread at a time. It stays where it is until it has ended, since MPI knows its
-/// memory.
+/// Used by one thread at a time. Must not move or be destroyed before it has ended, because MPI
+/// reads and writes its memory.
 class Flight {
  public:
-  /// Up to here a call's data go through memory of the flight's own, so that a call which is given
-  /// up leaves nothing of the caller's with MPI.
+  /// Up to this size, a call's data are copied through the flight's own memory. If such a call is
+  /// abandoned, MPI has no pointer to the caller's memory.
   static constexpr std::size_t kSmallBytes = 4096;
 
   Flight() = default;
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// Begins the call, or with `waits` makes it by those of MPI's functions that wait for its end.
-  /// `place` outlives the flight. Throws LibraryError.
+  /// Begins the call. With `waits`, makes a collective by MPI's blocking function if it has one.
+  /// `place` must outlive the flight. Throws LibraryError, and InvalidArgument for a tag that is
+  /// too large.
   void begin(const Place& place, const engine::Task& task, bool waits = false);
-  /// Begins to wait for all ranks to come, as a call for which MPI is to wait needs it.
+  /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
   void gather(const Place& place);
-  /// Whether all of it has ended.
+  /// Returns true if all requests have ended.
   bool test() {
     while (ended_ < requests_.size()) {
       if (!test(requests_[ended_])) return false;
@@ -57,14 +58,15 @@ class Flight {
     }
     return true;
   }
-  /// Once that is so: writes the result where the caller wants it. Throws MismatchError for a
-  /// message of another size.
+  /// Writes the result to the caller's output. Called once test() has returned true. Throws
+  /// MismatchError if a received message has another size than the output.
   void land();
 
-  /// Asks MPI to take a receive back; test() tells when it has, and taken_back() whether.
+  /// Asks MPI to cancel a receive. Once test() returns true, taken_back() is true if the receive
+  /// was cancelled, and false if a message had arrived.
   void cancel();
   bool taken_back() const { return arrival_.cancelled; }
-  /// Whether MPI still knows memory of the caller's.
+  /// True if MPI may still access memory of the caller.
   bool holds_caller() const { return !own_memory_ && ended_ < requests_.size(); }
 
   int source() const { return arrival_.source; }
@@ -76,7 +78,7 @@ class Flight {
     try {
       return place_->library->test(request, wants_arrival_ ? &arrival_ : nullptr);
     } catch (const LibraryError&) {
-      ++ended_;  // MPI says how it ended, and has let go of its memory
+      ++ended_;  // the request has ended, and MPI no longer uses its memory
       throw;
     }
   }
@@ -90,9 +92,9 @@ class Flight {
   bool wants_arrival_ = false;
   bool own_memory_ = false;
 
-  // What remains to be done with the result.
+  // How land() delivers the result.
   DType dtype_ = DType::u8;
-  std::byte* result_ = nullptr;  ///< To be copied to the output, unless null.
+  std::byte* result_ = nullptr;  ///< Copied to `target_`, unless null.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;
   bool divides_ = false;
@@ -101,7 +103,7 @@ class Flight {
 
   alignas(16) std::array<std::byte, 2 * kSmallBytes> small_;
   std::unique_ptr<std::byte[]> large_;
-  std::vector<int> counts_;  ///< Of calls with counts, which MPI reads until they have ended.
+  std::vector<int> counts_;  ///< Counts and offsets, which MPI reads until the call has ended.
 };
 
 }  // namespace mccl::mpi

@@ -9,8 +9,8 @@
 namespace mccl::mpi {
 namespace {
 
-/// What MPI calls with two operands of `length` elements; the second is the result too. Which type
-/// and operation is known before, since MPI tells no more than its own type.
+/// Function that MPI calls with two operands of `length` elements. The result replaces the second.
+/// DType and kind are template parameters, since MPI passes only its own type.
 template <int dtype, int kind>
 void combine(void* in, void* in_and_out, int* length, void*) {
   kernels::reduce(static_cast<DType>(dtype), static_cast<ReduceKind>(kind), in, in_and_out,
@@ -31,7 +31,7 @@ constexpr auto table(std::integer_sequence<int, dtypes...>) {
 
 constexpr auto kCombine = table(std::make_integer_sequence<int, kDTypeCount>());
 
-/// MPI's operation that gives what the kernels give, if there is one.
+/// Returns MPI's operation that gives the same result as the kernel, if there is one.
 std::optional<Predefined> predefined_of(DType dtype, ReduceKind kind) {
   if (dtype == DType::boolean || dtype == DType::f16 || dtype == DType::bf16) return {};
   switch (kind) {

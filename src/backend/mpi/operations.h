@@ -1,5 +1,6 @@
-// The reductions as MPI is told them: its own where they give what ours give, else the kernels as
-// operations of our own (16-bit floats, bool, and min and max of floats, which keep NaN).
+// MPI's handles of the reductions. MPI's own operation is used if it gives the same result as
+// MCCL's kernel. Otherwise the kernel is registered as an MPI operation: for 16-bit floats, for
+// bool, and for min and max of floats, which keep NaN.
 #pragma once
 
 #include "backend/mpi/library.h"
@@ -9,10 +10,11 @@ namespace mccl::mpi {
 
 class Operations {
  public:
-  /// Makes operations in `library`, which keeps them until it ends.
+  /// Registers the kernels in `library`. They are never freed.
   explicit Operations(Library& library);
 
-  /// For all that supports() allows. avg and premul_sum add.
+  /// Returns the handle for a combination that supports() allows. avg and premul_sum return that of
+  /// the sum.
   Handle of(DType dtype, ReduceKind kind) const {
     return handles_[static_cast<int>(dtype)][static_cast<int>(kind)];
   }

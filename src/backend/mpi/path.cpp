@@ -21,22 +21,23 @@ using engine::Operation;
 using engine::OperationList;
 using engine::Task;
 
-/// From here on Open MPI's blocking calls gain more than a thread's turn costs: its others are half
-/// as fast. MPICH's are not.
+/// From this size on, a blocking call of Open MPI on another thread is faster. Open MPI's
+/// nonblocking calls reach half the speed of its blocking ones; MPICH's do not have this drawback.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
-/// For calls of a failed group that have the program's memory: MPI ends those soon that all ranks
-/// have begun. Ranks that gather for one have as long, since others may have seen that all are
-/// there. A thread that is in MPI's call has no other way out.
+/// After a failure, how long calls that use the program's memory may still take. MPI soon ends a
+/// call that all ranks have begun. A rank that gathers for a blocking call waits equally long,
+/// because other ranks may already have left the barrier and entered the call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
+/// The same if a thread is in a blocking call, which cannot be cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Looks at a time where each takes a turn of another thread.
+/// Tests of a request per job, where another thread makes the MPI calls.
 constexpr int kLooksOfATurn = 100;
-/// Looks until MPI has taken back a receive.
+/// Tests of a cancelled receive before cancel() gives up.
 constexpr int kLooksToTakeBack = 1000;
 
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 
-/// What MPI throws as the engine words it.
+/// Rethrows an error of MPI. A truncated message becomes a MismatchError.
 [[noreturn]] void rethrow_for_engine(std::exception_ptr error) {
   try {
     std::rethrow_exception(std::move(error));
@@ -46,15 +47,15 @@ std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
   }
 }
 
-/// A call for which MPI is to wait: all ranks gather, by a barrier that is tested like any call,
-/// and then a thread makes the call. Shared with the thread, which may outlive the group.
+/// A large collective that uses MPI's blocking call. All ranks first gather in a nonblocking
+/// barrier; then a thread makes the call. Shared with the thread, which may outlive the group.
 struct Bulk {
   Bulk(const Task& its_task, const Place& its_place) : task(its_task), place(its_place) {}
 
   const Task task;
   const Place place;
   Flight flight;
-  bool is_made = false;  ///< The thread has it.
+  bool is_made = false;  ///< True once the thread has been given the call.
   std::exception_ptr error;
   std::atomic<bool> has_ended{false};
 };
@@ -99,7 +100,8 @@ class Path final : public engine::Carrier {
     std::unique_ptr<Flight> flight;
   };
 
-  /// By what all ranks know alike.
+  /// True if the task uses MPI's blocking call. Depends only on values that all ranks have in
+  /// common.
   bool is_bulk(const Task& task) const {
     return has_bulk_ && is_collective(task.call) &&
            task.call.count * size_of(task.call.dtype) >= kBulkBytes;
@@ -115,15 +117,15 @@ class Path final : public engine::Carrier {
   const std::weak_ptr<engine::Engine> engine_;
   const bool has_bulk_;
 
-  bool runs_ = false;  ///< A collective does.
+  bool runs_ = false;  ///< True while a collective is in flight.
   std::unique_ptr<Flight> flight_;
-  std::shared_ptr<Bulk> bulk_;  ///< In its place, for a call for which MPI is to wait.
-  std::exception_ptr error_;    ///< Of the collective.
+  std::shared_ptr<Bulk> bulk_;  ///< Used in place of `flight_` for a blocking call.
+  std::exception_ptr error_;    ///< Error of the collective, if it has failed.
   std::unique_ptr<Worker> worker_;
   OperationList messages_;
-  std::vector<Flying> flying_;  ///< The same.
+  std::vector<Flying> flying_;  ///< Flights of `messages_`.
   std::vector<std::unique_ptr<Flight>> spare_;
-  /// Once the group has failed: until when MPI may end its calls by itself.
+  /// Set once the group has failed: the time at which calls that have not ended are abandoned.
   Clock::time_point last_moment_ = Clock::time_point::max();
 };
 
@@ -138,7 +140,7 @@ bool Path::look(Flight& flight, int looks) {
   return ended;
 }
 
-/// What goes wrong is thrown by advance(), as often as it is asked.
+/// Does not throw errors of MPI. advance() throws them, each time it is called.
 void Path::begin(Task& task) {
   runs_ = true;
   error_ = nullptr;
@@ -180,7 +182,7 @@ bool Path::advance_bulk() {
   return true;
 }
 
-/// Without the engine's lock while MPI waits, so that whoever drives goes on.
+/// The thread does not hold the engine's lock while MPI blocks, so that the driver can continue.
 void Path::make_bulk() {
   if (!worker_) worker_ = std::make_unique<Worker>("mccl-mpi-bulk");
   bulk_->is_made = true;
@@ -236,7 +238,7 @@ bool Path::advance_messages(OperationList& ended) {
   return moved;
 }
 
-/// That flight has ended.
+/// Removes and returns the message at this index of `flying_`. Its flight must have ended.
 std::shared_ptr<Operation> Path::take_off(std::size_t index) {
   constexpr std::size_t kMostSpare = 64;
   Flying landed = std::move(flying_[index]);
@@ -285,14 +287,14 @@ bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
   return true;
 }
 
-/// Of a group that has failed: whether MPI may still write into memory of the callers, or another
-/// rank may be in a call for which this one has gathered.
+/// Called after the group has failed. Returns true while MPI may still write into memory of the
+/// callers, or while another rank may be in a blocking call for which this rank has gathered.
 bool Path::holds_caller(Clock::time_point now) {
   const auto holds = [this](Flight& flight) {
     try {
       return !look(flight) && flight.holds_caller();
     } catch (const LibraryError&) {
-      return flight.holds_caller();  // that request has ended, and others may not have
+      return flight.holds_caller();  // this request has ended, but others may not have
     }
   };
   bool held = false;
@@ -333,7 +335,8 @@ void check_place(const ContextOptions& options, Process& process) {
   }
 }
 
-/// What all ranks of a group must have alike. Throws MismatchError on each of them.
+/// Compares the MPI library and thread level of all ranks of the group. Throws MismatchError on
+/// every rank if they differ, and TimeoutError if some ranks do not arrive within `patience`.
 void check_libraries(Group& group, Process& process, std::chrono::milliseconds patience) {
   struct Library {
     char text[128];
@@ -371,7 +374,7 @@ ContextOptions placed(const ContextOptions& options) {
   own.size = process.size();
   own.store = process.store();
   own.config.job_key = process.key();
-  own.config.port_base = 0;  // a free one: jobs of one launcher share hosts
+  own.config.port_base = 0;  // any free port, because several jobs may share a host
   own.config.hostfile.clear();
   if (compression_named(own.config.compression).codec != Codec::none) {
     Log(own.rank, log_level_of(own.config.log_level))
@@ -392,7 +395,7 @@ std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>&
   place.library = &library;
   place.operations = &process.operations();
   place.most = most_in_a_call;
-  // MPI waits without a limit for ranks that have come a moment ago.
+  // MPI waits here without a time limit, but all ranks have just met in check_libraries().
   process.call([&] {
     const auto hash = std::hash<std::string>()(group.name());
     const auto tag = static_cast<int>(

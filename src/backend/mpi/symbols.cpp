@@ -11,7 +11,7 @@
 
 namespace mccl::mpi {
 
-/// Global, since the parts of an MPI library that it loads by itself look for its symbols there.
+/// Uses RTLD_GLOBAL, because the plugins that an MPI library loads look up its symbols globally.
 Symbols Symbols::load(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library) throw InvalidArgument(::dlerror());
@@ -20,7 +20,7 @@ Symbols Symbols::load(const std::string& path) {
 
 bool Symbols::is_loaded(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (library) ::dlclose(library);  // which takes back what dlopen counted, and no more
+  if (library) ::dlclose(library);  // drops only the reference that dlopen() has just added
   return library != nullptr;
 }
 

@@ -6,27 +6,27 @@
 
 namespace mccl::mpi {
 
-/// The library stays loaded for as long as the process lives: MPI leaves threads and handlers
-/// behind.
+/// The library is never unloaded, because MPI leaves threads and handlers behind.
 class Symbols {
  public:
-  /// Throws InvalidArgument with what the loader says.
+  /// Loads a library. Throws InvalidArgument with the loader's message.
   static Symbols load(const std::string& path);
-  /// The library of this file name when the process has it already.
+  /// True if the process has already loaded the library of this file name.
   static bool is_loaded(const std::string& path);
 
-  /// Throws InvalidArgument, naming library and function, when it has none.
+  /// Returns the function of this name. Throws InvalidArgument, which names library and function,
+  /// if there is none.
   template <typename F>
   F* function(const char* name) const {
     return reinterpret_cast<F*>(required(name));
   }
   void* required(const char* name) const;
-  /// Of a variable: where the process has it, which for one that the program itself names may be a
-  /// place of the program's, not of the library's.
+  /// Returns the address of a variable of the library. If the program refers to the variable too,
+  /// the linker may have placed it in the program; then that address is returned.
   void* variable(const char* name) const;
   bool has(const char* name) const;
 
-  /// The file itself, as the loader found it.
+  /// Path of the file that the loader found.
   const std::string& path() const { return path_; }
 
  private:
@@ -36,7 +36,8 @@ class Symbols {
   std::string path_;
 };
 
-/// "Open MPI 4.1.4" of "Open MPI v4.1.4, package: …", "MPICH 4.0.2" of "MPICH Version:\t4.0.2\n…".
+/// Shortens "Open MPI v4.1.4, package: …" to "Open MPI 4.1.4", and "MPICH Version:\t4.0.2\n…" to
+/// "MPICH 4.0.2".
 std::string short_version(std::string_view text);
 
 }  // namespace mccl::mpi

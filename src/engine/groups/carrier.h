@@ -1,6 +1,6 @@
-// A library that carries out a group's calls on the host's memory, in place of schedules over
-// links: MPI. The engine keeps what a library does not do: the order of the calls, their comparison
-// between the ranks, time limits, the death of a member and an abort.
+// A carrier lets a library, such as MPI, carry out a group's calls on host memory, in place of
+// schedules over links. The engine still orders the calls, compares them between ranks, enforces
+// time limits, and handles aborts and the death of members.
 #pragma once
 
 #include <memory>
@@ -12,47 +12,51 @@
 
 namespace mccl::engine {
 
-/// Of one group. Used under the engine's progress lock, except where a function says otherwise.
+/// The carrier of one group. Used under the engine's progress lock, except where a comment says
+/// otherwise.
 class Carrier {
  public:
   virtual ~Carrier() = default;
 
-  /// As the metrics name the algorithm of a call that it carries out. From any thread.
+  /// Name of the algorithm in the metrics. Called from any thread.
   virtual std::string_view name() const = 0;
-  /// Throws InvalidArgument for a call that it cannot carry out. From any thread.
+  /// Throws InvalidArgument for a call that it cannot carry out. Called from any thread.
   virtual void check(const Task& task) const = 0;
-  /// Whether a caller that waits may look after the collective by itself.
+  /// True if a caller may begin and advance this collective on its own thread.
   virtual bool runs_at_once(const Task& task) const = 0;
 
-  /// Begins a collective; the one before has ended.
+  /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, which may
+  /// move.
   virtual void begin(Task& task) = 0;
-  /// Looks at it once. True when it has ended, and its result is in the task's output. Throws what
-  /// went wrong.
+  /// Tests the collective once. Returns true if it has ended and its result is in the task's
+  /// output. Throws the error of a collective that has failed.
   virtual bool advance() = 0;
 
-  /// Begins a message, and keeps it until it has ended.
+  /// Begins a message, and owns it until it has ended.
   virtual void post(std::shared_ptr<Operation> message) = 0;
-  /// Looks at all messages once, and moves those that have ended to `ended`. Throws what went wrong
-  /// with one.
+  /// Tests all messages once, and moves those that have ended to `ended`. Returns true if there
+  /// were any. Throws the error of a message that has failed.
   virtual bool advance_messages(OperationList& ended) = 0;
-  /// Those that have not ended.
+  /// Messages that have not ended.
   virtual const OperationList& messages() const = 0;
-  /// Takes back a receive to which no message has come. Null for any other message; one that has
-  /// ended by now loses its deadline.
+  /// Cancels and returns a receive for which no message has arrived. Returns null for any other
+  /// message. If a receive has ended meanwhile, its deadline is removed, so that it does not time
+  /// out before advance_messages() sees it.
   virtual std::shared_ptr<Operation> cancel(Operation& message) = 0;
 
-  /// Whether the library has to be asked for progress again and again; else it wakes the driver.
+  /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver.
   virtual bool has_to_be_asked() const = 0;
-  /// Why it carries out no call any more in this process; empty while it does.
+  /// Why the library can no longer be used in this process; empty while it can.
   virtual std::string failure() const = 0;
+  /// True if the library can no longer be used in this process.
   virtual bool is_over() const = 0;
 
-  /// The group has failed for `reason`: whether the library has let go of all memory of the
-  /// callers. It does so in a limited time.
+  /// Called repeatedly after the group has failed for `reason`. Returns true once the library no
+  /// longer accesses memory of the callers, which takes a limited time.
   virtual bool let_go(const std::string& reason, Clock::time_point now) noexcept = 0;
-  /// Once it has let go: all messages that have not ended.
+  /// Removes and returns all messages that have not ended. Called once let_go() has returned true.
   virtual OperationList drop_messages() noexcept = 0;
-  /// No call comes any more. `whole`: the group has not failed.
+  /// Called when no more calls follow. `whole`: the group has not failed, and had no pending calls.
   virtual void close(bool whole) noexcept = 0;
 };
 
