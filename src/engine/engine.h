@@ -111,7 +111,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
                                          const Compression& compression = {});
   /// See GroupState::carry_by.
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
-  /// Called from any thread when something that a carrier waits for has arrived.
+  /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
   /// Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;

@@ -62,7 +62,7 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
 /// then, or if the inbox is not empty.
 bool Engine::spin_until_finished(GroupState& group) {
   const bool crowded = driver_.shares_cores();
-  // One look at a carrier takes long enough to look around after it.
+  // Advancing a carrier's call takes long enough that no pause between looks is needed.
   const int eager_looks = group.is_carried() ? std::numeric_limits<int>::max() : kEagerLooks;
   // Where ranks share cores, a rank that this call waits for may need this core.
   const int looks_between = crowded ? kCrowdedLooks : kLooks;

@@ -1,5 +1,5 @@
-// A program that links only the shared library: errors keep their types across the border between
-// the two.
+// Tests that errors keep their types between a program and the shared library. This program links
+// nothing else of MCCL.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -72,7 +72,7 @@ TEST(Errors, Peer) {
   EXPECT_THROW(work.wait(), mccl::PeerError);
 }
 
-/// The library lets pass what a program's function throws.
+/// Checks that the library passes on an exception that the program's function throws.
 template <typename Thrown>
 void expect_to_pass() {
   const auto ranks = two_ranks();
@@ -86,7 +86,7 @@ TEST(Errors, OfTheProgramPassThroughTheLibrary) {
   expect_to_pass<mccl::CorruptionError>();
 }
 
-/// A store of the program: the library knows the error that it throws by its type.
+/// A store in the program. The library must recognise the type of the error that it throws.
 class EmptyStore final : public mccl::Store {
  public:
   void set(const std::string&, std::string_view) override {}

@@ -12,11 +12,11 @@ from launching import BUILD, ROOT, environment
 
 INCLUDE = ROOT / "include"
 LIBRARY = BUILD / "src/libmccl.so"
-# What the compiler makes of a class, beside its members.
+# Symbols that the compiler makes for a class, besides its members.
 OF_A_CLASS = re.compile(r"^(?:typeinfo|typeinfo name|vtable) for ")
-# Where public functions are.
+# Namespaces of the public functions.
 NAMESPACES = ("mccl", "mccl::rendezvous")
-# It lets tests of the extensions put a device in the place of a Mac's GPU.
+# Hook through which tests of the extensions replace a Mac's GPU by another device.
 HOOK = "mccl::device::metal::replace_driver"
 STATIC_RUNTIME = ("-static-libstdc++", "-static-libgcc")
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nm and the link
 
 
 def run(*command: object, **options: object) -> str:
-    """A command that must succeed."""
+    """Runs a command that must succeed, and returns its standard output."""
     done = subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -51,7 +51,10 @@ def run(*command: object, **options: object) -> str:
 
 
 def exported(library: Path) -> set[str]:
-    """Names, with C++ ones demangled and without arguments; versions are no symbols."""
+    """Returns the exported names. C++ names are demangled and lack their arguments.
+
+    Version definitions, which nm lists too, are left out.
+    """
     names = set()
     for line in run("nm", "-D", "--defined-only", "--demangle", library).splitlines():
         _, kind, name = line.split(maxsplit=2)
@@ -61,13 +64,13 @@ def exported(library: Path) -> set[str]:
 
 
 def declared(text: str) -> tuple[set[str], set[str]]:
-    """The classes and the functions that a header marks."""
+    """Returns the classes and the functions that a header marks with MCCL_API."""
     classes = set(re.findall(r"(?:class|struct) MCCL_API (\w+)", text))
     return classes, set(re.findall(r"MCCL_API [^;{}()]*?\b(\w+)\(", text))
 
 
 def undeclared(names: set[str], classes: set[str], functions: set[str]) -> list[str]:
-    """Those of the names that are none of these, nor members of these classes."""
+    """Returns the names that are none of these classes and functions, nor members of a class."""
 
     def known(name: str) -> bool:
         place = OF_A_CLASS.sub("", name).split("::")
@@ -81,7 +84,10 @@ def undeclared(names: set[str], classes: set[str], functions: set[str]) -> list[
 
 
 def unmarked(text: str) -> list[str]:
-    """Functions that are declared without MCCL_API and not defined, so that none can be linked."""
+    """Returns functions that a header declares without MCCL_API and does not define.
+
+    A program that calls them cannot be linked.
+    """
     function = r"(\w+)\((?:[^{};]|{})*\)(?: const)?(?: noexcept| MCCL_NOEXCEPT)?;"
     no_function = "MCCL_API |typedef |using "
     names = re.findall(rf"^(?!{no_function})\w[^(){{}};=]*?\b{function}", text, re.MULTILINE)
@@ -91,7 +97,7 @@ def unmarked(text: str) -> list[str]:
 
 
 def headers() -> str:
-    """All public headers in one, without comments and macros."""
+    """Returns the text of all public headers, without comments and macros."""
     text = "\n".join(path.read_text() for path in sorted((INCLUDE / "mccl").glob("*.h")))
     return re.sub(r"//.*|/\*.*?\*/|#define.*", "", text, flags=re.MULTILINE)
 
@@ -105,7 +111,7 @@ def test_everything_declared_is_exported():
     names = exported(LIBRARY)
     last = {name.split("::")[-1] for name in names}
     assert sorted(functions - last) == []
-    # Nothing of a class that only its users implement needs to be in the library.
+    # The library needs no symbol of Fence, a class that only programs implement.
     seen = {OF_A_CLASS.sub("", name).split("::")[1] for name in names if "mccl::" in name}
     assert sorted(classes - seen - {"Fence"}) == []
 
@@ -157,7 +163,7 @@ def test_a_stranger_is_seen(name: str):
 
 
 def linked_with_static_runtime(folder: Path, flags: tuple[str, ...]) -> Path:
-    """The library, linked anew of the objects in the build folder with a C++ runtime of its own."""
+    """Links the build folder's objects into a library with its own C++ runtime, and returns it."""
     target = LIBRARY.resolve().relative_to(BUILD.resolve())
     commands = run("ninja", "-C", BUILD, "-t", "commands", target).splitlines()
     (command,) = (line for line in commands if f"-o {target} " in line)
@@ -170,7 +176,7 @@ def linked_with_static_runtime(folder: Path, flags: tuple[str, ...]) -> Path:
 
 
 def compiled(source: Path, folder: Path, *flags: str) -> Path:
-    """A program that links the library of a folder."""
+    """Compiles a program that links the library in `folder`, and returns its path."""
     program = folder / source.stem
     run(
         "c++", "-std=c++20", f"-I{INCLUDE}", source, "-o", program,
@@ -183,11 +189,11 @@ def compiled(source: Path, folder: Path, *flags: str) -> Path:
 def test_a_library_with_a_runtime_of_its_own_serves_two_ranks(
     flags: tuple[str, ...], tmp_path: Path
 ):
-    """Its symbols of the C++ runtime are its own, whichever the program uses."""
+    """The library uses its own C++ runtime, whether the program's is static or shared."""
     library = linked_with_static_runtime(tmp_path, STATIC_RUNTIME)
     assert undeclared(exported(library), *declared(headers())) == []
     program = compiled(ROOT / "examples/cpp/all_reduce.cpp", tmp_path, *flags)
-    settings = tmp_path / "settings.json"  # which the library reads by a std::ifstream
+    settings = tmp_path / "settings.json"  # the library reads it through a std::ifstream
     settings.write_text('{"timeout": 60}')
     place = {
         "MCCL_CONFIG": str(settings),
@@ -212,7 +218,10 @@ def test_a_library_with_a_runtime_of_its_own_serves_two_ranks(
 
 @pytest.mark.parametrize("flags", [("-static-libstdc++",), ()], ids=["static", "shared"])
 def test_an_error_of_such_a_library_is_caught(flags: tuple[str, ...], tmp_path: Path):
-    """libgcc stays shared: one unwinder must know the frames of both, as GCC's manual says."""
+    """libgcc stays shared: one unwinder must know the frames of program and library.
+
+    GCC's manual says so.
+    """
     linked_with_static_runtime(tmp_path, ("-static-libstdc++",))
     source = tmp_path / "catches.cpp"
     source.write_text(CATCHES)

@@ -383,8 +383,8 @@ try:
 except dist.MismatchError as error:
     print(f"told: {{error}}\\n", end="", flush=True)
 """
-#: MPI waits without end for the first, and reports the second as it may. It carries out the third,
-#: which only a comparison of the calls finds.
+#: MPI hangs in the first case and may report the second. It carries out the third, which is found
+#: only by a comparison of the calls.
 UNLIKE = {
     "another call": ("world.barrier()", "world.all_reduce(one)"),
     "another count": ("world.all_reduce(np.ones(5, np.float32))", "world.all_reduce(one)"),
@@ -418,7 +418,7 @@ except dist.PeerError as error:
     print(f"told in {time.monotonic() - began:.1f} s: {error}\\n", end="", flush=True)
 os._exit(0)
 """
-#: The launchers end a job of which a rank dies, unless they are told to let the others live.
+#: Without these options, the launchers end a job when one of its ranks dies.
 LET_LIVE = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
 
 

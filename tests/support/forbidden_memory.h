@@ -1,4 +1,4 @@
-// Memory in which host code crashes.
+// Memory that stands for a device's: host code that accesses it crashes.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,7 +9,8 @@
 
 namespace mccl::testing {
 
-/// Memory with two addresses: at one of them nobody may touch it.
+/// Memory mapped at two addresses. Any access through outside() crashes; inside() allows reads and
+/// writes.
 class ForbiddenMemory {
  public:
   explicit ForbiddenMemory(std::size_t bytes) : bytes_(bytes == 0 ? 1 : bytes) {

@@ -36,7 +36,7 @@ struct Constants {
   Handle errors_return = 0;
   Handle no_request = 0;
   Handle byte = 0;
-  Handle types[kDTypeCount] = {};  ///< By DType. 16-bit floats use u16, and bool uses u8.
+  Handle types[kDTypeCount] = {};  ///< Indexed by DType. 16-bit floats use u16, bool uses u8.
   Handle predefined[kPredefinedCount] = {};
   void* in_place = nullptr;
   int any_source = 0;

@@ -83,7 +83,7 @@ std::shared_ptr<Group> NativeBackend::make_group(const std::string& name,
 }
 
 Costs NativeBackend::costs() const {
-  if (by_ == "mpi") return {};  // it chooses its algorithms by itself
+  if (by_ == "mpi") return {};  // unknown, since MPI chooses its algorithms itself
   const schedule::Facts facts = engine_->facts_of(*first_);
   Costs costs;
   for (const schedule::FactInfo& info : schedule::fact_table()) {

@@ -41,7 +41,8 @@ class NativeGroup final : public CheckedGroup {
   /// one is split into.
   void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
 
-  /// Its calls of host memory go by MPI. A collective of the group, as mpi::make_path.
+  /// Lets MPI carry out the group's calls on host memory. All ranks of the group must call this;
+  /// see mpi::make_path(). No-op for a group of one rank.
   void carry_by_mpi(std::chrono::milliseconds patience);
 
   const std::shared_ptr<engine::GroupState>& state() const { return state_; }
@@ -78,7 +79,7 @@ class NativeGroup final : public CheckedGroup {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   GivePath give_path_;
-  const engine::Carrier* carrier_ = nullptr;  ///< Null where calls go over links; the state's.
+  const engine::Carrier* carrier_ = nullptr;  ///< Owned by `state_`. Null if calls go over links.
   std::shared_ptr<kernels::Unit> units_;
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};

@@ -12,11 +12,12 @@ namespace mccl::engine {
 /// Takes constant memory. Used under the engine's progress lock.
 class CallHistory {
  public:
-  /// The calls with these numbers are kept longer than others, so that ranks can compare them which
-  /// make a million calls a second.
+  /// Calls whose sequence number is a multiple of this are kept longer than others. Ranks that make
+  /// a million calls a second can thus still compare them.
   static constexpr std::uint64_t kMark = 4096;
 
-  /// `fingerprint`: of the call, where the ranks compare digests of all their calls; else 0.
+  /// Records a call that has started. `fingerprint` is that of the call if the ranks compare
+  /// digests of all their calls, else 0.
   void started(const Call& call, std::uint64_t fingerprint = 0) {
     digest_ = (digest_ + fingerprint) * 0x9e3779b97f4a7c15ULL;
     calls_[call.sequence % kCalls] = {call, digest_};
@@ -30,7 +31,7 @@ class CallHistory {
     const Entry* const entry = entry_of(sequence);
     return entry ? std::optional(entry->call) : std::nullopt;
   }
-  /// Of that call and all before it; 0 where find() has nothing.
+  /// Digest of this call and all earlier ones; 0 if find() returns nothing.
   std::uint64_t digest_at(std::uint64_t sequence) const {
     const Entry* const entry = entry_of(sequence);
     return entry ? entry->digest : 0;

@@ -9,7 +9,7 @@ struct Traffic {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   double network_s = 0;
-  bool carried = false;  ///< By a library: all of the call's time is the network's.
+  bool carried = false;  ///< A carrier made the call: all of its time counts as `network_s`.
 };
 
 }  // namespace mccl::engine

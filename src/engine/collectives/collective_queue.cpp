@@ -63,7 +63,8 @@ void CollectiveQueue::begin_first() {
   begin(call, plan_for(call));
 }
 
-/// What goes wrong while it begins ends it like what goes wrong later.
+/// Marks the call as running before the carrier begins it. A call that fails to begin thus ends
+/// like one that fails later.
 void CollectiveQueue::begin_carried(Task& task) {
   history_.started(task.call, fingerprint_of(task.call));
   carried_ = Carried::runs;

@@ -34,11 +34,13 @@ class CollectiveQueue {
   bool running() const { return carried_ != Carried::no || executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
-  /// Lets `carrier` carry out the collectives that follow. It outlives them. The queue is empty.
+  /// Lets `carrier` carry out the collectives that follow, which it must outlive. The queue must be
+  /// empty.
   void carry_by(Carrier& carrier) { carrier_ = &carrier; }
   /// Begins the first call. None may be running, and the group's window must be settled.
   void begin_first();
-  /// Advances the running call. Returns false if nothing moved. Throws like Executor::advance().
+  /// Advances the running call. Returns false if nothing moved. Throws like Executor::advance() and
+  /// Carrier::advance().
   bool advance() {
     if (carried_ == Carried::no) return executor_.advance();
     if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
@@ -79,7 +81,7 @@ class CollectiveQueue {
  private:
   void tell(const Task& task, const Plan& plan);
 
-  /// What has become of the collective that the carrier has.
+  /// State of the collective that the carrier carries out, if any.
   enum class Carried { no, runs, ended };
 
   const Membership& group_;

@@ -92,7 +92,7 @@ class Driver {
   bool stopping() const { return stopping_; }
 
   std::chrono::microseconds spin() const { return spin_; }
-  /// True if a caller drives, for a call that it waits for. Called with the lock held.
+  /// True if the driving thread is a caller that waits for its call. Called with the lock held.
   bool caller_drives() const { return caller_drives_; }
   /// Called before anything is driven if some ranks of this machine share a core: then waiting
   /// threads yield it.

@@ -10,10 +10,11 @@ namespace {
 
 /// How long a broken link waits for the peer to announce why it closed it.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// How long a carrier is asked without a rest for what does not come, by a caller that waits for it
-/// and else; and the longest rest.
+/// How long a carrier without progress is polled before the thread sleeps between polls. The first
+/// value applies if a caller drives and waits for its call, the second otherwise.
 constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
 constexpr std::chrono::milliseconds kBeforeNaps{1};
+/// The longest sleep between two polls of a carrier.
 constexpr std::chrono::microseconds kLongestRest{100};
 
 }  // namespace
@@ -63,18 +64,21 @@ bool GroupState::advance(Clock::time_point now) {
   return true;
 }
 
-/// If a peer is gone, waits for its possible announcement. Any other error fails the group at once.
+/// If a peer is gone or the group has a carrier, waits for a possible announcement by another
+/// member. Any other error fails the group at once.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // A library that fails seldom says why; a member that called something else does.
+  // A library's error seldom names the cause. A member that made another call announces it when it
+  // is probed.
   if (carrier_) probe(suspected_at_);
 }
 
-/// Nothing wakes the driver when a carrier's call has moved: it looks again and again, ever more
-/// seldom. Returns true, as nobody may sleep.
+/// Makes a short pause before the driver polls the carrier again, since nothing wakes the driver
+/// when the carrier's calls make progress. Pauses grow while there is none. Returns true: the
+/// driver must not go to sleep.
 bool GroupState::stay_awake(Clock::time_point now) const {
   const Clock::duration idle = now - last_progress_;
   if (idle < kBeforeNaps || (idle < kBeforeNapsOfCallers && around_.caller_drives())) {
@@ -211,7 +215,8 @@ bool GroupState::may_run_at_once(const Task& task) const {
   return carrier_ ? carrier_->runs_at_once(task) : facts().window_bytes != 0;
 }
 
-/// A call that another thread submits meanwhile has no order with this one: its callers gave none.
+/// A call that another thread submits meanwhile is unordered with this one, because the callers did
+/// not order the two.
 bool GroupState::begin_at_once(Task& task) {
   const Plan* const plan = carrier_ ? nullptr : &collectives_.plan_for(task);
   if (plan && !plan->schedule.in_order) return false;

@@ -98,15 +98,16 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Of the calls up to this one, as it is told to members.
+/// Digest of the calls up to this one, as sent to other members.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   const std::uint64_t digest = collectives_.history().digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));
   return {bytes.begin(), bytes.end()};
 }
 
-/// A carrier does not compare calls, and moves data between calls that differ. So each member has
-/// the next one compare now and then, and finds out at the latest after CallHistory::kMark calls.
+/// Sends the call and the digest of all earlier ones to the next member, which compares them with
+/// its own. A carrier does not compare calls, and may move data between calls that differ. Called
+/// at every heartbeat and every CallHistory::kMark calls.
 void GroupState::compare_with_next(const Call& call) {
   compared_ = call.sequence;
   const GroupRank next((membership_.rank.number() + 1) % membership_.size());

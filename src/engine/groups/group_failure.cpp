@@ -33,7 +33,8 @@ void GroupState::log_failure() const noexcept {
 /// errors omit the words.
 void GroupState::settle_failure() noexcept {
   announce_failure();
-  // The callers' memory is theirs again only then; a later pass sees to it.
+  // Calls end only after the carrier has let go of their memory. If it has not, a later pass tries
+  // again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   OperationList ended = collectives_.drop_all();
   finish_messages();

@@ -90,9 +90,10 @@ class GroupState {
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
-  /// True if the caller may run this collective on its own thread, ...
+  /// True if the caller may try to run this collective on its own thread.
   bool may_run_at_once(const Task& task) const;
-  /// ... and begins; returns false if it needs more than the window or the carrier.
+  /// Begins such a collective. Returns false and does nothing if it needs more than the window or
+  /// the carrier.
   bool begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
@@ -103,8 +104,8 @@ class GroupState {
   /// Turns the at-once call into a regular one.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
-  /// Lets `carrier` carry out the calls that follow. All members have ended their calls, and have
-  /// carriers that belong together. Returns the links, which are no longer needed.
+  /// Lets `carrier` carry out the calls that follow. All members must have ended their calls and
+  /// made matching carriers. Returns the links, which are no longer needed.
   DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
   // group_failure.cpp: how the group ends.
@@ -131,7 +132,8 @@ class GroupState {
   // group_time.cpp
   /// Ends calls whose deadline has passed. Probes the other members when nothing moves.
   void watch_time(Clock::time_point now);
-  /// Releases memory kept for the next call if there has been none for a while.
+  /// Releases memory kept for the next call if there has been none for a while. With a carrier,
+  /// also compares the last call with the next member. Called at every heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data to a member gets lost although `heart` hears that member. Called
   /// at every beat.
@@ -219,11 +221,11 @@ class GroupState {
   Clock::time_point collectives_moved_;  ///< When one last moved, or the first started.
   std::int64_t weight_ = 0;              // bytes reported to staging
   std::uint64_t calls_when_idle_ = 0;    // the last call at the previous idle check
-  std::uint64_t compared_ = 0;           // the last call reported to the next member
+  std::uint64_t compared_ = 0;           // the last call sent to the next member for comparison
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
-  ByRank<GroupRank, std::optional<Call>> statuses_;  // members' answers to the last probe
+  ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
 };
 
 }  // namespace mccl::engine

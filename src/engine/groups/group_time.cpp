@@ -13,7 +13,7 @@ namespace {
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Releases memory that a group has not used for this long.
 constexpr std::chrono::seconds kIdleAfter{10};
-/// What a member has sent by a carrier may come after the word that it has left.
+/// How long messages of a carrier may still arrive after their sender has announced that it left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 
 }  // namespace
@@ -25,7 +25,8 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= probe_after() && now >= next_probe_) probe(now);
 }
 
-/// The answers are there before the call's time is over.
+/// How long calls may make no progress before the peers are probed. Chosen such that the answers
+/// arrive before the first call times out.
 Clock::duration GroupState::probe_after() const {
   const Call* const call = first_call();
   if (!call) return kProbeAfter;
@@ -58,7 +59,7 @@ bool GroupState::end_late_messages(Clock::time_point now) {
   return false;
 }
 
-/// Of the carrier's messages.
+/// Returns a message of the carrier whose deadline has passed, or null.
 Operation* GroupState::find_late(Clock::time_point now) const {
   for (Operation& message : carrier_->messages()) {
     if (now >= message.deadline) return &message;
@@ -66,7 +67,8 @@ Operation* GroupState::find_late(Clock::time_point now) const {
   return nullptr;
 }
 
-/// What runs longest, or null.
+/// Returns the first pending collective. If there is none, returns the carrier's first pending
+/// message, or null.
 const Call* GroupState::first_call() const {
   if (!collectives_.empty()) return &collectives_.calls().front().call;
   if (carrier_ && !carrier_->messages().empty()) return &carrier_->messages().front().call;
@@ -100,7 +102,7 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
 }
 
 /// Fails the group if a member destroyed it before it reached the current collective: that member
-/// never will.
+/// never will. Also fails it if a message of the carrier needs a member that has destroyed it.
 bool GroupState::fail_without_the_gone() {
   const auto fail_without = [this](GroupRank member, const Call& call) {
     fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, endings_[member]->reason),
@@ -120,7 +122,8 @@ bool GroupState::fail_without_the_gone() {
   return false;
 }
 
-/// The member that a carrier's message waits for in vain; invalid while the message may still come.
+/// Returns a member that this message of the carrier needs and that has destroyed the group.
+/// Invalid while the message may still arrive.
 GroupRank GroupState::gone_of(const Call& message) const {
   GroupRank gone;
   for (GroupRank member(0); member < endings_.end_rank(); ++member) {
@@ -164,7 +167,8 @@ std::string GroupState::stuck_on() const {
   return text;
 }
 
-/// By a carrier, those that have not come to the call as far as they have said.
+/// Returns the members that the current collective waits for. With a carrier, these are the members
+/// that have not reported to have reached it.
 std::vector<GroupRank> GroupState::missing() const {
   if (!carrier_) {
     const bool meets = !collectives_.running() && window_.pending();

@@ -29,7 +29,7 @@ struct Surroundings {
   bool along_cables;
   /// Makes the next pass look at the control connections.
   const std::function<void()> look_beside_soon;
-  /// A caller drives, for a call that it waits for.
+  /// True if the driving thread is a caller that waits for its call.
   const std::function<bool()> caller_drives;
 };
 
