@@ -22,8 +22,8 @@ MCCL_API bool has_mpi(const std::map<std::string, std::string>& environment);
 MCCL_API std::vector<std::string> own_addresses();
 
 /// Reads a table of RDMA devices, in the format of the file that MLX_IBV_DEVICES names, and returns
-/// the number of its ranks. It must join all ranks, or each to the next; with `ring`, each to the
-/// next. Throws InvalidArgument with a picture of what is missing.
+/// the number of its ranks. The table must join the ranks in a mesh or in a ring; with `ring`, in a
+/// ring. Throws InvalidArgument with a picture of what is missing.
 MCCL_API int check_device_table(const std::string& path, bool ring);
 
 /// Logs each line of `text` at level INFO, in the format of the library's own lines of `rank`.

@@ -223,8 +223,8 @@ class Beginning {
     if (total == 0) return;
     const std::size_t mine = share(place_.rank);
     result_is(task_.output, call_.kind == ReduceKind::avg);
-    // In place, the output is a slot of the input, and MCCL must not change the other slots. So the
-    // result is staged.
+    // In place, the output is a slot of the input, whose other slots must not change. So the result
+    // is staged.
     const bool own = stages((total + mine) * element_, task_.input.data, task_.output.data);
     const void* in = input();
     auto* out = static_cast<std::byte*>(task_.output.data);
@@ -268,8 +268,9 @@ class Beginning {
       out = part(memory, given);
       flight_.result_ = out;
     }
-    // All ranks must make the same MPI call. With counts, no rank knows whether another rank's data
-    // exceed MPI's int, so all ranks use messages, whose size both ranks of a pair know.
+    // All ranks must make the same MPI call. In an all_to_all with counts, no rank knows whether
+    // another rank's data exceed MPI's int. So all ranks use messages, whose sizes both ranks of a
+    // pair know.
     if (own_counts() || given > place_.most) return exchange(in, out);
     void* into = taken > 0 ? out : kNothing + 1;
     const int each = count_of(share(0));

@@ -21,8 +21,9 @@ using engine::Operation;
 using engine::OperationList;
 using engine::Task;
 
-/// From this size on, a blocking call of Open MPI on another thread is faster. Open MPI's
-/// nonblocking calls reach half the speed of its blocking ones; MPICH's do not have this drawback.
+/// From this size on, collectives use Open MPI's blocking calls on another thread. Open MPI's
+/// nonblocking calls are half as fast, which costs more than the switch of threads. MPICH's are
+/// not.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 /// After a failure, how long calls that use the program's memory may still take. MPI soon ends a
 /// call that all ranks have begun. A rank that gathers for a blocking call waits equally long,
@@ -30,7 +31,7 @@ constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 constexpr std::chrono::milliseconds kLastMoment{1000};
 /// The same if a thread is in a blocking call, which cannot be cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Tests of a request per job, where another thread makes the MPI calls.
+/// Tests of a request in each job that is handed to another thread.
 constexpr int kLooksOfATurn = 100;
 /// Tests of a cancelled receive before cancel() gives up.
 constexpr int kLooksToTakeBack = 1000;
