@@ -62,10 +62,11 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
 /// then, or if the inbox is not empty.
 bool Engine::spin_until_finished(GroupState& group) {
   const bool crowded = driver_.shares_cores();
-  // Advancing a carrier's call takes long enough that no pause between looks is needed.
-  const int eager_looks = group.is_carried() ? std::numeric_limits<int>::max() : kEagerLooks;
+  // A carrier tests its call several times, which takes long enough that no pause is needed.
+  const bool carried = group.is_carried();
+  const int eager_looks = carried ? std::numeric_limits<int>::max() : kEagerLooks;
   // Where ranks share cores, a rank that this call waits for may need this core.
-  const int looks_between = crowded ? kCrowdedLooks : kLooks;
+  const int looks_between = carried ? 1 : crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
   for (int looks = 1;; ++looks) {
     if (group.advance_at_once()) return true;

@@ -31,8 +31,8 @@ constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 constexpr std::chrono::milliseconds kLastMoment{1000};
 /// The same if a thread is in a blocking call, which cannot be cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Tests of a request in each job that is handed to another thread.
-constexpr int kLooksOfATurn = 100;
+/// Tests of a collective before advance() returns, since what surrounds them takes as long as one.
+constexpr int kLooks = 32;
 /// Tests of a cancelled receive before cancel() gives up.
 constexpr int kLooksToTakeBack = 1000;
 
@@ -131,10 +131,7 @@ class Path final : public engine::Carrier {
 };
 
 bool Path::look(Flight& flight, int looks) {
-  if (looks == 1 && process_.level() == ThreadLevel::multiple) [[likely]]
-    return flight.test();
   bool ended = false;
-  if (process_.hands_over()) looks = std::max(looks, kLooksOfATurn);
   process_.call([&] {
     while (looks-- > 0 && !ended) ended = flight.test();
   });
@@ -162,7 +159,7 @@ bool Path::advance() {
   if (error_) [[unlikely]]
     rethrow_for_engine(error_);
   try {
-    if (bulk_ ? !advance_bulk() : !look(*flight_)) return false;
+    if (bulk_ ? !advance_bulk() : !look(*flight_, kLooks)) return false;
     process_.call([&] { (bulk_ ? bulk_->flight : *flight_).land(); });
   } catch (...) {
     error_ = std::current_exception();

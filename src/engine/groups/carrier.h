@@ -28,7 +28,7 @@ class Carrier {
   /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, which may
   /// move.
   virtual void begin(Task& task) = 0;
-  /// Tests the collective once. Returns true if it has ended and its result is in the task's
+  /// Tests the collective a few times. Returns true if it has ended and its result is in the task's
   /// output. Throws the error of a collective that has failed.
   virtual bool advance() = 0;
 
