@@ -18,7 +18,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
 # make splits names at blanks, and linkers take some other characters for their own. Letters that are not ASCII work.
 UNUSABLE := $(shell pwd -P | LC_ALL=C tr -d 'A-Za-z0-9_/.+@\n\200-\377-')
@@ -228,8 +228,20 @@ test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
+# Needs no build of MCCL. Warnings are errors; the pages work from the disk, without a server.
+docs: .venv-docs/.installed
+	@mkdir -p build/docs
+	@.venv-docs/bin/sphinx-build -W --keep-going -n -q -b html -d build/docs/doctrees docs build/docs/html
+	@echo "docs: build/docs/html/index.html"
+
+.venv-docs/.installed: scripts/requirements-docs.txt scripts/apt-packages-docs.txt
+	@scripts/install_packages.sh apt-packages-docs.txt
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
 clean:
-	rm -rf build .venv .venv-torch-*
+	rm -rf build .venv .venv-docs .venv-torch-*
 
 # HELP
 # MCCL: collective communication for the machines people really have.
@@ -266,6 +278,7 @@ clean:
 #                          on two cores)
 #   make fuzz              every parser of what peers and people say, FUZZ_SECONDS=60 each, with
 #                          libFuzzer; FUZZ="frame messages" takes some
+#   make docs              the documentation as a site, in build/docs/html; needs no build of MCCL
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.
