@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything that needs GPUs and writes docs/gpu.md: what passed, versions, figures.
+# Runs everything that needs GPUs and writes build/gpu.md: what passed, versions, figures.
 # PYTHON names the interpreter that has mccl and a torch with CUDA.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,6 +11,7 @@ fi
 gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
 launch() { "$python" -m torch.distributed.run --nproc_per_node="$gpus" --standalone "$@" 2>&1; }
 logs=$(mktemp -d)
+mkdir -p build
 # What a program prints that looks like PATTERN goes into the record; if it fails, so does the run.
 figures() { # NAME PATTERN PROGRAM...
   local name=$1 pattern=$2
@@ -70,5 +71,5 @@ figures host '^ +[0-9b]' tests/gpu/figures.py host
   echo "memory, on pinned host memory, the copies alone; the longer of these two over the first, which is how"
   echo "much of what the machine allows is used, and both one after the other over it:"
   printf '\n```\n%s\n```\n' "$(cat "$logs/host")"
-} > docs/gpu.md
+} > build/gpu.md
 exit "$failed"
