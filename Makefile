@@ -118,8 +118,8 @@ demo: build
 	@echo
 	@echo "Where to look next:"
 	@echo "  examples/ddp_digits.py   what just ran; --help shows what it takes"
-	@echo "  README.md                a 20-line program of your own, and every setting"
-	@echo "  docs/MULTINODE.md        the same on several machines"
+	@echo "  docs/pytorch.md          a 20-line program of your own"
+	@echo "  docs/machines/index.md   the same on several machines"
 	@echo "  make bench               MCCL beside Gloo, Open MPI, MPICH and MLX's ring"
 
 demo-mlx: build
@@ -127,7 +127,7 @@ demo-mlx: build
 	@echo
 	@echo "Where to look next:"
 	@echo "  examples/mlx_digits.py   what just ran; --help shows what it takes"
-	@echo "  docs/MLX.md              from five lines to tensor-parallel inference"
+	@echo "  docs/mlx.md              from five lines to tensor-parallel inference"
 
 wheel: build $(TEST_ENVIRONMENT)
 	@scripts/build_wheel.sh $(BIN)/python $(BUILD) build/wheels
@@ -170,13 +170,13 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
-# Needs a machine with GPUs; writes docs/gpu.md.
+# Needs a machine with GPUs; writes build/gpu.md.
 test-gpu: build $(TEST_ENVIRONMENT)
 	@PYTHON=$(BIN)/python tests/gpu/run.sh
 
 # BENCH takes options of bench/compare.py, such as BENCH=--quick.
 bench: build build-bench peers
-	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
+	@$(BIN)/python bench/compare.py --plots build/bench --report $(BENCH)
 
 bench-check: build build-bench peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
@@ -264,7 +264,7 @@ clean:
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
-#   make test-gpu          what needs GPUs; writes docs/gpu.md
+#   make test-gpu          what needs GPUs; writes build/gpu.md
 #   make test-aarch64      as ARM programs under qemu: what is free of locks, every kernel, and one job
 #                          over TCP with ranks of both processors
 #   make macos             compile and link for Macs with Apple's chips, and check what came out; run

@@ -1,7 +1,7 @@
 """The layers of the source tree, and which of them a file includes.
 
 tests/python/test_layers.py checks the tree with this. As a program it prints the diagram that
-docs/DEVELOPING.md shows.
+docs/architecture.md shows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints the table of settings in Markdown, or renews it in a file.
 
-settings_table.py              prints the table
-settings_table.py README.md    rewrites what lies between the file's settings markers
+settings_table.py                     prints the table
+settings_table.py docs/settings.md    rewrites what lies between the file's settings markers
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     torchrun --nproc_per_node=2 --standalone bench/gpu/transformer.py [--backend auto]
 
 Milliseconds, medians, the slowest rank's; the last column is MCCL's over NCCL's. The results of
-both are compared first. --backend: MCCL's way, see docs/CUDA.md.
+both are compared first. --backend: MCCL's way, see docs/gpus.md.
 """
 
 from __future__ import annotations

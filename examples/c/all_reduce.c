@@ -1,4 +1,4 @@
-/* Sums a vector over all processes, and tells what goes wrong. Build it as docs/C.md says, then
+/* Sums a vector over all processes, and tells what goes wrong. Build it as docs/cpp-and-c.md says, then
  *   mccl launch -n 2 ./all_reduce
  * or start one process per rank, in two terminals:
  *   MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29700 ./all_reduce

@@ -1,5 +1,5 @@
 /* The C interface: everything that the C++ one has, in plain types, for C and for languages that
- * bind C functions. It needs C99. docs/C.md has an example, and how to build, link and bind.
+ * bind C functions. It needs C99. docs/cpp-and-c.md has an example, and how to build and bind.
  *
  * Errors. A function that can fail returns a mccl_status; what went wrong is then in
  * mccl_last_error() of the same thread. No exception leaves the library, and null pointers, unknown
@@ -162,7 +162,7 @@ typedef struct mccl_call_options {
   uint32_t flags;       /* MCCL_CALLER_WAITS */
   int64_t timeout_ms;   /* of the call; 0: the group's */
   const double* factor; /* for MCCL_PREMUL_SUM, which needs it; NULL for every other call */
-  /* Since version 2, of all_reduce and reduce_scatter; docs/COMPRESSION.md has more.
+  /* Since version 2, of all_reduce and reduce_scatter; docs/compression.md has more.
    *
    * How the sum is rounded between machines, the same on all ranks: the name of a codec, as the
    * setting `compression` takes it, or "none"; NULL: as the group does it. A codec for what is no

@@ -129,7 +129,7 @@ class _Field:
 class MCCLConfig:
     """Settings, some of them given and the others at their defaults.
 
-    Every setting is an attribute and a keyword, under the name it has in the README's table.
+    Every setting is an attribute and a keyword, under the name it has in the table of docs/settings.md.
     init() overrides what was given and leaves the rest to the environment. None means not given.
     Two configurations are equal when all their values are, given or not. dataclasses.replace()
     and copy.replace() keep apart what was given and what was not; dataclasses.asdict() has what
@@ -365,5 +365,5 @@ def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_markdown() -> str:
-    """The README's table of settings."""
+    """The table of docs/settings.md."""
     return _core.settings_markdown()

@@ -7,7 +7,7 @@
     total = world.all_reduce(np.ones(4))
 
 Arrays are NumPy's, what ``__dlpack__`` or the buffer protocol lends, or what ``numpy.asarray``
-takes. ``help(dist.Group)`` has the calls, and docs/NUMPY.md shows their use.
+takes. ``help(dist.Group)`` has the calls, and docs/numpy.md shows their use.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def init(
         size: How many ranks there are. Setting `world_size`.
         root: "host:port" of rank 0, any free port there. Setting `root`.
         backend: "jaccl": the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES tell of,
-            over the RDMA devices of that table (docs/RDMA.md); what is given here goes before what
+            over the RDMA devices of that table (docs/rdma.md); what is given here goes before what
             they say. Else setting `backend`.
         **settings: Other settings of mccl.config by name. None means not given.
 

@@ -56,7 +56,7 @@ def findings_of(ran: Ran) -> set[Finding]:
 
 
 def places_of(where: str) -> tuple:
-    """Hosts and interfaces of the `where` of a finding, as docs/CLUSTER.md shows them."""
+    """Hosts and interfaces of the `where` of a finding, as docs/operating.md shows them."""
     direction = where.split(" to ")
     parts = direction if len(direction) == 2 else re.split(r", | \| ", where)
     places = []

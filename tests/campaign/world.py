@@ -9,7 +9,7 @@ from launching import ROOT, program
 from ssh_hosts import shell
 from trial import Fault, Trial
 
-#: The ports of a job, as docs/MULTINODE.md and docs/LAUNCH.md name them.
+#: The ports of a job, as docs/machines/index.md and docs/machines/launch.md name them.
 JOB_PORTS = 'iifname != "lo" tcp dport { 29500, 29600-29700, 32321-32400 }'
 #: torch makes this where temporary files go, and leaves it there.
 FILES_OF_TORCH = frozenset({"torchinductor_root"})

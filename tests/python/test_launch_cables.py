@@ -1,6 +1,6 @@
 """`mccl launch` over ssh, from a desk that reaches every host, to hosts that only cables join.
 
-They are those of docs/CABLING.md, and so are the files.
+They are those of docs/machines/cables.md, and so are the files.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from launching import PATIENCE, ROOT, environment, program, run
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
 
 PROGRAMS = Path(__file__).parent / "cabling"
-PAGE = (ROOT / "docs/CABLING.md").read_text()
+PAGE = (ROOT / "docs/machines/cables.md").read_text()
 TABLE, HOSTS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 #: Knows nothing of MCCL. A line is one write.
 PLAIN_MLX = """

@@ -173,8 +173,8 @@ def test_nobody_tells_the_rank():
 
 
 def five_lines() -> dict[str, list[str]]:
-    """The programs that docs/NUMPY.md shows beside each other, by name."""
-    text = (ROOT / "docs" / "NUMPY.md").read_text()
+    """The programs that docs/numpy.md shows beside each other, by name."""
+    text = (ROOT / "docs/numpy.md").read_text()
     rows = re.findall(r"^\| (C\+\+|NumPy|MLX|torch) \| (`.*`) \|$", text, re.MULTILINE)
     return {name: [line.strip("`") for line in cell.split("<br>")] for name, cell in rows}
 

@@ -9,7 +9,7 @@
     print(world.rank(), mx.distributed.all_sum(mx.ones(10), group=world))
 
 Unchanged programs run on MCCL too: `mccl.mlx.install()`, or `python -m mccl.mlx script.py`.
-docs/MLX.md goes from here to tensor-parallel inference.
+docs/mlx.md goes from here to tensor-parallel inference.
 """
 
 # ruff: noqa: E402  (what does not match must be said before anything of MLX's is used)

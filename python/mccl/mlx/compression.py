@@ -25,7 +25,7 @@ class Compression:
         gradients = mccl.mlx.average_gradients(gradients, compression=compression)
 
     What was left out of a gradient is added to the next one of its name before that is rounded
-    (error feedback; see docs/COMPRESSION.md), so nothing is lost for good. It is kept in float32
+    (error feedback; see docs/compression.md), so nothing is lost for good. It is kept in float32
     (float64 for gradients of float64), and a step whose gradients are not finite leaves it as it
     was. Make one for each model,
     on every rank with the same arguments, and keep it while the model trains.

@@ -39,7 +39,7 @@ int place_of(DType dtype);
 std::string name_of(Kernel kernel, int place);
 
 /// Where one way becomes faster than another, in bytes; `to_all` of what a rank sends altogether,
-/// `part` of what it sends each. As bench/gpu/sweep.py finds between two H200s (docs/gpu.md).
+/// `part` of what it sends each. As bench/gpu/sweep.py finds between two H200s.
 struct Limits {
   std::size_t flagged_to_all = std::size_t{128} << 10;
   std::size_t packed_to_all = std::size_t{512} << 10;

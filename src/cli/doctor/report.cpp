@@ -16,7 +16,7 @@ using hosts::Asked;
 using nlohmann::json;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Raised when a member changes its meaning or goes; docs/CLUSTER.md describes it.
+/// Raised when a member changes its meaning or goes; docs/operating.md describes it.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {

@@ -100,7 +100,7 @@ class Pair {
   /// Gives it up, as `why` says.
   void give_up(std::string why) { end(std::move(why)); }
   /// Messages that the device has handed out a second time, and that were dropped. Some devices
-  /// do so when they send packets again (docs/RDMA.md).
+  /// do so when they send packets again (docs/rdma.md).
   std::uint64_t repeats() const { return repeats_; }
   /// What ended it came from the peer and is none of what an honest one sends.
   bool corrupted() const { return corrupted_; }

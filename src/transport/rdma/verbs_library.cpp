@@ -17,7 +17,7 @@ namespace {
 
 /// Of rc: 4.096 us << 17 is 0.54 s, seven times, is 4 s until a device gives up. Not sooner: who is
 /// dead is told by TCP, an interruption of a second is no reason to end a job, and a device in
-/// software errs when it sends again what was only late (docs/RDMA.md).
+/// software errs when it sends again what was only late (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
 /// For ever. Credit sees to it that a receive is posted, but for the moment in which a repeated

@@ -155,7 +155,7 @@ void a_message_of_the_wrong_size_fails_the_receiver(Context& context) {
     for (const std::size_t expected : {3 * unit, 5 * unit}) {
       const auto group =
           context.group("sizes " + std::to_string(expected), everyone, std::chrono::seconds(30));
-      // With room behind what is received, where Open MPI 4.1 writes (docs/MPI.md).
+      // With room behind what is received, where Open MPI 4.1 writes (docs/mpi.md).
       std::vector<std::int32_t> data(5 * unit);
       if (group->rank() == 0) {
         const Work send = group->send({data.data(), 4 * unit, DType::i32}, 1, 0);
