@@ -20,7 +20,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -123,8 +123,8 @@ demo: build
 	@echo
 	@echo "Where to look next:"
 	@echo "  examples/ddp_digits.py   what just ran; --help shows what it takes"
-	@echo "  README.md                a 20-line program of your own, and every setting"
-	@echo "  docs/MULTINODE.md        the same on several machines"
+	@echo "  docs/pytorch.md          a 20-line program of your own"
+	@echo "  docs/machines/index.md   the same on several machines"
 	@echo "  make bench               MCCL beside Gloo, Open MPI, MPICH and MLX's ring"
 
 demo-mlx: build
@@ -132,7 +132,7 @@ demo-mlx: build
 	@echo
 	@echo "Where to look next:"
 	@echo "  examples/mlx_digits.py   what just ran; --help shows what it takes"
-	@echo "  docs/MLX.md              from five lines to tensor-parallel inference"
+	@echo "  docs/mlx.md              from five lines to tensor-parallel inference"
 
 wheel: build $(TEST_ENVIRONMENT)
 	@scripts/build_wheel.sh $(BIN)/python $(BUILD) build/wheels
@@ -175,13 +175,13 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
-# Needs a machine with GPUs; writes docs/gpu.md.
+# Needs a machine with GPUs; writes build/gpu.md.
 test-gpu: build $(TEST_ENVIRONMENT)
 	@PYTHON=$(BIN)/python tests/gpu/run.sh
 
 # BENCH holds options of bench/compare.py, such as BENCH=--quick.
 bench: build build-bench peers
-	@$(BIN)/python bench/compare.py --plots build/bench $(BENCH)
+	@$(BIN)/python bench/compare.py --plots build/bench --report $(BENCH)
 
 bench-check: build build-bench peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
@@ -233,8 +233,20 @@ test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
+# Needs no build of MCCL. Warnings are errors; the pages work from the disk, without a server.
+docs: .venv-docs/.installed
+	@mkdir -p build/docs
+	@.venv-docs/bin/sphinx-build -W --keep-going -n -q -b html -d build/docs/doctrees docs build/docs/html
+	@echo "docs: build/docs/html/index.html"
+
+.venv-docs/.installed: scripts/requirements-docs.txt scripts/apt-packages-docs.txt
+	@scripts/install_packages.sh apt-packages-docs.txt
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
 clean:
-	rm -rf build .venv .venv-torch-*
+	rm -rf build .venv .venv-docs .venv-torch-*
 
 # HELP
 # MCCL: collective communication for the machines people really have.
@@ -257,7 +269,7 @@ clean:
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
-#   make test-gpu          what needs GPUs; writes docs/gpu.md
+#   make test-gpu          what needs GPUs; writes build/gpu.md
 #   make test-aarch64      run as ARM programs under qemu: the lock-free code, every kernel, and one job
 #                          over TCP with ranks of both processors
 #   make macos             compile and link for Macs with Apple silicon, and check the result without
@@ -271,6 +283,7 @@ clean:
 #                          on two cores)
 #   make fuzz              fuzz every parser of input from peers and users for FUZZ_SECONDS=60 each,
 #                          with libFuzzer; FUZZ="frame messages" selects targets
+#   make docs              build the documentation as a site in build/docs/html; needs no build of MCCL
 #   make clean             remove build/ and the virtual environments
 #
 # Variables: TORCH=2.11.0 (a version, or `newest`), JOBS=2, PYTHON=/usr/bin/python3.

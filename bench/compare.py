@@ -6,7 +6,7 @@
     python bench/compare.py --check --from FILE.json    the same, for an earlier run
 
 Times are medians in microseconds. A ratio is MCCL's time over another's, so MCCL is faster below 1.
-docs/benchmarks.md describes how each contestant is set up and what exactly is timed.
+docs/performance.md describes how each contestant is set up and what exactly is timed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from comparison import codecs
 from comparison.bounds import Bound, Verdict, cells_needed, check, load_bounds
 from comparison.contestant import ROOT, cores
 from comparison.contestants import CONTESTANTS
-from comparison.docs import write_docs
 from comparison.extras import EXTRAS, run_extra
+from comparison.page import write_page
 from comparison.progress import Progress
 from comparison.results import Results, load
 from comparison.run import Plan, Runner
@@ -35,7 +35,7 @@ from comparison.table import notes_of, tables_of
 from peers.cells import Cell
 
 BOUNDS = ROOT / "bench" / "bounds.json"
-DOCS = ROOT / "docs" / "benchmarks.md"
+REPORT = ROOT / "build/bench/report.md"
 JSON = ROOT / "build" / "bench.json"
 
 
@@ -119,8 +119,8 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     where.add_argument("--json", type=Path, default=JSON, help="default build/bench.json")
     where.add_argument("--plots", type=Path, metavar="DIR", help="write a picture per ranks")
     where.add_argument(
-        "--docs", type=Path, nargs="?", const=DOCS, metavar="FILE",
-        help="write tables and plots into docs/benchmarks.md",
+        "--report", type=Path, nargs="?", const=REPORT, metavar="FILE",
+        help="write tables and plots as one page; build/bench/report.md where no FILE is given",
     )  # fmt: skip
     return parser.parse_args(words)
 
@@ -237,14 +237,14 @@ def main() -> int:
         # Unmeasured bounds are reported only with --check.
         verdicts = [verdict for verdict in verdicts if verdict.ratio is not None]
     report(results, verdicts)
-    folder = arguments.plots or (arguments.docs.parent / "images" if arguments.docs else None)
+    folder = arguments.plots or (arguments.report.parent if arguments.report else None)
     pictures = []
     if folder is not None:
         from comparison.plot import plot
 
         pictures = plot(results, folder)
-    if arguments.docs is not None:
-        write_docs(arguments.docs, results, verdicts, pictures)
+    if arguments.report is not None:
+        write_page(arguments.report, results, verdicts, pictures)
     if arguments.earlier is None:
         print(f"\nwrote {arguments.json}")
     return 1 if arguments.check and not all(verdict.holds for verdict in verdicts) else 0

@@ -1,7 +1,7 @@
 """Finds the layers of the source tree, and which of them a file includes.
 
 tests/python/test_layers.py uses it to check the tree. As a program it prints the diagram in
-docs/DEVELOPING.md.
+docs/architecture.md.
 """
 
 from __future__ import annotations

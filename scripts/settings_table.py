@@ -2,7 +2,7 @@
 """Prints the table of settings in Markdown, or renews it in a file.
 
 settings_table.py              prints the table
-settings_table.py README.md    rewrites the text between the file's settings markers
+settings_table.py docs/settings.md    rewrites the text between the file's settings markers
 """
 
 from __future__ import annotations

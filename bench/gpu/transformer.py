@@ -3,7 +3,7 @@
     torchrun --nproc_per_node=2 --standalone bench/gpu/transformer.py [--backend auto]
 
 Milliseconds, medians, the slowest rank's; the last column is MCCL's over NCCL's. The results of
-both are compared first, and they take turns. --backend: MCCL's way, see docs/CUDA.md.
+both are compared first, and they take turns. --backend: MCCL's way, see docs/gpus.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADS, WORDS = 16, 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a transformer: 12 times width squared weights a layer."""
+    """Size of a transformer: 12 times width squared weights a layer."""
 
     width: int
     layers: int

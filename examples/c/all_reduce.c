@@ -1,6 +1,5 @@
-/* Sums a vector over all processes, and prints errors. Build it as docs/C.md describes, then run
- *   mccl launch -n 2 ./all_reduce
- * or start one process per rank, in two terminals:
+/* Sums a vector over all processes, and prints errors. Build it as docs/cpp-and-c.md describes,
+ * then run mccl launch -n 2 ./all_reduce or start one process per rank, in two terminals:
  *   MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29700 ./all_reduce
  *   MCCL_RANK=1 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29700 ./all_reduce
  */

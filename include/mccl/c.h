@@ -1,5 +1,6 @@
 /* The C interface: the whole C++ interface in plain types, for C and for languages that bind C
- * functions. It needs C99. docs/C.md has an example, and explains how to build, link and bind.
+ * functions. It needs C99. docs/cpp-and-c.md has an example, and explains how to build, link and
+ * bind.
  *
  * Errors. A function that can fail returns a mccl_status; mccl_last_error() on the same thread then
  * describes the failure. No exception leaves the library. Null pointers, unknown enum values and
@@ -168,7 +169,7 @@ typedef struct mccl_call_options {
   int64_t timeout_ms;   /* timeout of the call; 0: the group's; negative: none */
   const double* factor; /* required for MCCL_PREMUL_SUM; must be NULL for every other call */
   /* The remaining fields exist since version 2, for all_reduce and reduce_scatter; see
-   * docs/COMPRESSION.md.
+   * docs/compression.md.
    *
    * Name of the codec that rounds the sum between machines, the same on all ranks: a value of the
    * setting `compression`, or "none". NULL: the group's codec. A codec for anything but a sum or

@@ -129,10 +129,11 @@ class _Field:
 class MCCLConfig:
     """Settings, some of them given and the others at their defaults.
 
-    Every setting is an attribute and a keyword, under its name in the README's table. init()
-    applies the given settings and takes the others from the environment. None means not given. Two
-    configurations are equal if all their values are equal, given or not. dataclasses.replace() and
-    copy.replace() preserve which settings were given; dataclasses.asdict() returns the given ones.
+    Every setting is an attribute and a keyword, under its name in the table of docs/settings.md.
+    init() applies the given settings and takes the others from the environment. None means not
+    given. Two configurations are equal if all their values are equal, given or not.
+    dataclasses.replace() and copy.replace() preserve which settings were given;
+    dataclasses.asdict() returns the given ones.
 
     Raises:
         ValueError: a name is not a setting (the message has the nearest one), or a value is
@@ -368,5 +369,5 @@ def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_markdown() -> str:
-    """The README's table of settings."""
+    """The table of docs/settings.md."""
     return _core.settings_markdown()

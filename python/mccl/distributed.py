@@ -7,7 +7,7 @@
     total = world.all_reduce(np.ones(4))
 
 Arrays may be NumPy arrays, objects with ``__dlpack__`` or the buffer protocol, or anything that
-``numpy.asarray`` accepts. ``help(dist.Group)`` documents the calls, and docs/NUMPY.md shows
+``numpy.asarray`` accepts. ``help(dist.Group)`` documents the calls, and docs/numpy.md shows
 examples.
 """
 
@@ -82,7 +82,7 @@ def init(
         size: Number of ranks. Setting `world_size`.
         root: "host:port" of rank 0, with any free port there. Setting `root`.
         backend: "jaccl" joins the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES
-            describe, over the RDMA devices of that table (docs/RDMA.md); arguments given here
+            describe, over the RDMA devices of that table (docs/rdma.md); arguments given here
             override these variables. Any other value is the setting `backend`.
         **settings: Other settings of mccl.config by name. None means not given.
 

@@ -473,7 +473,7 @@ const Setting& find_setting(std::string_view name) {
   // All variables have the prefix, so it would only blur the comparison.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
-                                     : "leave it out; README.md has a table of all";
+                                     : "leave it out; docs/settings.md has a table of all";
   throw InvalidArgument(fmt::format("{} is not a setting; {}", printable(name), advice));
 }
 

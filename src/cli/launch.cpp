@@ -54,7 +54,7 @@ Examples:
   mccl launch -n 4 train.py --epochs 3            four ranks on this machine
   mccl launch --hosts a,b,me@c:2222 train.py      one rank on each of three machines
   mccl launch -n 2 --mlx generate.py              an MLX program as it is, on MCCL
-  mccl launch --hostfile desk.json -- ./program   as a file says (docs/LAUNCH.md has its form)
+  mccl launch --hostfile desk.json -- ./program   as a file says (docs/machines/launch.md)
   mccl launch -n 2 --stdin-to 1 debug.py          with a debugger in rank 1
   mccl launch --slurm train.py                    on the machines of this Slurm allocation
   mccl launch --hosts a,b --dry-run train.py      what would run where

@@ -16,7 +16,7 @@ enum class Severity {
 };
 
 struct Finding {
-  std::string id;  ///< Stable identifier for programs; docs/CLUSTER.md lists all.
+  std::string id;  ///< Stable identifier for programs; docs/operating.md lists all.
   Severity severity = Severity::problem;
   std::string what;
   std::string where;  ///< A host, or a host and one of its parts.

@@ -96,7 +96,7 @@ def of_job(trial: Trial, names: Iterable[str]) -> Job:
 
 
 def shape_of(trial: Trial, names: Iterable[str]) -> Shape:
-    """Returns the choice that docs/CLUSTER.md describes for hosts that all answer."""
+    """Returns the choice that docs/machines/cables.md describes for hosts that all answer."""
     names, cables = list(names), trial.cables
     if len(names) == 1:
         return Shape.RING

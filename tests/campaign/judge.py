@@ -56,7 +56,7 @@ def findings_of(ran: Ran) -> set[Finding]:
 
 
 def places_of(where: str) -> tuple:
-    """Parses the `where` of a finding, as docs/CLUSTER.md shows it, into hosts and interfaces."""
+    """Parses the `where` of a finding, as docs/operating.md shows it, into hosts and interfaces."""
     direction = where.split(" to ")
     parts = direction if len(direction) == 2 else re.split(r", | \| ", where)
     places = []

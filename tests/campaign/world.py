@@ -9,7 +9,7 @@ from launching import ROOT, program
 from ssh_hosts import shell
 from trial import Fault, Trial
 
-#: The ports of a job, as docs/MULTINODE.md and docs/LAUNCH.md list them.
+#: The ports of a job, as docs/machines/index.md and docs/machines/launch.md list them.
 JOB_PORTS = 'iifname != "lo" tcp dport { 29500, 29600-29700, 32321-32400 }'
 #: torch creates this in the folder of temporary files and never removes it.
 FILES_OF_TORCH = frozenset({"torchinductor_root"})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything that needs GPUs and writes docs/gpu.md: test results, versions, figures. PYTHON
+# Runs everything that needs GPUs and writes build/gpu.md: test results, versions, figures. PYTHON
 # names the interpreter that has mccl and a torch with CUDA.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -74,5 +74,5 @@ figures host '^ +[0-9b]' bench/gpu/through_host.py
   echo "memory, on pinned host memory, the copies alone; the longer of these two over the first, which is how"
   echo "much of what the machine allows is used, and both one after the other over it:"
   printf '\n```\n%s\n```\n' "$(cat "$logs/host")"
-} > docs/gpu.md
+} > build/gpu.md
 exit "$failed"

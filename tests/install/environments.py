@@ -32,8 +32,8 @@ def run(*command: object) -> str:
 
 
 def readme_training(folder: Path) -> Path:
-    """Writes the README's torch training program into a file."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The program of docs/pytorch.md that trains, as a file."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pytorch.md").read_text(), re.DOTALL)
     example = next(b for b in blocks if "init_process_group" in b and "import torch\n" in b)
     script = folder / "train.py"
     script.write_text("import os\nos.environ['MCCL_PORT_BASE'] = '0'\n" + example)

@@ -13,9 +13,9 @@ from comparison import codecs
 from comparison.bounds import cells_needed, check, expand, load_bounds
 from comparison.contestant import Command, Contestant, Launch, Setting
 from comparison.contestants import CONTESTANTS, PEERS_ALL
-from comparison.docs import BEGIN, END, write_docs
 from comparison.launch import launch
 from comparison.machine import PASS, SOCKETS, TITLES, add_bounds
+from comparison.page import write_page
 from comparison.results import Key, Results, load
 from comparison.run import Plan, Runner
 from comparison.sizes import FULL_SIZES, QUICK_SIZES, cells_of, parse_size, show_size
@@ -156,19 +156,14 @@ def test_the_machine_takes_part_where_its_rates_mean_something():
     assert results.time_us(PASS, 2, cells[1]) == pytest.approx(131.072)
 
 
-def test_docs_are_written_between_the_markers(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_docs(page, results_of({"mccl": 2.0, "gloo": 4.0}), [], [tmp_path / "images" / "a.png"])
+def test_a_page_is_written(tmp_path: Path):
+    page = tmp_path / "new" / "page.md"
+    pictures = [tmp_path / "new" / "a.png"]
+    write_page(page, results_of({"mccl": 2.0, "gloo": 4.0}), [], pictures)
     text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
-    assert "(images/a.png)" in text
+    assert text.startswith("# MCCL beside its peers\n")
+    assert "(a.png)" in text
     assert "| 8 B | 2.00 | 4.00 | 0.50 gloo |" in text
-    page.write_text("no markers")
-    with pytest.raises(ValueError, match="has no line"):
-        write_docs(page, Results(), [], [])
 
 
 # --- bounds

@@ -1,4 +1,4 @@
-"""C programs in a job: the example, the code in docs/C.md, and C ranks beside Python ranks."""
+"""C programs in a job: the example, the code in docs/cpp-and-c.md, and ranks of C and Python."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ import pytest
 from launching import BUILD, ROOT, environment, program
 
 LIBRARY = BUILD / "src"
-PAGE = ROOT / "docs/C.md"
+PAGE = ROOT / "docs/cpp-and-c.md"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 
 
@@ -43,7 +43,7 @@ def launch(size: int, *command: object, status: int = 0) -> subprocess.Completed
 
 def block(language: str) -> str:
     """Returns the page's first code block in that language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
+    return re.findall(rf"```{language}(?: [^\n]*)?\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,6 @@ def test_every_finding_has_a_documented_id():
             made |= set(re.findall(r'[{(? :]\s*"([a-z0-9]+(?:-[a-z0-9]+)+)",\s', text))
             made |= set(re.findall(r'"(thunderbolt-[a-z-]+)"', text))
     made |= set(re.findall(r'\.id = "([a-z0-9-]+)"', (ROOT / "src/cli/doctor.cpp").read_text()))
-    text = (ROOT / "docs/CLUSTER.md").read_text().split("its `id` does not:")[1].split("\n## ")[0]
+    text = (ROOT / "docs/operating.md").read_text().split("its `id` does not:")[1].split("\n## ")[0]
     told = set(re.findall("`([a-z0-9-]+)`", text))
     assert made - {"nvidia-smi"} == told

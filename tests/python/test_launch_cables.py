@@ -1,6 +1,6 @@
 """`mccl launch` over ssh, from a desk that reaches all hosts, to hosts joined only by cables.
 
-The hosts, cables and files are the example of docs/CABLING.md.
+The hosts, cables and files are the example of docs/machines/cables.md.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from launching import PATIENCE, ROOT, environment, program, run
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
 
 PROGRAMS = Path(__file__).parent / "cabling"
-PAGE = (ROOT / "docs/CABLING.md").read_text()
+PAGE = (ROOT / "docs/machines/cables.md").read_text()
 TABLE, HOSTS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 #: An MLX program that does not use MCCL. Each line is a single write, which keeps it whole.
 PLAIN_MLX = """
@@ -35,7 +35,7 @@ SUMS = [f"{rank} of 4: [10.0, 10.0, 10.0]" for rank in range(4)]
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory):
-    """Hosts a, b, c and d in a ring of cables. `hosts.file` is the hostfile of docs/CABLING.md."""
+    """Hosts a to d in a ring of cables. `hosts.file` is the hostfile of docs/machines/cables.md."""
     made = ssh_hosts.SshHosts(4)
     try:
         made.isolate()

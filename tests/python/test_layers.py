@@ -68,7 +68,7 @@ def test_includes_go_one_way():
 
 
 def test_the_diagram_is_current():
-    page = (ROOT / "docs/DEVELOPING.md").read_text()
+    page = (ROOT / "docs/architecture.md").read_text()
     assert diagram(ROOT) in page, "put there what `python scripts/layers.py` prints"
 
 

@@ -173,8 +173,8 @@ def test_nobody_tells_the_rank():
 
 
 def five_lines() -> dict[str, list[str]]:
-    """Returns the programs that docs/NUMPY.md compares, by name."""
-    text = (ROOT / "docs" / "NUMPY.md").read_text()
+    """Returns the programs that docs/numpy.md compares, by name."""
+    text = (ROOT / "docs/numpy.md").read_text()
     rows = re.findall(r"^\| (C\+\+|NumPy|MLX|torch) \| (`.*`) \|$", text, re.MULTILINE)
     return {name: [line.strip("`") for line in cell.split("<br>")] for name, cell in rows}
 

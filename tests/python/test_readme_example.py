@@ -1,4 +1,4 @@
-"""The README's train.py runs unchanged under every launcher."""
+"""The train.py of docs/pytorch.md runs unchanged under every launcher."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs/pytorch.md").read_text()
     (code,) = (
         block
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -5,7 +5,7 @@
 
 `mx.distributed.init()` and all operations of `mx.distributed` then use MCCL. Start it once per
 rank, with MLX_RANK and MLX_HOSTFILE or with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT set; see
-docs/MLX.md.
+docs/mlx.md.
 """
 
 from __future__ import annotations

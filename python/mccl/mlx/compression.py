@@ -25,7 +25,7 @@ class Compression:
         gradients = mccl.mlx.average_gradients(gradients, compression=compression)
 
     The dropped part of a gradient is added to the next gradient of the same name before that is
-    rounded (error feedback; see docs/COMPRESSION.md), so nothing is lost for good. It is kept in
+    rounded (error feedback; see docs/compression.md), so nothing is lost for good. It is kept in
     float32, or float64 for gradients of float64. A step whose gradients are not finite does not
     change it. Make one for each model, on every rank with the same arguments, and keep it while the
     model trains.

@@ -42,7 +42,7 @@ std::string name_of(Kernel kernel, int place);
 
 /// Sizes in bytes up to which a kernel is the fastest. `to_all` limits the total that a rank sends,
 /// `part` the bytes that it sends to each rank. Measured by bench/gpu/sweep.py between two H200s
-/// (docs/gpu.md).
+/// (build/gpu.md).
 struct Limits {
   std::size_t flagged_to_all = std::size_t{128} << 10;
   std::size_t packed_to_all = std::size_t{512} << 10;

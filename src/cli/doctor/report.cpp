@@ -16,7 +16,7 @@ using hosts::Asked;
 using nlohmann::json;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Incremented when a member changes its meaning or is removed; docs/CLUSTER.md describes it.
+/// Incremented when a member changes its meaning or is removed; docs/operating.md describes it.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {

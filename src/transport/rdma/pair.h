@@ -106,7 +106,7 @@ class Pair {
   /// Ends the pair for the reason `why`.
   void give_up(std::string why) { end(std::move(why)); }
   /// Messages that the device delivered a second time and that were dropped. Some devices do so
-  /// when they retransmit packets (docs/RDMA.md).
+  /// when they retransmit packets (docs/rdma.md).
   std::uint64_t repeats() const { return repeats_; }
   /// True if the pair ended because of a message that no correct peer sends.
   bool corrupted() const { return corrupted_; }

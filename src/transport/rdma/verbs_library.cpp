@@ -18,7 +18,7 @@ namespace {
 /// Retransmission on rc: 4.096 us << 17 is 0.54 s; after seven retries, about 4 s, the device gives
 /// up. A shorter time has no use: TCP already reports dead peers, an interruption of a second must
 /// not end a job, and software devices make errors when they retransmit packets that were only late
-/// (docs/RDMA.md).
+/// (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
 /// 7 means retry forever. Credits ensure that a receive is posted, except briefly while a repeated

@@ -157,7 +157,7 @@ void a_message_of_the_wrong_size_fails_the_receiver(Context& context) {
     for (const std::size_t expected : {3 * unit, 5 * unit}) {
       const auto group =
           context.group("sizes " + std::to_string(expected), everyone, std::chrono::seconds(30));
-      // The buffer is larger than the receive, because Open MPI 4.1 writes past it (docs/MPI.md).
+      // The buffer is larger than the receive, because Open MPI 4.1 writes past it (docs/mpi.md).
       std::vector<std::int32_t> data(5 * unit);
       if (group->rank() == 0) {
         const Work send = group->send({data.data(), 4 * unit, DType::i32}, 1, 0);

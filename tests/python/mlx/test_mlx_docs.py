@@ -1,4 +1,4 @@
-"""The programs of docs/MLX.md run unchanged."""
+"""The programs of docs/mlx.md run unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def program(name: str, folder: Path) -> Path:
     """Writes the page's code block that begins with this file's name into a file."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/MLX.md").read_text(), re.DOTALL)
+    blocks = re.findall(
+        r"```python(?: no-run)?\n(.*?)```", (ROOT / "docs/mlx.md").read_text(), re.DOTALL
+    )
     [block] = [block for block in blocks if block.startswith(f"# {name}\n")]
     path = folder / name
     path.write_text(block)

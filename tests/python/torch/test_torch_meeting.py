@@ -31,7 +31,7 @@ def complete(monkeypatch: pytest.MonkeyPatch):
     """
 
     def run(variables: dict[str, str], url: str = "env://") -> tuple[dict[str, str], bool]:
-        # What is completed has to be known before, so that it goes away with the test.
+        # Sets every variable that the meeting may set, so that the test restores it at its end.
         for name in TORCHS:
             monkeypatch.setenv(name, "")
         for name in list(os.environ):

@@ -1,4 +1,4 @@
-"""Writes the results of a run between the markers of docs/benchmarks.md."""
+"""Writes what a run found as one page of Markdown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from comparison.bounds import Verdict
 from comparison.results import Results
 from comparison.sizes import show_size
 from comparison.table import Table, notes_of, show_ratio, tables_of
-
-BEGIN = "<!-- figures:begin (bench/compare.py --docs writes what follows) -->"
-END = "<!-- figures:end -->"
 
 
 def settings_table(results: Results) -> Table:
@@ -57,9 +54,9 @@ def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[st
         f"{about.get('machine', 'This machine')}, {about.get('date', 'undated')}; median of "
         f"{about.get('rounds', '?')} rounds. Command: `{about.get('command', 'make bench')}`.",
         *([f"Between the cores: {about['steadiness']}."] if about.get("steadiness") else []),
-        "### Settings",
+        "## Settings",
         settings_table(results).markdown(),
-        "### Times and ratios",
+        "## Times and ratios",
         *(f"![median time of a call over its size]({picture})" for picture in pictures),
         *(table.markdown() for table in tables_of(results)),
     ]
@@ -67,18 +64,14 @@ def section(results: Results, verdicts: Sequence[Verdict], pictures: Sequence[st
     if notes:
         parts += ["Not measured:", "\n".join(f"- {note}" for note in notes)]
     if verdicts:
-        parts += ["### Bounds", verdicts_table(verdicts).markdown()]
+        parts += ["## Bounds", verdicts_table(verdicts).markdown()]
     return "\n\n".join(parts)
 
 
-def write_docs(
+def write_page(
     path: Path, results: Results, verdicts: Sequence[Verdict], pictures: Sequence[Path]
 ) -> None:
-    """Replaces the text between the markers."""
-    text = path.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no line '{BEGIN}' followed by '{END}'")
+    """Writes the page, with links to the pictures."""
     links = [os.path.relpath(picture, path.parent) for picture in pictures]
-    path.write_text(f"{before}{BEGIN}\n\n{section(results, verdicts, links)}\n\n{END}{after}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# MCCL beside its peers\n\n{section(results, verdicts, links)}\n")
