@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/calls/call_code.h"
 #include "kernels/reduce.h"
 
 namespace mccl::engine {
@@ -66,7 +65,7 @@ void CollectiveQueue::begin_first() {
 /// Marks the call as running before the carrier begins it. A call that fails to begin thus ends
 /// like one that fails later.
 void CollectiveQueue::begin_carried(Task& task) {
-  history_.started(task.call, fingerprint_of(task.call));
+  history_.started(task.call, true);
   carried_ = Carried::runs;
   task.traffic = {
       .bytes_sent = task.input.bytes(), .bytes_received = task.output.bytes(), .carried = true};
