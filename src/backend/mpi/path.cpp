@@ -290,7 +290,7 @@ bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
 bool Path::holds_caller(Clock::time_point now) {
   const auto holds = [this](Flight& flight) {
     try {
-      return !look(flight) && flight.holds_caller();
+      return !look(flight, kLooks) && flight.holds_caller();
     } catch (const LibraryError&) {
       return flight.holds_caller();  // this request has ended, but others may not have
     }
@@ -300,7 +300,7 @@ bool Path::holds_caller(Clock::time_point now) {
   if (!runs_ || error_) return held;
   if (!bulk_) return holds(*flight_) || held;
   if (!bulk_->is_made) {
-    if (!look(bulk_->flight)) return now < last_moment_ || held;
+    if (!look(bulk_->flight, kLooks)) return now < last_moment_ || held;
     make_bulk();
     last_moment_ = now + kLastMomentOfThreads;
   }
