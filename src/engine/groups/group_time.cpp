@@ -111,8 +111,11 @@ bool GroupState::fail_without_the_gone() {
   };
   for (GroupRank member(0); member < endings_.end_rank() && !collectives_.empty(); ++member) {
     const Call& call = collectives_.calls().front().call;
-    if (endings_[member] && endings_[member]->last < call.sequence)
-      return fail_without(member, call);
+    const std::optional<Ending>& ending = endings_[member];
+    if (!ending || ending->last >= call.sequence) continue;
+    // It may have left because of a failure, of which another member's word is on its way.
+    if (carrier_ && Clock::now() - ending->heard < kForTheLastMessages) continue;
+    return fail_without(member, call);
   }
   if (!carrier_) return false;
   for (const Operation& message : carrier_->messages()) {
