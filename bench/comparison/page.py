@@ -1,4 +1,4 @@
-"""Writes what a run found as one page of Markdown."""
+"""Writes the results of a run as one page of Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README and docs/ are correct: the settings, the links, the errors, and every code block.
+"""The README and docs/ are correct: settings, links, files, errors, and every code block.
 
 Blocks run in the order of their page, in a folder of their own. Those that cannot run here are
 marked, as in "```sh no-run", and are only parsed.
@@ -31,7 +31,7 @@ FENCE = re.compile(r"^( *)```(\w+)((?: [^\n]*)?)\n(.*?)^\1```$", re.MULTILINE | 
 #: test_readme_example.py runs it.
 RUNS_ELSEWHERE = "train.py"
 LANGUAGES = {"c", "cmake", "cpp", "json", "mermaid", "python", "sh", "text", "yaml"}
-#: Text that a fragment of C or C++ needs around it.
+#: Makes a program of a fragment of C or C++.
 AROUND = {
     "c": "#include <mccl/c.h>\n#include <stdio.h>\nint main(void) {\n%s\n}\n",
     "cpp": '#include <vector>\n#include "mccl/mccl.h"\nint main() {\n%s\n}\n',
@@ -116,11 +116,11 @@ def test_variables_that_are_named_are_settings():
 
 
 def test_the_errors_that_are_explained_are_raised():
-    """Headings of docs/troubleshooting.md are messages; … stands for what varies in them."""
+    """Headings of docs/troubleshooting.md are messages; … stands for their variable parts."""
     folders = ("src", "bindings", "python")
     files = [f for name in folders for f in (ROOT / name).rglob("*") if f.suffix in {".cpp", ".py"}]
     text = "".join(f.read_text() for f in files)
-    # Literals that follow each other are one, and so is what fills a place in braces.
+    # Join adjacent literals.
     text = re.sub(r'"\s*(?:fmt::format\()?f?"', "", text)
     headings = re.findall(r"^### `(.+)`$", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
     assert len(headings) >= 25
@@ -213,7 +213,7 @@ def test_code_blocks_run(page: Path, tmp_path: Path):
                 [str(program()), "launch", "-n", "2", "--python", sys.executable, block.file],
                 tmp_path,
             )
-    # The others are one program, whose world is that process alone.
+    # All other Python blocks of a page form one program, which runs as a single rank.
     pieces = [b.text for b in runnable(page) if b.language == "python" and b.file is None]
     if pieces:
         (tmp_path / "pieces.py").write_text("\n\n".join(pieces))
