@@ -181,7 +181,7 @@ TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
                        Config config = config_of("tcp");
                        config.connect_timeout = 5;
                        config.liveness_interval = 60;
-                       // Smaller than the data sent, so that the receiver's kernel cannot take all of it.
+                       // Less than is sent, so that the receiver's kernel cannot take all of it.
                        config.socket_buffer_bytes = 64 << 10;
                        config.log_level = "WARN";
                        return config;
