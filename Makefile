@@ -150,7 +150,7 @@ test-large: build-tests
 
 test-mpi: build build-tests $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
-	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest -m "campaign or not campaign" tests/python/test_mpi.py
+	@BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest -m "campaign or not campaign" tests/python/test_mpi.py tests/python/test_mpi_failures.py
 
 # CLUSTER holds options of tests/campaign/campaign.py, such as CLUSTER="--replay 17".
 test-cluster: build $(TEST_ENVIRONMENT)

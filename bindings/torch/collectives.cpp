@@ -441,8 +441,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-// Always takes the form with counts: one rank may leave its splits empty while another lists equal
-// ones.
+// Takes the form with counts, because one rank may leave its splits empty while another lists equal
+// ones. On GPUs, empty splits mean equal parts on all ranks, as the kernels need to know.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,
@@ -453,8 +453,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at
   const ElementType type = movable_type(input.scalar_type());
   const Counts in_counts = split_counts(call, "input", input_splits, input, ranks(), type);
   const Counts out_counts = split_counts(call, "output", output_splits, output, ranks(), type);
-  // Without splits the parts are equal on every rank, which the kernels for GPUs need to know.
-  const bool equal = input_splits.empty() && output_splits.empty();
+  const bool equal = input.is_cuda() && input_splits.empty() && output_splits.empty();
   Staging staging(call);
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = staging.apart_from(staging.input(input, type), out);

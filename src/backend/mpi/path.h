@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/calls/carrier.h"
 #include "engine/engine.h"
-#include "engine/groups/carrier.h"
 #include "mccl/context.h"
 #include "mccl/group.h"
 

@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "base/rank.h"
 #include "engine/calls/call_history.h"
+#include "engine/calls/carrier.h"
 #include "engine/calls/operation_list.h"
 #include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/collectives/plan.h"
-#include "engine/groups/carrier.h"
 #include "engine/links/channel.h"
 #include "mccl/metrics.h"
 

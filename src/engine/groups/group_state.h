@@ -20,12 +20,12 @@
 
 #include "base/clock.h"
 #include "base/rank.h"
+#include "engine/calls/carrier.h"
 #include "engine/calls/failure.h"
 #include "engine/calls/membership.h"
 #include "engine/calls/operation.h"
 #include "engine/collectives/collective_queue.h"
 #include "engine/collectives/group_window.h"
-#include "engine/groups/carrier.h"
 #include "engine/groups/surroundings.h"
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"

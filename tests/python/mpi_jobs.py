@@ -1,0 +1,46 @@
+"""Jobs that mpirun starts, of Debian's Open MPI and MPICH."""
+
+import subprocess
+import sys
+
+import pytest
+from launching import PATIENCE, environment
+from slurm_node import find
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# Ranks are not bound to cores. A bound rank would wait for other processes on its core.
+FLAGS = {
+    "openmpi": ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"),
+    "mpich": (),
+}
+LIBRARY = {"openmpi": "Open MPI", "mpich": "MPICH"}
+
+
+def run(*command: object, patience: int = 3 * PATIENCE, **variables: str):
+    """Runs a job and returns it with its standard output and error in one text."""
+    return subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=patience,
+        env=environment(**AS_ROOT, **variables),
+    )
+
+
+@pytest.fixture(name="mpi", params=["openmpi", "mpich"])
+def each_mpi(request) -> str:
+    find(f"mpirun.{request.param}")
+    return request.param
+
+
+def mpirun(mpi: str, ranks: int, *words: object, **variables: str):
+    settings = {"MCCL_BACKEND": "mpi", "MCCL_TIMEOUT": "60"} | variables
+    return run(f"mpirun.{mpi}", *FLAGS[mpi], "-n", ranks, *words, **settings)
+
+
+def python(mpi: str, ranks: int, code: str, *words: object, **variables: str) -> str:
+    done = mpirun(mpi, ranks, sys.executable, "-c", code, *words, **variables)
+    assert done.returncode == 0, done.stdout
+    return done.stdout

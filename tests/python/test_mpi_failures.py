@@ -1,0 +1,120 @@
+"""Failures of jobs on the mpi backend: the engine names the rank and the calls."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from mpi_jobs import each_mpi, mpirun, python  # noqa: F401
+
+LEAVES = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    raise SystemExit(3)
+try:
+    world.all_reduce(np.ones({count}))
+except dist.PeerError as error:
+    print("told:", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("count", [4, 3_000_000])
+def test_a_rank_that_leaves_is_an_error_that_names_it(mpi: str, count: int):
+    code = LEAVES.replace("{count}", str(count))
+    done = mpirun(mpi, 2, sys.executable, "-c", code)
+    assert done.returncode != 0
+    assert "rank 1 is gone: it has left the job" in done.stdout, done.stdout
+
+
+DIFFERS = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.all_reduce(np.ones(4))
+one = np.ones(4, np.float32)
+try:
+    while True:
+        {rank_1} if world.rank == 1 else {others}
+except dist.MismatchError as error:
+    print(f"told: {{error}}\\n", end="", flush=True)
+"""
+#: MPI hangs in the first case and may report the second. It carries out the third, which is found
+#: only by a comparison of the calls.
+UNLIKE = {
+    "another call": ("world.barrier()", "world.all_reduce(one)"),
+    "another count": ("world.all_reduce(np.ones(5, np.float32))", "world.all_reduce(one)"),
+    "another operation": ("world.all_reduce(one, op='max')", "world.all_reduce(one)"),
+}
+
+
+@pytest.mark.parametrize("unlike", UNLIKE)
+def test_calls_that_differ_are_an_error_on_every_rank(mpi: str, unlike: str):
+    rank_1, others = UNLIKE[unlike]
+    said = python(mpi, 3, DIFFERS.format(rank_1=rank_1, others=others))
+    told = [line for line in said.splitlines() if line.startswith("told:")]
+    assert len(told) == 3, said
+    assert all("must make the same calls" in line for line in told), said
+
+
+KILLED = """
+import os
+import signal
+import sys
+import time
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+began = time.monotonic()
+try:
+    world.all_reduce(np.ones(4))
+except dist.PeerError as error:
+    with open(f"{sys.argv[1]}/{world.rank}", "w") as told:
+        told.write(f"{time.monotonic() - began:.1f} {error}\\n")
+os._exit(0)
+"""
+#: Without these options, the launchers end a job when one of its ranks dies. MPICH's launcher still
+#: does so at times if the rank is its own child, and signals the other ranks.
+LET_LIVE = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
+LIVES_ON = ("sh", "-c", 'trap "" USR1; "$@"; :', "sh")
+
+
+def test_a_rank_that_is_killed_is_named_by_the_others(mpi: str, tmp_path: Path):
+    words = (*LET_LIVE[mpi], *LIVES_ON, sys.executable, "-c", KILLED, tmp_path)
+    done = mpirun(mpi, 3, *words)
+    told = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert sorted(told) == ["0", "2"], done.stdout
+    for text in told.values():
+        seconds, error = text.split(maxsplit=1)
+        assert float(seconds) <= 1, text
+        assert "rank 1 is gone" in error
+
+
+LATE = """
+import os
+import sys
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    open(sys.argv[1]).read()  # until rank 0 has given up
+try:
+    world.all_reduce(np.ones(4), timeout=1)
+except dist.TimeoutError as error:
+    print(f"rank {world.rank} is told: {error}\\n", end="", flush=True)
+if world.rank == 0:
+    open(sys.argv[1], "w").close()
+"""
+
+
+def test_a_rank_that_is_late_is_named(mpi: str, tmp_path: Path):
+    os.mkfifo(tmp_path / "late")
+    said = python(mpi, 2, LATE, tmp_path / "late")
+    assert "rank 0 is told: all_reduce" in said
+    assert "waiting for rank 1 (which is in or after barrier" in said
