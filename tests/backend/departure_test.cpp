@@ -182,7 +182,7 @@ TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
                        config.connect_timeout = 5;
                        config.liveness_interval = 60;
                        // Less than is sent, so that the receiver's kernel cannot take all of it.
-                       config.socket_buffer_bytes = 64 << 10;
+                       config.socket_buffer_bytes = 128 << 10;
                        config.log_level = "WARN";
                        return config;
                      },

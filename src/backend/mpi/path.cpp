@@ -248,6 +248,7 @@ std::shared_ptr<Operation> Path::take_off(std::size_t index) {
 std::shared_ptr<Operation> Path::cancel(Operation& message) {
   if (message.call.collective != Collective::recv) return nullptr;
   const auto found = std::ranges::find(flying_, &message, &Flying::message);
+  if (found == flying_.end()) return nullptr;
   Flight& flight = *found->flight;
   process_.call([&] { flight.cancel(); });
   if (!look(flight, kLooksToTakeBack)) return nullptr;
