@@ -33,7 +33,7 @@ def test_no_multiplication_is_fused_with_an_addition(source):
     found = [
         entry["command"]
         for entry in json.loads(commands.read_text())
-        if Path(entry["file"]) == ROOT / source and "mccl.dir" in entry["command"]
+        if Path(entry["file"]) == ROOT / source and "mccl_objects.dir" in entry["command"]
     ]
     assert found, f"{source} is not compiled"
     assert all("-ffp-contract=off" in command for command in found)
