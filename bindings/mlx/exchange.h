@@ -1,4 +1,5 @@
-// An exchange between the ranks of a group, as a value: shapes, gradients, and the engine's call.
+// Describes one collective operation on MLX arrays as a value (`Exchange`). Functions compute its
+// output shape and its adjoint, which gradients need, and start the engine's call for it.
 #pragma once
 
 #include <mlx/array.h>

@@ -441,8 +441,9 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-// Takes the form with counts, because one rank may leave its splits empty while another lists equal
-// ones. On GPUs, empty splits mean equal parts on all ranks, as the kernels need to know.
+// Runs all_to_allv, because one rank may leave its splits empty while another rank lists equal
+// splits for the same call. If a CUDA call has no splits, all ranks are assumed to have equal
+// parts, and the call runs all_to_all: the device kernels need to know that parts are equal.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,

@@ -23,7 +23,8 @@
  * the full length without the NUL. With capacity 0, `text` may be NULL and only the length is
  * returned. If there is too little room, the status is MCCL_ERROR_NO_ROOM and the text is empty.
  *
- * Times are in milliseconds: 0 means the default named there, a negative number means no limit.
+ * Times are in milliseconds: 0 means the default that the function or field documents, a negative
+ * number means no limit.
  */
 #ifndef MCCL_C_H
 #define MCCL_C_H
@@ -42,8 +43,9 @@ extern "C" {
 
 /* ---- Version ------------------------------------------------------------------------------- */
 
-/* Grows when something is added. A program built against an older number runs with a newer library:
- * functions keep their names, arguments and meaning, and values keep their numbers. */
+/* Version of the C interface. It grows when a function, field or value is added. A program built
+ * against an older version runs with a newer library: functions keep their names, arguments and
+ * meaning, and values keep their numbers. */
 #define MCCL_C_VERSION 2
 
 /* MCCL_C_VERSION of the loaded library. If it is less than the header's, the library lacks
@@ -59,7 +61,8 @@ MCCL_API const char* mccl_version(void) MCCL_NOEXCEPT;
 typedef int32_t mccl_status;
 enum {
   MCCL_OK = 0,
-  /* An argument, setting, file or variable is wrong. Nothing was sent; the group goes on. */
+  /* An argument, setting, file or variable is invalid. Nothing was sent, and the group stays
+   * usable. */
   MCCL_ERROR_INVALID_ARGUMENT = 1,
   /* A call, or a wait, exceeded its timeout. */
   MCCL_ERROR_TIMEOUT = 2,
@@ -113,9 +116,12 @@ enum {
   MCCL_C128 = 14 /* complex: two f64 */
 };
 
-/* bool: sum and max mean "or", product and min mean "and", and the three bitwise kinds apply.
- * Integers: all but premul_sum. Floats: all but the three bitwise kinds. Complex: sum, avg, product
- * and premul_sum. Integer sums wrap; an integer average truncates toward zero. */
+/* A reduction operation. The element type decides which operations are allowed; see
+ * mccl_supports():
+ * - bool: SUM and MAX ("or"), PRODUCT and MIN ("and"), BAND, BOR, BXOR
+ * - integers: all except PREMUL_SUM. Sums wrap; an average truncates toward zero.
+ * - floats: all except BAND, BOR and BXOR
+ * - complex: SUM, AVG, PRODUCT and PREMUL_SUM */
 typedef int32_t mccl_reduce_op;
 enum {
   MCCL_SUM = 0,
@@ -156,7 +162,7 @@ typedef struct mccl_context_options {
   int32_t size;              /* number of ranks, at least 1 */
   uint32_t flags;            /* must be 0: no flag is defined */
   mccl_store* store;         /* may be NULL when size is 1 */
-  const mccl_config* config; /* NULL: as mccl_config_from_environment() returns */
+  const mccl_config* config; /* NULL: the result of mccl_config_from_environment() */
 } mccl_context_options;
 
 /* Flag of mccl_call_options.flags: the caller promises to wait for the work at once, and the call
@@ -171,15 +177,17 @@ typedef struct mccl_call_options {
   /* The remaining fields exist since version 2, for all_reduce and reduce_scatter; see
    * docs/compression.md.
    *
-   * Name of the codec that rounds the sum between machines, the same on all ranks: a value of the
-   * setting `compression`, or "none". NULL: the group's codec. A codec for anything but a sum or
-   * average of floats is MCCL_ERROR_INVALID_ARGUMENT. topk_ratio is the share of elements that
-   * "topk" sends: above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
+   * `compression` is the name of the codec that compresses the sum between machines: a value of the
+   * setting `compression`, or "none". NULL means the group's codec. All ranks must pass the same
+   * name. A codec is allowed only for a sum or average of floats; any other call with one fails
+   * with MCCL_ERROR_INVALID_ARGUMENT. `topk_ratio` is the share of elements that "topk" sends:
+   * above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
   const char* compression;
   double topk_ratio;
-  /* Receives the part of the sum that rounding on this rank drops, zeros if nothing is dropped;
-   * NULL: not wanted. It has as many elements as the input, and overlaps neither the input nor the
-   * output. Adding it to this rank's next input loses nothing (error feedback). */
+  /* Buffer that receives the part of the sum that compression on this rank drops; zeros if nothing
+   * is dropped. NULL: not wanted. It must have as many elements as the input, and must not overlap
+   * the input or the output. If the caller adds it to this rank's next input, no part of the sum is
+   * lost for good (error feedback). */
   void* left_out;
 } mccl_call_options;
 
@@ -190,9 +198,9 @@ typedef struct mccl_group_options {
   const char* name;       /* unique among the living groups of the context */
   const int32_t* members; /* ranks of the context, in the order of their new ranks */
   size_t count;           /* number of members */
-  int64_t timeout_ms;     /* timeout of its calls; 0: the setting timeout; negative: none */
-  /* Codec of sums that name none themselves, as in mccl_call_options; the same on all members.
-   * NULL: as the settings say. */
+  int64_t timeout_ms; /* timeout of the group's calls; 0: the setting `timeout`; negative: none */
+  /* Codec of the sums whose mccl_call_options name no codec, and its topk_ratio. All members must
+   * pass the same. NULL: the setting `compression`. */
   const char* compression;
   double topk_ratio;
 } mccl_group_options;
@@ -253,13 +261,14 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
 
 /* A context owns one progress thread and shares nothing with other contexts of the process. */
 
-/* Connects to all other ranks. Blocks until every pair of ranks has authenticated each other, at
- * most for the setting connect_timeout. */
+/* Creates a context and connects it to all other ranks. Blocks until every pair of ranks has
+ * authenticated each other, at most for the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
-/* Like mccl_context_create(), with rank, size and meeting point from the environment: `mccl
- * launch`, torchrun, mpirun, srun, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. With NULL for
- * `config`, the settings are those of the environment. */
+/* Creates a context whose rank, size and meeting point are read from the environment. They may be
+ * set by `mccl launch`, torchrun, mpirun or srun, or as MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT.
+ * If `config` is NULL, the settings are read from the environment, too. Blocks as
+ * mccl_context_create() does. */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
 /* Announces the departure to the peers and ends the progress thread; pending calls fail with
@@ -272,20 +281,21 @@ MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
  * of another kind, as do mccl_group_rank() and mccl_group_size(). */
 MCCL_API int32_t mccl_context_rank(const mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API int32_t mccl_context_size(const mccl_context* context) MCCL_NOEXCEPT;
-/* Copies out the value of a setting with which the context runs; see "Text out" above. */
+/* Copies out the value of one of the context's settings; see "Text out" above. */
 MCCL_API mccl_status mccl_context_setting(const mccl_context* context, const char* name, char* text,
                                           size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
 /* Returns a new handle of the group of all ranks. */
 MCCL_API mccl_status mccl_context_world(mccl_context* context, mccl_group** group) MCCL_NOEXCEPT;
-/* Creates the group of `count` members: ranks of the context in the order of their new ranks, with
- * this rank among them. All members pass the same members and the same `name`, which no other
- * living group of the context has. timeout_ms is the timeout of its calls; 0 means the setting
- * timeout. */
+/* Creates a group. `members` lists `count` ranks of the context in the order of their ranks in the
+ * group, and must contain this rank. All members must pass the same list and the same `name`. The
+ * name must be unique among the living groups of the context. timeout_ms is the timeout of the
+ * group's calls; 0 means the setting `timeout`, a negative number means no limit. */
 MCCL_API mccl_status mccl_context_group(mccl_context* context, const char* name,
                                         const int32_t* members, size_t count, int64_t timeout_ms,
                                         mccl_group** group) MCCL_NOEXCEPT;
-/* Like mccl_context_group(), with all options of a group. Since version 2. */
+/* Creates a group from a struct of options, which also holds the group's codec. Otherwise the same
+ * as mccl_context_group(). Since version 2. */
 MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
                                              const mccl_group_options* options,
                                              mccl_group** group) MCCL_NOEXCEPT;
@@ -294,19 +304,19 @@ MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
  * of MetricsSummary in include/mccl/metrics.h. */
 MCCL_API mccl_status mccl_context_metrics_json(const mccl_context* context, char* text,
                                                size_t capacity, size_t* length) MCCL_NOEXCEPT;
-/* Resets the counters, as Metrics::reset() in include/mccl/metrics.h does. */
+/* Resets the counters and latencies of the context's calls. */
 MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEXCEPT;
-/* Copies out the costs of links and memory that the choice of algorithms assumes, as {"numbers":
- * {"latency_s": ...}, "nodes": [...]}. "nodes" lists the node of each rank; it is empty if no two
- * ranks share memory. */
+/* Copies out the costs of links and memory from which algorithms are chosen. The text is JSON:
+ * {"numbers": {"latency_s": ...}, "nodes": [...]}. "nodes" lists the node of each rank; it is empty
+ * if no two ranks share memory. */
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
 /* Call these around fork(), on the thread that forks, such as from pthread_atfork().
- * mccl_before_fork() blocks until no step is running, at most for the length of one step; calls
- * stay pending. In the child every later use fails with MCCL_ERROR_INVALID_ARGUMENT. Handles may be
- * destroyed there, and the peers do not notice. Without mccl_before_fork() the child's copies of
- * the sockets stay open until the child ends. */
+ * mccl_before_fork() blocks until the progress thread has finished its current step; calls stay
+ * pending. In the child every later use of a handle fails with MCCL_ERROR_INVALID_ARGUMENT. Only
+ * destroying a handle is allowed there, and the peers do not notice it. Without mccl_before_fork()
+ * the child's copies of the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;
 MCCL_API mccl_status mccl_after_fork_in_child(mccl_context* context) MCCL_NOEXCEPT;

@@ -1,4 +1,5 @@
-/* The second half of mccl/c.h, which includes it: groups, their calls, and works. */
+/* The second half of the C interface: groups, their calls, and works. mccl/c.h includes this file.
+ */
 #ifndef MCCL_C_CALLS_H
 #define MCCL_C_CALLS_H
 
@@ -18,8 +19,9 @@ MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
 /* The name of the group. The text lives as long as the handle. NULL for NULL or a handle of another
  * kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
-/* Splits the group: ranks of one color form a new group, ordered by (key, rank). A collective that
- * blocks until every rank has made its part. A negative color returns NULL with MCCL_OK. */
+/* Splits the group: ranks of one color form a new group, ordered by (key, rank). A collective call:
+ * blocks until every rank has created its new group. A rank with a negative color joins no group:
+ * it receives NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
 /* Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once,

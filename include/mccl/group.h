@@ -42,9 +42,10 @@ struct CallOptions {
   /// `stream` may be destroyed before the group. If the device carries out the call by itself, the
   /// group then records the end of the call at once, which costs a few more driver calls.
   bool stream_may_go = false;
-  /// The call touches its memory only after this fence has passed; null means at once. Calls on
-  /// Metal memory need a fence behind all GPU work on the input and the output. Later calls of the
-  /// group begin after the fence too; nothing else waits for it.
+  /// The call reads and writes its buffers only after this fence has passed; null means no fence.
+  /// A call on Metal memory needs a fence that passes after all earlier GPU work on the input and
+  /// the output. Later calls of the group begin after the fence, too. Other groups do not wait for
+  /// it.
   std::shared_ptr<Fence> fence = {};
   /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
   /// this rank drops; zeros if nothing is dropped. It needs the type and length of the input and

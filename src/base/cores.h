@@ -9,10 +9,12 @@
 
 namespace mccl {
 
+/// The CPU resources of one process.
 struct Cores {
-  /// Numbers of the cores that it may run on, in order; empty if the system does not report them.
+  /// Numbers of the cores on which the process may run, in order; empty if the system does not
+  /// report them.
   std::vector<int> allowed;
-  /// CPU time that its control group may use, in cores; 0 for no limit.
+  /// CPU time that the process's control group may use, in cores; 0 for no limit.
   double quota = 0;
   /// Identifies the quota: equal for processes that share it. Contains no blanks.
   std::string quota_group = "-";
@@ -28,7 +30,8 @@ Cores cores_of_this_process();
 /// allowed cores are unknown.
 double processes_per_core(std::span<const Cores> processes, int all);
 
-/// How many times longer than alone a process may have to wait for a core that this many share.
+/// Returns the factor by which timeouts must be multiplied if `processes_per_core` processes share
+/// a core, because a process may wait for its turn. At least 1.
 double patience_of(double processes_per_core);
 
 /// One line of text. parse_cores() returns nothing for text that serialise() cannot have written.

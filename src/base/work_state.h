@@ -1,4 +1,4 @@
-// The shared state behind a Work.
+// The state behind the Work handles of a call.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,9 @@
 
 namespace mccl::detail {
 
-/// done_ is set last, with release order, so a thread that sees it set also sees everything the
-/// call wrote.
+/// State of one call, shared by its Work handles and the code that runs it: whether it is done, its
+/// error and its callbacks. `done_` is set last, with release order. A thread that sees it set
+/// therefore also sees everything that the call has written.
 class WorkState : public std::enable_shared_from_this<WorkState> {
  public:
   virtual ~WorkState() = default;

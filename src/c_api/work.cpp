@@ -28,8 +28,9 @@ const mccl_work& started(const char* call, const char* argument, const mccl_work
       call, argument));
 }
 
-/// Reports the result of a call to C. Must not throw on the thread that completes calls, not even
-/// if there is no memory for the text.
+/// Calls a C callback with the status and error text of a completed call. Runs on the thread that
+/// completes calls and never throws. If memory for the text runs out, the callback receives
+/// MCCL_ERROR_OUT_OF_MEMORY.
 void tell(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
   Told told;
   const char* text = nullptr;

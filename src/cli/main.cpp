@@ -54,8 +54,8 @@ std::vector<char*> words_of(int argc, char** argv) {
   return {argv[0], argv[2], help};
 }
 
-/// True if the command must print JSON, even on failure. For some commands, --json is the name of a
-/// file that they write; these do not count.
+/// True if the command must print JSON, even on failure: it has a flag --json, and the arguments
+/// contain it. Returns false for commands whose option --json takes a file name.
 bool is_to_print_json(int argc, char** argv, const Command* command) {
   const std::span<const char* const> words(argv, argv + argc);
   const auto end = std::ranges::find(words, std::string_view("--"));

@@ -11,7 +11,8 @@
 
 namespace mccl::cluster {
 
-/// One direction between two interfaces, or from a host to an interface if it is routed.
+/// A path in one direction: from an interface to an interface of another host. A routed path starts
+/// at a host instead.
 struct Path {
   End from;
   End to;
@@ -22,7 +23,7 @@ struct Path {
   bool routed = false;   ///< Routing picks the interface and the source address.
 
   bool tried = false;
-  /// The error of each port that was tried; empty text if it connected.
+  /// One text per port that was tried: its error, or empty if the port connected.
   std::vector<std::string> faults;
   /// Bytes of the largest test packet that arrived; 0 if none did or none was sent.
   int packet = 0;
@@ -35,12 +36,13 @@ struct Path {
   bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };
 
-/// Returns both directions between any two interfaces of different hosts that have addresses in a
-/// common network. For hosts without a common network, returns a routed path to each address.
+/// Returns the paths to try between all hosts. Two interfaces of different hosts with addresses in
+/// a common network give one path per direction. Hosts without a common network give a routed path
+/// to each address of the other host.
 std::vector<Path> paths_of(std::span<const HostFacts> hosts);
 
-/// Returns, for each path, whether its rate is much lower than its hardware's or than that of the
-/// other paths of its kind.
+/// Returns one value per path: true if its rate is much lower than the rate of its hardware or of
+/// other paths of the same kind.
 std::vector<bool> slow_ones(std::span<const Path> paths);
 
 /// Finds faults in the results of the paths, and hosts that no path joins.

@@ -9,7 +9,7 @@
 
 namespace mccl::cluster {
 
-/// A command and the command that undoes it, without sudo.
+/// A shell command and the command that undoes it, both without the prefix "sudo".
 struct Commands {
   std::string command;
   std::string undo;

@@ -82,7 +82,7 @@ std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
   for (const Addressed& each : links) {
     if (each.keeps) continue;
     for (const End* end : {&each.link.a, &each.link.b}) {
-      // The name would end up, unchecked, in a command that root runs.
+      // Reject an unknown interface name, because root runs a command that contains it.
       if (hosts[static_cast<std::size_t>(end->host)].interface(end->interface) == nullptr)
         throw Error(fmt::format("{} has no interface {}",
                                 hosts[static_cast<std::size_t>(end->host)].host,

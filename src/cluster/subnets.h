@@ -22,11 +22,11 @@ struct Addressed {
   const Network& of(int host) const { return link.a.host == host ? a : b; }
 };
 
-/// The address ranges in which cables may get networks.
+/// Options of give_addresses(): the range for new networks, and further addresses to avoid.
 struct SubnetChoice {
   /// Facts of further machines whose addresses must not be used, such as the one that runs mccl.
   std::span<const HostFacts> others = {};
-  std::optional<Network> within = {};  ///< If absent, the private ranges are used.
+  std::optional<Network> within = {};  ///< Range for new networks; if empty, the private ranges.
 };
 
 /// Keeps the present addresses of a link's ends if they are in one network that no other interface

@@ -59,7 +59,7 @@ struct EngineOptions {
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< From ContextOptions; may be null.
   /// Null: the verbs library of this machine is loaded.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;
-  bool has_gpus = false;  ///< Whether this rank has GPUs.
+  bool has_gpus = false;  ///< True if this rank has GPUs.
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
@@ -109,7 +109,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
-  /// See GroupState::carry_by.
+  /// Makes the group run its calls through `carrier`; see GroupState::carry_by.
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
@@ -220,8 +220,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
-  Clock::time_point links_due_;  ///< The transports' next deadline, as of the last sleep.
-  bool unheard_ = false;         ///< The last look left messages of a peer unread.
+  Clock::time_point links_due_;  ///< The transports' next deadline, read before the last sleep.
+  bool unheard_ = false;  ///< True if control messages are left unread by the last receive().
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

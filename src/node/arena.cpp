@@ -13,7 +13,7 @@
 namespace mccl::node {
 namespace {
 
-/// The first line of a range: how many readers have not released it.
+/// Number of readers that have not released a range. Stored in the range's first cache line.
 using Readers = std::atomic<std::uint32_t>;
 
 Readers& readers_of(const Mapping& mapping) { return *reinterpret_cast<Readers*>(mapping.data()); }

@@ -52,8 +52,9 @@ bool is_open(const Socket& socket) {
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
-/// Listens at those addresses of a name that this host has: "localhost" may have an address of a
-/// disabled family. Throws BindError if there is none, or if one is taken.
+/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
+/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
+/// belongs to this host, or if the port is taken.
 std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   std::vector<Listener> listeners;
   for (std::size_t i = 0; i < addresses.size(); ++i) {

@@ -77,9 +77,9 @@ class WindowTerms {
 
   /// Bytes that the busiest rank handles.
   struct Handled {
-    double copied;     ///< Copied or added, between its buffers and the windows.
-    double of_memory;  ///< Buffer bytes read and written if no cache holds them.
-    double held;       ///< The buffers themselves.
+    double copied;     ///< Bytes copied or added between its buffers and the windows.
+    double of_memory;  ///< Bytes of its buffers read and written if no cache holds them.
+    double held;       ///< Size of its buffers, in bytes.
   };
 
   /// Time for all ranks of a node to wait for each other.

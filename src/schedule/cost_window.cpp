@@ -140,8 +140,9 @@ Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window) {
   return window.meeting_at_slots({copied, b + window.written(b), b + size.apart * b}, 2, b);
 }
 
-/// A rank publishes, adds and reads its share of its node's bytes. `held` is scaled so that
-/// seconds_of(), which multiplies it by all ranks, counts one buffer for each rank of a node.
+/// A rank publishes, adds and reads its share of its node's bytes. seconds_of() multiplies
+/// Handled::held by the number of ranks, but only the ranks of one node share a cache. So `held` is
+/// b * columns / ranks, which makes seconds_of() count one buffer of b bytes per rank of a node.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns) {
   const double b = size.bytes;
   return 4 * window.meeting() +

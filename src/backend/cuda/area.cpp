@@ -47,7 +47,7 @@ unsigned processors_for_each(const std::vector<Offer>& offers) {
 /// A rank's description of a window for the other ranks.
 struct WindowOffer {
   IpcHandle memory;
-  std::uint8_t is_there;  ///< 0 if it has been freed; its number is not reused.
+  std::uint8_t is_there;  ///< 0 if the window has been freed. Its number is not reused.
 };
 
 Area::Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared)
@@ -72,7 +72,8 @@ Area::Area(Group& group, Device device, std::chrono::milliseconds patience, Shar
   if (objection_.empty()) objection_ = direct::first_objection(group, open(group));
 }
 
-/// Returns the reason if this rank cannot allocate memory that others reach; otherwise empty.
+/// Allocates this rank's device memory: the memory that the other ranks access, the counters and
+/// the table of windows. Returns the error, or an empty string on success.
 std::string Area::allocate() {
   try {
     cu_.check(cu_.MemAlloc(&memory_, fabric_.layout.bytes), "cuMemAlloc");
@@ -92,7 +93,8 @@ std::string Area::allocate() {
   return {};
 }
 
-/// Returns the reason if this rank does not reach all others; otherwise empty.
+/// Opens the device memory of all other ranks. Returns the reason if this rank cannot access the
+/// memory of one of them; otherwise returns an empty string.
 std::string Area::open(Group& group) {
   Offer own{};
   std::string objection;

@@ -1,6 +1,7 @@
-// MPI's handles of the reductions. MPI's own operation is used if it gives the same result as
-// MCCL's kernel. Otherwise the kernel is registered as an MPI operation: for 16-bit floats, for
-// bool, and for min and max of floats, which keep NaN.
+// Maps each reduction and element type to an MPI operation (MPI_Op). If MPI predefines an operation
+// with the same result as MCCL's kernel, that one is used. Otherwise the kernel is registered as a
+// user-defined operation: for 16-bit floats, for bool, and for min and max of floats, which keep
+// NaN.
 #pragma once
 
 #include "backend/mpi/library.h"
@@ -8,13 +9,14 @@
 
 namespace mccl::mpi {
 
+/// Table of MPI operations, indexed by element type and reduction.
 class Operations {
  public:
-  /// Registers the kernels in `library`. They are never freed.
+  /// Registers the kernels in `library`. The registered operations are never freed.
   explicit Operations(Library& library);
 
-  /// Returns the handle for a combination that supports() allows. avg and premul_sum return that of
-  /// the sum.
+  /// Returns the operation for a combination that supports() allows. For avg and premul_sum,
+  /// returns the operation for sum.
   Handle of(DType dtype, ReduceKind kind) const {
     return handles_[static_cast<int>(dtype)][static_cast<int>(kind)];
   }

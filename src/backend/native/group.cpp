@@ -14,7 +14,7 @@
 namespace mccl::native {
 namespace {
 
-/// More shapes of calls than a training program uses.
+/// Capacity of `faster_`, in pairs of collective and count. A training program uses fewer.
 constexpr std::size_t kMostRemembered = 256;
 
 engine::Task task_of(const Request& request) {

@@ -1,6 +1,6 @@
-// Data with results that are known in advance, bit for bit, in whatever order a reduction runs.
-// They are small integers, scaled by powers of two if the type has an exponent, so that nothing
-// rounds or overflows.
+// Test data for benchmarks. Every result is known in advance, bit for bit, whatever the order of a
+// reduction: the elements are small integers, scaled by powers of two if the type has an exponent,
+// so no sum or product rounds or overflows.
 #pragma once
 
 #include <cstddef>

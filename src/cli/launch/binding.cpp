@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::array<std::string_view, kBindToCount> kNames = {"share", "core", "none"};
 
-/// Variables with which users bind threads themselves.
+/// Environment variables of OpenMP runtimes that bind threads to cores. If the user has set one,
+/// the launcher adds no binding of its own.
 constexpr std::array kOfUser = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
 
 std::vector<int> parse_list(std::string_view list) {

@@ -33,7 +33,8 @@ struct Answer {
   double busbw_gbs() const;
 };
 
-/// True if the sum is rounded. With auto, that requires that rounding is faster.
+/// True if the call's sum is compressed with the question's codec. With `if_faster`, this requires
+/// an f32 sum for which the cost model expects compression to save time.
 bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);

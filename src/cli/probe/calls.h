@@ -24,13 +24,16 @@ namespace mccl::cli::probe {
 /// Port at which all hosts call each other. It is fixed, because no host knows another's ports yet.
 inline constexpr std::uint16_t kCallPort = 29599;
 
-/// Calls and listens until it is destroyed. Three messages go through a cable, each with a proof:
-///   call NONCE NAME INTERFACE    from the caller to all
-///   who NONCE NONCE-2            from the hearer to the caller; NONCE-2 is the hearer's
-///   here NONCE-2 NAME INTERFACE  from the caller, through the interface of its call
-/// Only then does the hearer report "heard". A replayed call is never believed, because its sender
-/// cannot answer the question. The question is sent to the caller alone, and then to all if no
-/// answer arrives. A call whose question gets no answer is reported as "unanswered".
+/// Sends calls through this host's interfaces, and listens for other hosts' calls until it is
+/// destroyed. A call is a handshake of three messages, each with a proof that the sender knows the
+/// secret:
+///   call NONCE NAME INTERFACE    multicast by the caller; NONCE is new, the rest names its end
+///   who NONCE NONCE-2            the hearer's challenge to the caller; NONCE-2 is new
+///   here NONCE-2 NAME INTERFACE  the caller's response, through the interface of its call
+/// The hearer reports "heard" once a valid "here" has arrived. A replayed "call" is never reported
+/// as heard, because its sender cannot make the proof of "here". The hearer sends "who" to the
+/// caller's address first, and then by multicast while no "here" arrives. If none arrives at all,
+/// it reports the call as "unanswered".
 class Calls {
  public:
   Calls(const Secret& secret, Answers& answers);
@@ -38,18 +41,20 @@ class Calls {
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
-  /// False if the system provides no socket at kCallPort.
+  /// True if this host can receive calls: the system has provided a socket at kCallPort.
   bool hears() const { return static_cast<bool>(socket_); }
   /// Calls through every interface that is up and has a link-local address. Blocks for up to 2.5 s
   /// if interfaces have just come up.
   void call(const std::string& name);
 
  private:
+  /// The two ends of a call.
   struct Place {
     unsigned interface = 0;  ///< Index of the local interface.
     std::string name;        ///< The caller's name.
     std::string from;        ///< The caller's name for its own interface.
   };
+  /// A "who" message that has been sent and whose "here" has not arrived.
   struct Question {
     Place place;
     std::string text;
@@ -71,8 +76,9 @@ class Calls {
   Answers& answers_;
   Socket socket_;
   std::mutex mutex_;
-  std::map<std::string, Place> called_;        ///< Keyed by nonce; guarded by mutex_.
-  std::map<std::string, Question> questions_;  ///< Keyed by nonce; used by the thread only.
+  /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
+  std::map<std::string, Place> called_;
+  std::map<std::string, Question> questions_;  ///< Keyed by NONCE-2; used by the thread only.
   /// Calls whose proof was valid: nonce and interface. Used by the thread only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;

@@ -1,4 +1,4 @@
-// Gathers interfaces, addresses and devices from the files of Linux.
+// Gathers this host's interfaces, addresses and devices on Linux, from files in /sys and /proc.
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sys/statvfs.h>

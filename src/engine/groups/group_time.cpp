@@ -9,11 +9,12 @@
 namespace mccl::engine {
 namespace {
 
-/// Probes the peers when no call has moved for this long.
+/// Time without progress in any call after which the group probes its peers. Also the interval
+/// between two probes.
 constexpr std::chrono::seconds kProbeAfter{1};
-/// Releases memory that a group has not used for this long.
+/// Time without calls after which a group releases the memory of its collectives.
 constexpr std::chrono::seconds kIdleAfter{10};
-/// How long messages of a carrier may still arrive after their sender has announced that it left.
+/// Time for a carrier's messages to arrive after their sender has announced that it left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 
 }  // namespace
@@ -25,8 +26,8 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= probe_after() && now >= next_probe_) probe(now);
 }
 
-/// How long calls may make no progress before the peers are probed. Chosen such that the answers
-/// arrive before the first call times out.
+/// Returns how long calls may make no progress before the peers are probed: kProbeAfter, or half of
+/// the first call's timeout if that is shorter. The answers can then arrive before the timeout.
 Clock::duration GroupState::probe_after() const {
   const Call* const call = first_call();
   if (!call) return kProbeAfter;
@@ -101,8 +102,9 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   return true;
 }
 
-/// Fails the group if a member destroyed it before it reached the current collective: that member
-/// never will. Also fails it if a message of the carrier needs a member that has destroyed it.
+/// Fails the group if a member destroyed its group object before it made the current collective
+/// call, because that member will never make it. Also fails the group if a message of the carrier
+/// needs a member that has destroyed its group object.
 bool GroupState::fail_without_the_gone() {
   const auto fail_without = [this](GroupRank member, const Call& call) {
     fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, endings_[member]->reason),

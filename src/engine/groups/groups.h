@@ -21,16 +21,17 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// The groups that this rank has made and not closed. Passes work, time and peers' messages to
+/// each. Used under the engine's progress lock.
 class Groups {
  public:
   Groups(int ranks, Surroundings& surroundings);
 
   /// Adds a new group and handles the messages about it that arrived before it was made.
   void add(const std::shared_ptr<GroupState>& group);
-  /// Removes a destroyed group. Like end_all(), it needs no memory.
+  /// Removes a destroyed group. Allocates no memory.
   void remove(const std::shared_ptr<GroupState>& group) noexcept;
-  /// Ends all groups for good because this rank leaves the job.
+  /// Ends all groups for good because this rank leaves the job. Allocates no memory.
   void end_all() noexcept;
 
   /// Null if there is no such group.
@@ -48,7 +49,7 @@ class Groups {
   void watch(Sleep& sleep) const;
   void watch_time(Clock::time_point now);
   void release_idle(Clock::time_point now);
-  /// Fails groups whose data to a peer gets lost although the peer is heard.
+  /// Fails groups whose data does not reach a peer although messages from that peer still arrive.
   void watch_delivery(Clock::time_point now, const Heart& heart);
 
   /// Handles a peer's message about a group. Throws CorruptionError.
@@ -57,12 +58,12 @@ class Groups {
   /// Fails the groups of a peer that lives but cannot reach the other ranks any more, even groups
   /// whose calls do not need it.
   void fail_without(WorldRank peer, const std::string& reason);
-  /// Handles a group's broken link to a peer. Data sent through it may be lost, so the peer could
-  /// wait for it although this rank has no call that would notice. Fails the group.
+  /// Fails the group because its link to a peer broke. Data sent through the link may be lost. The
+  /// peer could then wait for that data while this rank has no call in flight that would notice.
   void lose_link(WorldRank peer, std::uint64_t group, const std::string& reason);
-  /// A peer has died: fails its groups whose failure is watched.
+  /// Fails the groups of a dead peer whose failure is watched.
   void fail_watched(WorldRank peer, const std::string& reason);
-  /// Fails all groups because of an error on this rank that concerns no single one.
+  /// Fails all groups because of an error on this rank that belongs to no single group.
   void fail_all(const Failure& failure) noexcept;
 
   /// Links of ended groups that still have bytes in flight.

@@ -14,6 +14,7 @@
 
 namespace mccl::engine {
 
+/// A queue of new groups, calls, aborts and closes, which any thread fills and the driver empties.
 /// Thread-safe; its lock is held for a few instructions.
 class Inbox {
  public:
@@ -23,7 +24,7 @@ class Inbox {
     std::vector<std::shared_ptr<GroupState>> aborted;
     std::vector<std::shared_ptr<GroupState>> closed;
 
-    /// Makes room for this many groups in each of the lists of created, aborted and closed groups.
+    /// Reserves capacity for `groups` groups in each of `created`, `aborted` and `closed`.
     void reserve(std::size_t groups) {
       for (auto* each : {&created, &aborted, &closed}) {
         if (each->capacity() < groups) each->reserve(std::max(groups, 2 * each->capacity()));
@@ -46,10 +47,11 @@ class Inbox {
       content.created.push_back(group);
     });
   }
-  /// At most once for each group, like close().
+  /// Called at most once for each group.
   void abort(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.aborted.push_back(group); });
   }
+  /// Called at most once for each group.
   void close(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.closed.push_back(group); });
   }
@@ -82,9 +84,11 @@ class Inbox {
   }
 
   std::mutex mutex_;
-  Content content_;  // guarded by mutex_; has room for all groups
-  Content spare_;    // guarded by mutex_; has the same room, for the time when content_ is taken
-  std::size_t groups_ = 0;  // guarded by mutex_; groups made and not closed
+  // The following three are guarded by mutex_.
+  Content content_;  // Submitted and not taken. Its lists have capacity for `groups_` groups.
+  // Empty lists with capacity for `groups_` groups. take() uses it if `taken` has less capacity.
+  Content spare_;
+  std::size_t groups_ = 0;  // Number of groups made and not closed.
   std::atomic<bool> waiting_{false};
 };
 

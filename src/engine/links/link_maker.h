@@ -28,11 +28,12 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// Makes and closes the links of all groups on this rank, over all transports. Used under the
+/// engine's progress lock.
 class LinkMaker {
  public:
   using Transports = std::vector<std::unique_ptr<transport::Transport>>;
-  /// Returns the channels of a group that this rank has made; null for others.
+  /// Returns the channels of a group that this rank has made; null for any other group.
   using Find = std::function<Channels*(std::uint64_t group)>;
   /// Called with the transport's name for every link that was made.
   using Made = std::function<void(std::string_view transport)>;
@@ -42,7 +43,7 @@ class LinkMaker {
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log, Made made = {});
 
-  /// Text for people: how a peer is reached.
+  /// Describes, for messages, the transport that reaches a peer.
   std::string describe(WorldRank peer) const;
 
   /// These forward to the preferred transport that reaches the peer; see Transport.
@@ -70,11 +71,14 @@ class LinkMaker {
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  /// As in Transport, for all transports.
+  /// Arms all transports before the driver sleeps, so that activity on links without a descriptor
+  /// ends the sleep. Returns true if such links may exist; the caller must then check its links
+  /// once more before it sleeps. disarm() is called when the sleep has ended.
   bool arm();
   void disarm() {
     for (const auto& transport : transports_) transport->disarm();
   }
+  /// Called in the child of a fork: closes the child's copies of descriptors.
   void abandon() noexcept;
   /// Destroys the transports. No more links are made.
   void close();
@@ -89,7 +93,8 @@ class LinkMaker {
   /// Tries the transports from `from` on. `reason`: why the earlier ones failed.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
             std::string reason);
-  /// Why the peer declined this link by this transport before it was tried; null if it did not.
+  /// Returns the peer's reason from `declined_ahead_`; null if the peer has not declined this
+  /// transport for this link.
   const std::string* declined_ahead(WorldRank peer, const transport::LinkKey& key,
                                     Place place) const;
   void decline_awaited(Place place, const std::string& reason);
@@ -117,14 +122,15 @@ class LinkMaker {
   const Find find_;
   const Log& log_;
   const Made told_;
-  /// Links in the making, each with the transport that is tried. Contains all links that this rank
-  /// makes, and those made by a peer that this end has begun but not finished.
+  /// Links in the making, each with the transport that is being tried. Contains all links that this
+  /// rank makes. Also contains links made by a peer, from when this end has begun until it has
+  /// finished.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.
   std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
-  /// Transports after the current one that the peer has already declined, with its reasons, for
-  /// links in `making_`.
+  /// For links in `making_`: the transports that the peer declined before this rank tried them, and
+  /// the peer's reason for each.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
   std::uint64_t made_ = 0;  ///< Links established so far.
   std::vector<transport::LinkEvent> broken_;

@@ -260,8 +260,8 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   for (const auto& lane : channels_.at(transport::Purpose::point_to_point, rank).lanes) {
     if (lane && lane->link().borrowed() > 0) return std::nullopt;
   }
-  // The grant of an empty message ends its receive, and no data follows. So the receive ends here,
-  // since the grant is dropped.
+  // No data follows the grant of an empty message, so its receive completes when the grant has been
+  // sent. The unsent grants are dropped here, so their receives must complete here.
   const auto end_receive = [this](const Outgoing& outgoing) {
     Operation* const operation = outgoing.operation;
     if (operation && operation->call.collective == Collective::recv) finish(*operation);

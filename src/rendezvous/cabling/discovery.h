@@ -45,13 +45,14 @@ class Discovery {
 
   /// Empty until all ranks have agreed.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
-  /// Why there will never be a cabling; empty while there may be one. Returned only after the
-  /// neighbours have been told.
+  /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. Also empty until
+  /// the neighbours know of the fault or kToTellOfFault has passed.
   std::string fault(Clock::time_point now) const;
-  /// Describes a rank that died while the ranks met; empty if none has. Returned only after the
-  /// neighbours have been told.
+  /// Describes a rank that died while the ranks met; empty if no death is known. Before the ranks
+  /// have agreed, also empty until the neighbours have had kToTellOfDeath to read the report.
   std::string death(Clock::time_point now) const;
-  /// Called when all ranks have met: from now on ranks may leave.
+  /// Called when all ranks have met. A rank that leaves after this call is no longer considered
+  /// dead.
   void everyone_is_here() {
     are_meeting_ = false;
     probes_.clear();
@@ -62,10 +63,10 @@ class Discovery {
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
 
-  /// Shows the neighbours that this rank is alive. Called once the ranks have agreed.
+  /// Sends "alive" messages to the neighbours. Called once the ranks have agreed.
   void beat();
-  /// Returns the cables that have been cut, each once: those on which nothing, or nothing valid,
-  /// has been received for `silence`, and those that other ranks report.
+  /// Returns the cables that have been cut since the last call. A cable counts as cut if no valid
+  /// message has arrived on it for `silence`, or if another rank reports the cut.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
@@ -94,7 +95,7 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends to each neighbour on one of its trunks, except to that of `but`.
+  /// Sends the message to each neighbour on one of its trunks, except to the neighbour of `but`.
   void tell_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -108,11 +109,14 @@ class Discovery {
   Log log_;
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
-  std::vector<Clock::time_point> known_since_;  ///< Indexed by rank; max() until it is heard of.
+  /// For each rank: when this rank first heard of it; max() if it has not.
+  std::vector<Clock::time_point> known_since_;
   /// For each rank: when its last trunk to this rank ended. max() for a rank that has a trunk,
   /// never had one, or is being probed.
   std::vector<Clock::time_point> gone_since_;
-  Clock::time_point death_told_ = Clock::time_point::max();  ///< End of kToTellOfDeath.
+  /// Time at which death() may return: the neighbours have then had kToTellOfDeath to read the
+  /// report. max() while no death is known.
+  Clock::time_point death_told_ = Clock::time_point::max();
   bool are_meeting_ = true;
   std::list<Dial> dials_;
   /// Dials, once the ranks have agreed, to neighbours whose last trunk has ended, to learn whether
@@ -120,10 +124,12 @@ class Discovery {
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// On rank 0: since when all ranks have looked for no more cables; max() while some still look.
+  /// Rank 0 only: when the last rank stopped looking for cables; max() while a rank still looks.
   Clock::time_point settled_since_ = Clock::time_point::max();
-  Clock::time_point fault_told_ = Clock::time_point::max();  ///< End of kToTellOfFault.
-  std::vector<Known> known_;                                 ///< The agreed cables that end here.
+  /// Time at which fault() returns even if not all neighbours have confirmed that they know of the
+  /// fault. max() while no fault is known.
+  Clock::time_point fault_told_ = Clock::time_point::max();
+  std::vector<Known> known_;  ///< The agreed cables that end here.
 };
 
 }  // namespace mccl::rendezvous

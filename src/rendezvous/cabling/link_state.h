@@ -39,11 +39,12 @@ struct CableNews {
     death,  ///< A rank's process ended while the ranks met: `why` names it.
   };
   Kind kind = Kind::alive;
-  Sighting sighting;     ///< For all kinds but `sighting`, only its cables are used.
+  Sighting sighting;     ///< In a decision and a cut, only `sighting.cables` is used.
   std::string why = {};  ///< Text of a cut, a fault or a death; at most 255 bytes.
   std::vector<std::uint16_t> ports = {};  ///< In a decision: the port of each rank.
 };
 
+/// A cable that no longer carries valid data.
 struct CutCable {
   Cable cable;
   std::string why;
@@ -59,15 +60,16 @@ std::size_t news_bytes(std::span<const std::byte> header);
 /// Throws CorruptionError for a message that no correct rank of a job of `size` sends.
 CableNews decode_news(std::span<const std::byte> bytes, int size);
 
+/// One rank's knowledge of all cables, and the decision on the cabling.
 class LinkState {
  public:
   LinkState(int rank, int size, std::uint16_t port);
 
   /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
-  /// Processes a message from a neighbour. Returns true if it is news that must be passed on; for a
-  /// sighting of this rank itself, own() must be sent instead. Throws CorruptionError if ranks
-  /// contradict each other.
+  /// Processes a message from a neighbour. Returns true if the message is new and the caller must
+  /// pass it on to the other neighbours. If it is a sighting with this rank's number, the caller
+  /// must send own() in its place. Throws CorruptionError if ranks contradict each other.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
@@ -85,18 +87,19 @@ class LinkState {
   /// Valid once there is a decision, even for ranks that have not been heard of here.
   std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
-  /// Used on rank 0: true if all ranks have been heard of and look for no more cables. decide() may
-  /// then decide on the cables that both ends see.
+  /// Rank 0 only: true if all ranks have been heard of and look for no more cables. decide() may
+  /// then be called.
   bool all_settled() const;
   /// True if every cable that one end sees is also seen by the other. If not, a message is still in
   /// flight, or something on the cable translates addresses.
   bool both_ends_see_all() const;
-  /// Returns false, without deciding, if the cables do not join all ranks.
+  /// Rank 0 only: decides on the cables that both ends see. Returns false, without a decision, if
+  /// these cables do not join all ranks.
   bool decide();
   /// Empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
-  /// Why there will be no decision; empty while there may be one. A fault after the decision is
-  /// ignored.
+  /// The reason why the ranks cannot decide; empty if no fault is known. A fault after the decision
+  /// is ignored.
   const std::string& fault() const { return fault_; }
   /// Describes the first rank that has died, as reported; empty while none has.
   const std::string& death() const { return death_; }

@@ -39,8 +39,8 @@ Open& open_devices() {
 
 std::mutex& mutex_of_open_devices() { return open_devices().mutex; }
 
-/// Deleter that runs with the last user of a device. It removes the entry only after the device has
-/// closed.
+/// Deleter of a device, run when the last user releases it. Closes the device and then removes its
+/// entry from the table, so that no other thread opens the device before it has closed.
 struct Close {
   Open::Key key;
   void operator()(Device* device) const {
@@ -53,6 +53,7 @@ struct Close {
   }
 };
 
+/// Interval between attempts to open a device that is being closed.
 constexpr std::chrono::milliseconds kWhileItCloses{1};
 
 std::size_t regions_of(const Limits& limits) {

@@ -157,7 +157,7 @@ class Pair {
   bool dialled_ = false;
   FarEnd far_;
   Credits credits_{0};
-  std::uint32_t expected_ = 0;  ///< Sequence number of the next message.
+  std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
   /// Payload sizes of posted messages, by send slot.

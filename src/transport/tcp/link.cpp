@@ -205,7 +205,8 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 void TcpLink::lose_peer(Loss loss) {
   options_.told_late = {};
   told_at_ = {};
-  if (loss == Loss::told) return;  // The system reports the end after all bytes that have arrived.
+  // The connection will end by itself: recv() first returns the bytes that have arrived.
+  if (loss == Loss::told) return;
   // Received bytes in the kernel stay readable. The call may fail if the connection has already
   // ended.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
