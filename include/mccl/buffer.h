@@ -18,8 +18,8 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// `count` elements of `dtype` at `data`, which may have any alignment. `data` may be null if
-/// `count` is 0.
+/// A view of `count` elements of type `dtype` at `data`, which the call may write. `data` may have
+/// any alignment, and may be null if `count` is 0.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
@@ -33,7 +33,7 @@ struct Buffer {
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-/// A Buffer that is only read.
+/// A view of memory that the call only reads; otherwise the same as Buffer.
 struct ConstBuffer {
   const void* data = nullptr;
   std::size_t count = 0;

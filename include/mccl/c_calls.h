@@ -11,8 +11,8 @@ extern "C" {
 
 /* ---- Groups -------------------------------------------------------------------------------- */
 
-/* This rank's number in the group, and the number of ranks; -1 for NULL or a handle of another
- * kind.
+/* This process's rank in the group, and the group's number of ranks; -1 for NULL or a handle of
+ * another kind.
  */
 MCCL_API int32_t mccl_group_rank(const mccl_group* group) MCCL_NOEXCEPT;
 MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
@@ -20,8 +20,8 @@ MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
  * kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
 /* Splits the group: ranks of one color form a new group, ordered by (key, rank). A collective call:
- * blocks until every rank has created its new group. A rank with a negative color joins no group:
- * it receives NULL with MCCL_OK. */
+ * blocks until every rank has called it. A rank with a negative color joins no group: it receives
+ * NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
 /* Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once,
@@ -86,8 +86,8 @@ MCCL_API mccl_status mccl_gather(mccl_group* group, const void* in, void* out, s
 MCCL_API mccl_status mccl_gatherv(mccl_group* group, const void* in, void* out,
                                   const size_t* counts, mccl_dtype dtype, int32_t root,
                                   const mccl_call_options* options, mccl_work** work) MCCL_NOEXCEPT;
-/* out = this rank's `count` elements of root's in, which has count * size; other ranks' `in` is
- * ignored. */
+/* out = this rank's `count` elements of root's `in`, which has count * size elements. Other ranks'
+ * `in` is ignored. */
 MCCL_API mccl_status mccl_scatter(mccl_group* group, const void* in, void* out, size_t count,
                                   mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                                   mccl_work** work) MCCL_NOEXCEPT;
@@ -96,8 +96,8 @@ MCCL_API mccl_status mccl_scatterv(mccl_group* group, const void* in, void* out,
                                    const size_t* counts, mccl_dtype dtype, int32_t root,
                                    const mccl_call_options* options,
                                    mccl_work** work) MCCL_NOEXCEPT;
-/* out = this rank's `count` elements of the reduction of all inputs, which have count * size
- * elements each. */
+/* out = this rank's `count` elements of the reduction of all inputs. Each input has count * size
+ * elements. */
 MCCL_API mccl_status mccl_reduce_scatter(mccl_group* group, const void* in, void* out, size_t count,
                                          mccl_dtype dtype, mccl_reduce_op op,
                                          const mccl_call_options* options,
@@ -127,7 +127,8 @@ MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* op
 /* Source of a mccl_recv() that takes a message from any rank. */
 #define MCCL_ANY_SOURCE (-1)
 
-/* Sends a message to `peer`, another rank of the group; completes once `data` may be reused. */
+/* Sends a message to `peer`, another rank of the group. Completes once the caller may reuse `data`.
+ * */
 MCCL_API mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
                                int32_t peer, uint32_t tag, const mccl_call_options* options,
                                mccl_work** work) MCCL_NOEXCEPT;
@@ -139,44 +140,47 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 
 /* ---- Several calls at once ----------------------------------------------------------------- */
 
-/* Calls between begin and end on this thread start together at the end, as one work. Pairs do not
- * nest. A call in between does not block, even if `work` is NULL. A work that it returns may only
- * be waited for after the end. mccl_group_split() cannot take part. */
+/* Calls that this thread makes between mccl_begin_coalescing() and mccl_end_coalescing() start
+ * together at the end, as one work. Pairs do not nest. A call in between does not block, even if
+ * `work` is NULL. The caller may wait for a work that it returns only after the end.
+ * mccl_group_split() is not allowed in between. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
 /* Starts the calls. Blocks until they are done if `work` is NULL. */
 MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MCCL_NOEXCEPT;
 
 /* ---- Works --------------------------------------------------------------------------------- */
 
-/* Callback of a call, run once the call is done, on the thread that finishes it. `error` is "" on
- * success and valid while the callback runs. The callback may destroy the work. It must return
+/* Callback of a call. It runs once the call is done, on the thread that finishes it. `error` is ""
+ * on success and valid while the callback runs. The callback may destroy the work. It must return
  * soon, must not block on another call of the same context and must not throw. All other calls of
- * the context stall meanwhile; beyond the setting liveness_interval the other ranks treat this one
- * as dead. */
+ * the context stall until it returns. If it takes longer than the setting liveness_interval, the
+ * other ranks treat this rank as dead. */
 typedef void (*mccl_callback)(void* user, mccl_status status, const char* error);
 
-/* Blocks until the call is done, and drives it meanwhile; returns the outcome of the call, also
- * when asked again. If a positive timeout_ms passes first, the status is MCCL_ERROR_TIMEOUT and
- * mccl_work_test() still reports 0: the call continues until its own timeout. 0 means no timeout
- * but that of the call. */
+/* Blocks until the call is done, and drives the call on this thread meanwhile. Returns the outcome
+ * of the call, and may be called repeatedly. If a positive timeout_ms passes first, the status is
+ * MCCL_ERROR_TIMEOUT and mccl_work_test() still reports 0: the call continues until its own
+ * timeout. 0 means no limit other than the timeout of the call. */
 MCCL_API mccl_status mccl_work_wait(const mccl_work* work, int64_t timeout_ms) MCCL_NOEXCEPT;
-/* `*done` receives 1 if the call is done, else 0. Once it is done, the status is the outcome of the
- * call. */
+/* `*done` receives 1 if the call is done, else 0. Once the call is done, this function returns its
+ * outcome. */
 MCCL_API mccl_status mccl_work_test(const mccl_work* work, int32_t* done) MCCL_NOEXCEPT;
-/* Copies out the error that the call failed with; "" while it runs and if it succeeded. */
+/* Copies out the call's error message; "" while the call runs and if it succeeded. */
 MCCL_API mccl_status mccl_work_error(const mccl_work* work, char* text, size_t capacity,
                                      size_t* length) MCCL_NOEXCEPT;
-/* Sender of the message that a receive took; -1 until the call is done, and for other calls. */
+/* Rank that sent the message of a completed mccl_recv(); -1 before it completes, and for any other
+ * call. */
 MCCL_API int32_t mccl_work_source(const mccl_work* work) MCCL_NOEXCEPT;
-/* Runs `callback` with `user` once the call is done; at once on this thread if it already is. */
+/* Runs `callback` with `user` once the call is done. If the call is done already, runs it at once
+ * on this thread. */
 MCCL_API mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback,
                                        void* user) MCCL_NOEXCEPT;
-/* Creates a work that is done once all `count` works are, and that fails with the first error among
- * them. The caller keeps ownership of `works`. */
+/* Creates a work for all `count` works together. It is done once they are all done, and fails with
+ * the first error among them. The caller keeps ownership of `works`. */
 MCCL_API mccl_status mccl_work_all(const mccl_work* const* works, size_t count,
                                    mccl_work** all) MCCL_NOEXCEPT;
-/* Frees the handle, at any time; NULL is allowed. The call continues, and still needs the caller's
- * memory. */
+/* Frees the handle; NULL is allowed. May be called before the call is done: the call continues and
+ * still uses the caller's buffers. */
 MCCL_API void mccl_work_destroy(mccl_work* work) MCCL_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Codecs: formats in which sums of floats travel in fewer bytes, rounded.
+// Codecs: lossy formats that reduce the bytes sent for sums of floats.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline constexpr int kCodecCount = 8;
 /// A codec and its parameters.
 struct Compression {
   Codec codec = Codec::none;
-  /// topk only: the share of the elements that each rank sends; above 0, at most 1.
+  /// topk only: share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
   /// Use the codec only for sums of f32, and only if it is predicted to be at least a tenth faster
   /// than the exact sum.
@@ -39,8 +39,9 @@ MCCL_API std::string_view name_of(Codec codec);
 /// Codec of the given name. "fp8" means fp8_e4m3, and the empty name means none. Throws
 /// InvalidArgument for any other name, with the nearest valid one.
 MCCL_API Codec codec_named(std::string_view name);
-/// Like codec_named, with `ratio` for topk. Also accepts "auto": bf16 if it is faster. Among the
-/// codecs with the range of f32, bf16 is the one that needs no tuning.
+/// Returns the codec of the given name, with `ratio` as its parameter if it is topk. Also accepts
+/// "auto", which means bf16 with `if_faster`: of the codecs with the range of f32, only bf16 needs
+/// no tuning. Throws InvalidArgument for any other name.
 MCCL_API Compression compression_named(std::string_view name, double ratio = 0.01);
 /// Text for messages, such as "topk of 1 %", "int8" or "auto".
 MCCL_API std::string describe(const Compression& compression);

@@ -15,8 +15,8 @@
 
 namespace mccl {
 
-/// Records that a value was set explicitly, even if to the default. All Givens compare equal, so
-/// that only values make two Configs differ.
+/// A flag that is true if a setting was set explicitly, even to its default. All Givens compare
+/// equal, so that only values make two Configs differ.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
@@ -27,18 +27,21 @@ struct Given {
 struct MCCL_API Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
-  std::string rdma_device;         ///< Names or a table's path; empty: all with an active port.
+  std::string
+      rdma_device;  ///< Device names, or the path of a JSON table; empty: all with an active port.
   int rdma_port = 1;
-  std::string rdma_gid;  ///< An address or a kind of it; empty: the best kind of both ends.
+  std::string rdma_gid;  ///< GID to use: an address or a kind, such as roce_v2; empty: the best
+                         ///< common kind.
   std::string rdma_service = "auto";  ///< auto, rc, uc
-  bool rdma_ring = false;  ///< Use only devices of the table that join each rank to the next.
-  std::string rdma_uncabled = "relay";  ///< relay, tcp: for pairs without a device in the table.
-  std::string log_level = "WARN";       ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
+  std::string rdma_uncabled =
+      "relay";                     ///< relay, tcp: path between ranks that the table does not join.
+  std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
-  std::string hostfile;      ///< JSON file of all ranks' addresses; empty: all reach each other
-  std::string ifname;        ///< Interfaces to use, comma-separated; empty: all
+  std::string hostfile;  ///< JSON file of all ranks' addresses; empty: all ranks reach each other
+  std::string ifname;    ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message on the wire
   std::size_t small_msg_threshold = 65536;  ///< all_reduce below this size in bytes uses direct
   bool transport_crc = false;
@@ -53,8 +56,9 @@ struct MCCL_API Config {
   std::size_t compression_min_bytes = 65536;  ///< Calls below this size in bytes are exact
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
-  std::size_t pinned_limit_bytes = std::size_t{1} << 30;  ///< Kept per GPU while no call uses it
-  std::size_t socket_buffer_bytes = 0;                    ///< 0: as the link profile says
+  std::size_t pinned_limit_bytes = std::size_t{1}
+                                   << 30;  ///< Pinned memory kept per GPU while no call uses it
+  std::size_t socket_buffer_bytes = 0;     ///< 0: the link profile's value, or the system's default
   std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
   double timeout = 1800;                    ///< Seconds; default timeout of a call
   double connect_timeout = 60;    ///< Seconds to connect to all ranks, and to wait at the end
@@ -68,8 +72,8 @@ struct MCCL_API Config {
   int rank = -1;                  ///< Used by Context::from_environment
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store
-  /// MASTER_PORT, which the listener must leave to torch; 0 if not set. Not a setting of this
-  /// library.
+  /// Port in the variable MASTER_PORT, which torch uses, so the listener must not take it; 0 if not
+  /// set. Not a setting of this library.
   int master_port = 0;
   // True if set by set(), the environment or a file. Otherwise another value may replace the
   // default.
@@ -80,7 +84,7 @@ struct MCCL_API Config {
   /// InvalidArgument for an unknown variable (with the nearest valid name), a value out of range,
   /// or a file that is not a JSON object of known settings.
   static Config from_environment();
-  /// Like from_environment(), with the given environment; for tests and launchers.
+  /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
 
   /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument if
@@ -89,8 +93,8 @@ struct MCCL_API Config {
   /// The value of one setting as text; secrets are not masked. Throws InvalidArgument if the name
   /// is unknown.
   std::string get(std::string_view name) const;
-  /// Every setting by name, as text that set() takes. A default that another value may replace (the
-  /// fields above) is left out, because set() would mark it as given.
+  /// Returns every setting by name, as text that set() takes. Leaves out `port_base` and
+  /// `chunk_bytes` if they were not given, because set() would mark them as given.
   std::map<std::string, std::string> texts() const;
   /// Applies a JSON object of settings over the current values. `origin`, such as the name of the
   /// file, appears in errors. Throws InvalidArgument, and then changes nothing.
@@ -107,16 +111,17 @@ struct SettingInfo {
   std::string default_value;
   std::string_view range;  ///< Shown to users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
-  bool must_agree = false;     ///< Ranks with different values refuse each other.
+  bool must_agree = false;     ///< If true, ranks with different values refuse to connect.
   bool secret = false;         ///< Never printed.
-  std::string_view only_with;  ///< "name=value" without which it has no effect; else empty.
+  std::string_view only_with;  ///< "name=value" that another setting needs for this one to have an
+                               ///< effect; else empty.
 };
 
 /// The table of settings, in display order. Valid for the life of the process.
 MCCL_API std::span<const SettingInfo> settings();
 
-/// Throws InvalidArgument if `value` is empty and the setting is a secret, since a person who gives
-/// a secret means to have one. `name` is a name that Config::set() takes.
+/// Throws InvalidArgument if `value` is empty and the setting `name` is a secret, because an empty
+/// secret is most likely a mistake. `name` is a name that Config::set() takes.
 MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
 
 /// "name=value" lines of the settings that must agree across ranks.

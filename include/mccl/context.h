@@ -1,4 +1,4 @@
-// A process's membership in a job: its listener, its connections, its groups.
+// Context: a process's membership in a job, with its listener, connections and groups.
 #pragma once
 
 #include <chrono>
@@ -27,13 +27,15 @@ struct ContextOptions {
   int size = 1;
   std::shared_ptr<Store> store;  ///< May be null if `size` is 1.
   Config config = {};
-  std::shared_ptr<Metrics> metrics;  ///< Created if null; pass one to share it between contexts.
-  /// The cables of the job, if the settings name a hostfile. Discovered if null.
+  std::shared_ptr<Metrics>
+      metrics;  ///< Null: the context creates its own. May be shared between contexts.
+  /// The cables of the job, as returned by rendezvous::join(). If null and the settings name a
+  /// hostfile, create() discovers them.
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;
 };
 
-/// Costs of a job's links and memory that the choice of algorithms assumes: measured when the job
-/// started, set by settings, or assumed. Equal on all ranks.
+/// Costs of a job's links and memory, from which algorithms are chosen. Each was measured when the
+/// job started, set by the user, or is a built-in default. Equal on all ranks.
 struct Costs {
   /// Pairs of a name and a value in seconds, bytes or bytes per second, such as {"latency_s",
   /// 15e-6}.
@@ -49,9 +51,10 @@ class MCCL_API Context {
   /// Throws InvalidArgument for wrong options, TimeoutError or PeerError if the ranks do not all
   /// connect within Config::connect_timeout.
   static std::shared_ptr<Context> create(const ContextOptions& options);
-  /// Like create(), with rank, size and meeting point from the environment: `mccl launch`,
-  /// torchrun, mpirun, srun, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. The settings are those of
-  /// the environment unless given. Throws InvalidArgument if the environment names no rank or size.
+  /// Creates a context whose rank, size and meeting point are read from the environment. They may
+  /// be set by `mccl launch`, torchrun, mpirun or srun, or as MCCL_RANK, MCCL_WORLD_SIZE and
+  /// MCCL_ROOT. Without `settings`, the settings are read from the environment, too. Throws
+  /// InvalidArgument if the environment names no rank or size.
   static std::shared_ptr<Context> from_environment();
   static std::shared_ptr<Context> from_environment(Config settings,
                                                    std::shared_ptr<Metrics> metrics = nullptr);
@@ -62,18 +65,19 @@ class MCCL_API Context {
   virtual int size() const = 0;
   virtual const Config& config() const = 0;
   virtual std::shared_ptr<Metrics> metrics() const = 0;
-  /// Costs for the group of all ranks. Costs that the ranks agree on are known after the first
-  /// collective of that group.
+  /// Costs for the group of all ranks. Costs on which the ranks must agree are known only after the
+  /// first collective of that group.
   virtual Costs costs() const = 0;
 
   /// The group of all ranks. Like every group of the context, it ends with the context.
   virtual std::shared_ptr<Group> world() = 0;
 
-  /// Creates the group of `members`: ranks of this context in the order of their new ranks, with
-  /// this rank among them. All members pass the same members and the same `name`, which no other
-  /// living group of the context has. Throws InvalidArgument otherwise. `timeout` is the default
-  /// timeout of the group's calls; zero or negative means none. `compression` is the codec of sums
-  /// that name none themselves, the same on all members; by default as the settings say.
+  /// Creates a group. `members` lists ranks of this context in the order of their ranks in the
+  /// group, and must contain this rank. All members must pass the same list, `name` and
+  /// `compression`. The name must be unique among the living groups of the context. Throws
+  /// InvalidArgument for an invalid list or name. `timeout` is the default timeout of the group's
+  /// calls; zero or negative means none. `compression` is the codec of the sums whose CallOptions
+  /// name no codec; by default the setting `compression`.
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                        std::chrono::milliseconds timeout,
                                        const std::optional<Compression>& compression = {}) = 0;
@@ -83,7 +87,7 @@ class MCCL_API Context {
   virtual void shutdown() = 0;
 
   /// Call these three around fork(), on the thread that forks, such as from pthread_atfork().
-  /// before_fork() blocks until no step is running, at most for the length of one step; calls stay
+  /// before_fork() blocks until the progress thread has finished its current step. Calls stay
   /// pending.
   virtual void before_fork() noexcept = 0;
   virtual void after_fork_in_parent() noexcept = 0;

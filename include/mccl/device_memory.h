@@ -15,22 +15,23 @@ namespace mccl {
 MCCL_API void* allocate_device_memory(Device device, std::size_t bytes);
 
 /// Frees `memory`, which allocate_device_memory() returned for `device`; blocks until the device
-/// has finished the work it was given. Memory that other ranks can reach stays with this process,
-/// which reuses it for later allocations. Throws InvalidArgument if `memory` was not allocated
-/// there.
+/// has finished the work it was given. Memory that other ranks can access is not returned to the
+/// device: this process keeps it for later allocations. Throws InvalidArgument if `memory` was not
+/// allocated there.
 MCCL_API void free_device_memory(Device device, void* memory);
 
 /// True if this process can use the device.
 MCCL_API bool has_device(Device device);
 
-/// A stream of the device for this caller alone, by its handle (a CUstream). It is never destroyed.
-/// Throws as allocate_device_memory().
+/// Returns the handle (a CUstream) of a new stream of the device, for this caller alone. The stream
+/// is never destroyed. Throws InvalidArgument if this machine has no such device, Error if the
+/// stream cannot be created.
 MCCL_API void* make_stream(Device device);
 
 /// Ends the capture of the CUDA stream, drops what was recorded, and returns true. Returns false if
 /// the stream is not being captured. Throws Error.
 MCCL_API bool drop_capture(void* stream);
-/// Begins a capture of the stream again. It records the calls of this thread only.
+/// Begins a new capture of the stream, which records only the work that this thread submits.
 MCCL_API void begin_capture(void* stream) noexcept;
 
 }  // namespace mccl

@@ -9,23 +9,24 @@
 
 namespace mccl {
 
-/// Base class of all errors of the library; thrown itself if none of the classes below applies. The
-/// library defines what() of every class, because the compiler then emits the class's vtable and
-/// typeinfo there: a process has one of each, however many libraries throw and catch.
+/// Base class of all errors of the library. Also thrown for errors to which none of the classes
+/// below applies. The library defines what() of every class, because the compiler then emits the
+/// class's vtable and typeinfo in the library only. A process so has one of each, even if several
+/// libraries throw and catch the class.
 class MCCL_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   const char* what() const noexcept override;
 };
 
-/// An argument, setting, file or variable is wrong. Nothing was sent; the group goes on.
+/// An argument, setting, file or variable is invalid. Nothing was sent, and the group stays usable.
 class MCCL_API InvalidArgument : public Error {
  public:
   using Error::Error;
   const char* what() const noexcept override;
 };
 
-/// A call outlived its timeout.
+/// A call or a wait exceeded its timeout.
 class MCCL_API TimeoutError : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,5 @@
-// A point in the work of a device. Code that must touch memory after that work polls the fence.
+// Fence: a point in the work queued on a device. Code that must access memory after that work polls
+// the fence.
 #pragma once
 
 #include "mccl/export.h"

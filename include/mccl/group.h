@@ -22,12 +22,12 @@ namespace mccl {
 struct CallOptions {
   /// Timeout of the call; by default the group's. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
-  /// The caller promises to wait on the Work at once. The call then runs on the caller's thread. A
-  /// collective that the device carries out by itself is enqueued on `stream` instead: it ends in
-  /// stream order, and the Work is done at once. The same happens while `stream` is being captured,
-  /// whatever this flag says.
+  /// True if the caller promises to wait on the Work at once. The call then runs on the caller's
+  /// thread. A collective that the device carries out by itself is enqueued on `stream` instead: it
+  /// ends in stream order, and the Work is done at once. While `stream` is being captured, this
+  /// happens even if the flag is false.
   bool caller_waits = false;
-  /// Device memory only: the call may block until every rank makes it, in order to set up the
+  /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.
   bool may_meet = false;
   /// all_reduce and reduce_scatter: the codec of this call instead of the group's, the same on all
@@ -102,8 +102,8 @@ class MCCL_API Group {
   /// Like gather, but rank i contributes counts[i] elements. All ranks pass the same counts.
   virtual Work gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
                        const CallOptions& = {}) = 0;
-  /// out = this rank's part of root's in, of which rank i receives part i. On root in.count == size
-  /// * out.count; other ranks may pass an empty `in`.
+  /// out = this rank's part of root's `in`: rank i receives part i. On root, in.count == size *
+  /// out.count; other ranks may pass an empty `in`.
   virtual Work scatter(ConstBuffer in, Buffer out, int root, const CallOptions& = {}) = 0;
   /// Like scatter, but rank i receives counts[i] elements. All ranks pass the same counts.
   virtual Work scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
@@ -117,7 +117,8 @@ class MCCL_API Group {
   /// in.count / size elements. Out of place only.
   virtual Work all_to_all(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
   /// Like all_to_all, but part j of `in` has in_counts[j] elements and part i of `out` has
-  /// out_counts[i]. A rank sends another exactly as many elements as that one expects from it.
+  /// out_counts[i]. The number of elements that a rank sends to another must equal the number that
+  /// the other expects.
   virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                            std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
   /// Completes once every rank has called it.
@@ -132,37 +133,37 @@ class MCCL_API Group {
   /// match. Work::source() returns the sender.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
-  /// Lets later collectives use memory from allocate_device_memory() in place, instead of copying
-  /// it to memory that the other ranks' devices reach. A collective call on the host; all ranks
-  /// must call it with devices of one kind. It may block until all ranks call it. No-op if the
-  /// devices do not reach each other.
+  /// Lets later collectives use memory from allocate_device_memory() in place. Otherwise they copy
+  /// it to memory that the other ranks' devices can access. A collective call on the host: all
+  /// ranks must call it, with devices of one kind, and it may block until they have. No-op if the
+  /// devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
-  /// Number of the last collective so far that devices carry out without the host, for
-  /// has_come_to(). Empty if there was no such call.
+  /// Sequence number of the group's last collective that devices carry out without the host; passed
+  /// to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
-  /// True once the collectives up to the one with this number have ended.
+  /// True once the collective with sequence number `number` and all earlier ones have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
-  /// A collective of the host, of all ranks: devices that have met in this group serve the groups
-  /// made of its parts too. `child` is the group of this rank, or null if it is in none; `color`
-  /// and `key` are those of split(), which makes this call itself.
+  /// Lets the groups that split() made use the direct device paths that were set up in this group.
+  /// A collective call on the host that all ranks must make; split() makes it itself. `child` is
+  /// this rank's new group, or null if it has none. `color` and `key` are the arguments of split().
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
-  /// Calls between begin_coalescing and end_coalescing on this thread start together at the end, as
-  /// one Work. Pairs do not nest: a second begin, or an end without a begin, throws
-  /// InvalidArgument. To wait for one of the calls before the end throws InvalidArgument too, as it
-  /// would never return.
+  /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together at
+  /// the end, as one Work. Pairs do not nest: a second begin, or an end without a begin, throws
+  /// InvalidArgument. Waiting for one of the calls before the end throws InvalidArgument, too,
+  /// because the wait would never return.
   virtual void begin_coalescing() = 0;
   virtual Work end_coalescing() = 0;
 
   /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null
-  /// for a negative color. A collective call that blocks until every rank has made its part. The
-  /// new group has this group's timeout and codec.
+  /// for a negative color. A collective call that blocks until every rank has called it. The new
+  /// group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
-  /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once
-  /// and needs no lock that a stuck call holds.
+  /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once,
+  /// and takes no lock that a stuck call may hold.
   virtual void abort(const std::string& reason) = 0;
 
   /// The reason why the group failed; empty while it is healthy.

@@ -1,4 +1,4 @@
-// Facts about this machine, and lines in the log of this process.
+// Functions that report facts about this machine, and one that writes to the log of this process.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ namespace mccl {
 /// True if an RDMA device of this machine has an active port with the number Config::rdma_port.
 MCCL_API bool has_active_rdma(const Config& config);
 
-/// True if an MPI library can be loaded that matches the launcher of a process with these
-/// environment variables.
+/// True if an MPI library can be loaded that matches the launcher which set the variables in
+/// `environment`.
 MCCL_API bool has_mpi(const std::map<std::string, std::string>& environment);
 
 /// Addresses of this machine's interfaces that are up; those of loopback are last.

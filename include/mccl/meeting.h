@@ -1,5 +1,5 @@
-// How a process finds its place in a job and the store at which the ranks meet: the parts of
-// Context::from_environment(), for a program that goes through them one by one.
+// Functions with which a process finds its place in a job and the store through which the ranks
+// meet. Context::from_environment() calls them; a program may also call them one by one.
 #pragma once
 
 #include <map>
@@ -21,8 +21,9 @@ struct Placement {
   int size = 1;
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
-  int pmi = -1;  ///< Used without a root: the descriptor through which MPICH's launcher answers.
-  bool one_host = false;      ///< All ranks are known to be on this host.
+  int pmi =
+      -1;  ///< Descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  bool one_host = false;      ///< True if all ranks are known to be on this host.
   std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
 
   friend bool operator==(const Placement&, const Placement&) = default;
@@ -31,10 +32,10 @@ struct Placement {
 /// Finds this process's place in its job. Asks, in this order, the MCCL_* settings, torchrun, Open
 /// MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. The first one with complete
 /// information wins, and MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
-/// of MPI may inherit Slurm's variables from the daemon that started them. Returns nothing if there
-/// is no trace of a launcher. With backend=mpi there is no meeting point, because MPI has its own.
-/// Throws InvalidArgument if values are invalid, or if only a part of them is set, for example
-/// MCCL_ROOT alone.
+/// of MPI may inherit Slurm's variables from the daemon that started them. Returns nothing if the
+/// environment contains no launcher's variables. With backend=mpi there is no meeting point,
+/// because MPI has its own. Throws InvalidArgument if values are invalid, or if only a part of them
+/// is set, for example MCCL_ROOT alone.
 MCCL_API std::optional<Placement> find_placement(
     const Config& config, const std::map<std::string, std::string>& environment);
 
@@ -46,14 +47,15 @@ namespace rendezvous {
 
 class Wiring;
 
-/// The means by which a process meets the others.
+/// The store, and the wiring if there is one, through which a process connects to the others.
 struct Joined {
-  std::shared_ptr<Store> store;    ///< Null when the job has one rank.
-  std::shared_ptr<Wiring> wiring;  ///< Null if every rank reaches every other directly.
+  std::shared_ptr<Store> store;  ///< Null when the job has one rank.
+  std::shared_ptr<Wiring>
+      wiring;  ///< The cables of the job; null if every rank reaches every other directly.
 };
 
-/// Waits as long as the settings allow. Refused connections are counted in `metrics`, unless it is
-/// null.
+/// Connects to the job's store, along its cables if the settings name a hostfile. Blocks at most
+/// for the setting connect_timeout. Counts refused connections in `metrics`, unless it is null.
 MCCL_API Joined join(const Placement& placement, const Config& config,
                      const std::shared_ptr<Metrics>& metrics = nullptr);
 

@@ -10,7 +10,7 @@
 
 namespace mccl {
 
-/// An offset, in bytes, in an id<MTLBuffer>.
+/// A place in Metal memory: an id<MTLBuffer> and an offset into it, in bytes.
 struct MetalPlace {
   void* buffer = nullptr;
   std::size_t offset = 0;
@@ -23,7 +23,7 @@ struct MetalPlace {
 /// MTLBuffer ends before the memory does.
 MCCL_API Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
-/// One copy of `bytes` bytes.
+/// A copy of `bytes` bytes between two places. An argument of metal_copy().
 struct MetalCopy {
   MetalPlace from;
   MetalPlace to;

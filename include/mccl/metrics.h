@@ -13,18 +13,19 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Of calls that take a microsecond or less, only one in a few is timed and counts for
-/// the others. Times of one call: queue wait = from submission to start; execution = from start to
-/// end; network = time spent moving bytes; reduce = time spent in arithmetic; sync = the rest of
-/// execution, spent waiting for peers.
+/// succeeded. Of calls that take a microsecond or less, only a sample is timed; each sampled call
+/// also counts for the untimed ones. Times of one call: queue wait = from submission to start;
+/// execution = from start to end; network = time spent moving bytes; reduce = time spent in
+/// arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
   std::uint64_t total_ops = 0;
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_recv = 0;
   std::uint64_t total_errors = 0;
-  std::uint64_t refused_connections = 0;  ///< Unauthenticated ones, rank 0's store included.
-  double avg_latency_ms = 0;              ///< From submission to end.
-  double p50_latency_ms = 0;              ///< From a histogram, accurate to 5 %.
+  std::uint64_t refused_connections =
+      0;  ///< Unauthenticated connections that were dropped, including those to rank 0's store.
+  double avg_latency_ms = 0;  ///< Time from submission to end.
+  double p50_latency_ms = 0;  ///< From a histogram, accurate to 5 %.
   double p99_latency_ms = 0;
   double peak_throughput_gbps = 0;  ///< Highest payload rate of one timed call, in Gbit/s.
   double avg_sync_ms = 0;
@@ -32,12 +33,12 @@ struct MetricsSummary {
   double avg_reduce_ms = 0;
   double avg_queue_wait_ms = 0;
   double avg_execution_ms = 0;
-  /// Bytes that the process holds to pass data on, now and at peak: memory shared with the other
-  /// ranks of its node, receive buffers, and scratch space for sums in progress. A reset changes
-  /// only the peak.
+  /// Bytes of memory in which the process stages data for transfers, now and at peak: memory shared
+  /// with the other ranks of its node, receive buffers, and scratch space for sums in progress.
+  /// reset() changes only the peak.
   std::uint64_t staging_bytes = 0;
   std::uint64_t peak_staging_bytes = 0;
-  /// Bytes of pinned host memory of the process, now and at peak; calls on GPU memory are staged
+  /// Bytes of the process's pinned host memory, now and at peak. Calls on GPU memory are staged
   /// through it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
   std::uint64_t pinned_bytes = 0;
   std::uint64_t peak_pinned_bytes = 0;
@@ -102,16 +103,17 @@ class MCCL_API Metrics {
   /// Counts one established link. `transport` is "shm", "rdma" or "tcp"; any other value is
   /// ignored.
   void record_link(std::string_view transport);
-  /// Adds `bytes` to the memory held to pass data on; negative when memory is returned.
+  /// Adds `bytes` to MetricsSummary::staging_bytes. Negative when memory is released.
   void record_staging(std::int64_t bytes);
   /// Records the algorithm that calls of the collective use from now on. `algorithm` must refer to
   /// text that is never freed.
   void record_algorithm(Collective collective, std::string_view algorithm);
   /// Algorithm of the last call of the collective, over all groups; empty before the first call.
   std::string_view algorithm_of(Collective collective) const;
-  /// The current values. Locks out record() for a few additions.
+  /// Returns the current values. Blocks record() for the time of a few additions.
   MetricsSummary summary() const;
-  /// Starts counters, times and peaks anew. Numbers of links and current memory stay.
+  /// Sets the counters and times to 0 and the peaks to the current values. Keeps the numbers of
+  /// links and the current memory.
   void reset();
 
  private:

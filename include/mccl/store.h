@@ -33,7 +33,7 @@ class MCCL_API Store {
 /// Makes a store for ranks that are threads of one process; all of them use this one object.
 MCCL_API std::shared_ptr<Store> make_memory_store();
 
-/// How rank 0 logs and counts the connections that its store refuses.
+/// Options for logging and counting the connections that rank 0's store refuses.
 struct StoreReport {
   std::string log_level = "WARN";
   std::shared_ptr<Metrics> metrics;  ///< May be null.

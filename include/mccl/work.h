@@ -16,8 +16,9 @@ namespace detail {
 class WorkState;
 }
 
-/// Handle of one call. Cheap to copy; all copies refer to the same call. Thread-safe. Dropping
-/// every handle does not cancel the call: the caller's memory must stay valid until it is done.
+/// Handle of one call. Cheap to copy; all copies refer to the same call. Thread-safe. Destroying
+/// all handles does not cancel the call, so the caller's memory must stay valid until the call is
+/// done.
 class MCCL_API Work {
  public:
   /// Receives the error of the call, or null if it succeeded.
@@ -27,14 +28,14 @@ class MCCL_API Work {
   Work();
   explicit Work(std::shared_ptr<detail::WorkState> state);
 
-  /// Blocks until the call is done, and drives it meanwhile. Throws the error that the call failed
-  /// with. With a positive timeout, throws TimeoutError if that passes first; the call itself
+  /// Blocks until the call is done, and drives the call on this thread meanwhile. Throws the error
+  /// of a failed call. Throws TimeoutError if a positive `timeout` passes first; the call itself
   /// continues until its own timeout.
   void wait(std::optional<std::chrono::milliseconds> timeout = {}) const;
 
-  /// Like wait(), but runs `between` after each `slice` of time until the call is done, for a
-  /// thread that must also do something else, such as handle signals. An exception of `between`
-  /// ends the wait; the call continues.
+  /// Does the same as wait(), and also runs `between` after each `slice` of time until the call is
+  /// done. It serves threads that must also handle signals, for example. An exception thrown by
+  /// `between` ends the wait; the call continues.
   void wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
                       std::chrono::milliseconds slice, const std::function<void()>& between) const;
 
@@ -47,21 +48,22 @@ class MCCL_API Work {
   /// True once the call has ended, with success or not.
   bool done() const;
 
-  /// The error that the call failed with; null while it runs and if it succeeded.
+  /// The error of a failed call; null while the call runs and if it succeeded.
   std::exception_ptr error() const;
 
-  /// Sender of the message that a receive took; -1 until the call is done, and for other calls.
+  /// Rank that sent the message of a completed recv(); -1 before it completes, and for any other
+  /// call.
   int source() const;
 
-  /// Runs `callback` once the call is done, on the thread that finishes it; at once on this thread
-  /// if the call is already done. `callback` must not block on another call of the same context,
-  /// must not throw, and should return soon. On the engine's own thread all other calls stall
-  /// meanwhile. If it takes longer than the liveness interval (Config::liveness_interval), the
-  /// other ranks treat this one as dead.
+  /// Runs `callback` once the call is done, on the thread that finishes it. If the call is done
+  /// already, runs `callback` at once on this thread. `callback` must not block on another call of
+  /// the same context, must not throw, and should return soon. If it runs on the progress thread,
+  /// all other calls stall until it returns. If it takes longer than Config::liveness_interval, the
+  /// other ranks treat this rank as dead.
   void on_done(Callback callback) const;
 
-  /// Makes a Work that is done once all of `parts` are, and that fails with the first error among
-  /// them.
+  /// Makes one Work for all of `parts`. It is done once they are all done, and fails with the first
+  /// error among them.
   static Work all_of(std::vector<Work> parts);
 
  private:
