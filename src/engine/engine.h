@@ -64,8 +64,8 @@ struct EngineOptions {
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
  public:
-  /// Meets all other ranks. Blocks until that is done. Throws InvalidArgument, TimeoutError,
-  /// PeerError, MismatchError.
+  /// Creates this process's engine and connects it to all other ranks. Blocks until they are
+  /// connected. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
   static std::shared_ptr<Engine> create(EngineOptions options);
   ~Engine() override;
   Engine(const Engine&) = delete;
@@ -84,8 +84,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   /// The node of each rank of the job; empty when no two share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
-  /// The facts that new groups choose their schedules by. learn() is called only while a single
-  /// thread uses the engine.
+  /// The costs of links and memory from which new groups choose their schedules. learn() is called
+  /// only while a single thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
   /// The cables between ranks. All ranks are joined unless the settings name a hostfile, or a table
@@ -99,7 +99,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
-  /// The facts that a group chooses its schedules by. Complete once the group has made a call.
+  /// The costs from which `group` chooses its schedules. Complete once the group has made a call.
   schedule::Facts facts_of(GroupState& group);
   /// Sets whether calls and new links count in the metrics. True at first.
   void count_calls(bool count) { completions_.count_calls(count); }
@@ -204,7 +204,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   schedule::Facts facts_;  ///< Constant once several threads use groups.
   Cabling cabling_;        ///< Constant once several threads use groups.
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::thread::id> forker_{};  ///< The thread that holds both locks during a fork.
+  std::atomic<std::thread::id>
+      forker_{};  ///< The thread that holds the progress lock and the inbox's lock during a fork.
 
   Driver driver_;
   rendezvous::Met met_;  ///< Result of meeting the other ranks; initializes later members.

@@ -18,9 +18,9 @@ struct Call {
   ReduceKind kind = ReduceKind::sum;
   /// The root of a rooted collective, else -1.
   std::int32_t root = -1;
-  /// Elements, by a measure that is equal on all ranks. The size of the buffer or of one part; for
-  /// gathers and scatters, of all parts together; for an even all_to_all, of the whole input; for
-  /// an all_to_all with counts, 0.
+  /// Number of elements, defined such that all ranks have the same value: the size of the buffer or
+  /// of one part. For gathers and scatters it is the size of all parts together, for an even
+  /// all_to_all that of the whole input, and for an all_to_all with counts 0.
   std::uint64_t count = 0;
   /// Number of the collective in its group, from 1; 0 for point to point.
   std::uint64_t sequence = 0;
@@ -45,14 +45,14 @@ constexpr bool is_collective(const Call& call) {
 /// Call::counts_hash of an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 
-/// Differs for different counts except for a collision of 64 bits, and is never kOwnCounts. 0 if
-/// all counts are equal, because a call without counts means the same.
+/// Returns a 64-bit hash of the counts, which is never kOwnCounts. Returns 0 if all counts are
+/// equal, because a call without counts means the same.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
 std::string describe(const Call& call);
-/// Like describe(), for a `call` that differs from `expected`. Mentions the counts per rank if
-/// nothing else in the text differs.
+/// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds the
+/// counts per rank if the texts of both calls are the same.
 std::string describe_unlike(const Call& call, const Call& expected);
 
 }  // namespace mccl::engine

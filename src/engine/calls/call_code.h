@@ -9,8 +9,8 @@
 
 namespace mccl::engine {
 
-/// Little-endian, without padding. Does not contain the peer and the tag, which only point to point
-/// has.
+/// Encodes a call, little-endian and without padding. Omits the peer and the tag, which only
+/// point-to-point calls have.
 struct CallCode {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
@@ -27,7 +27,7 @@ CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
 
-/// Differs for different calls, except for a collision of 64 bits.
+/// Returns a 64-bit hash of the call.
 std::uint64_t fingerprint_of(const Call& call);
 
 }  // namespace mccl::engine

@@ -9,11 +9,12 @@
 
 namespace mccl::engine {
 
-/// Takes constant memory. Used under the engine's progress lock.
+/// Records the last collectives of a group, in constant memory. Used under the engine's progress
+/// lock.
 class CallHistory {
  public:
-  /// Calls whose sequence number is a multiple of this are kept longer than others. Ranks that make
-  /// a million calls a second can thus still compare them.
+  /// Interval of sequence numbers whose calls are kept longer than others. Ranks that make a
+  /// million calls a second can thus still compare them.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. `compared` is true if the ranks compare digests of all their

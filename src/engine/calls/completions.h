@@ -14,10 +14,11 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock, except where a comment says otherwise.
+/// Ends calls, and keeps those whose callbacks have not run. Used under the engine's progress lock,
+/// except where a comment says otherwise.
 class Completions {
  public:
-  /// One in this many at-once calls is timed, and counts for all of them.
+  /// Number of at-once calls of which one is timed. Its times count for all of them.
   static constexpr std::uint32_t kTimedEvery = 16;
 
   /// `staging` and `log` must outlive this object.
@@ -27,8 +28,8 @@ class Completions {
   /// wait for run().
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
-  /// Begins a call that runs at once. Returns the time, or a default time_point if the call is not
-  /// timed.
+  /// Called when a call that runs at once begins. Returns the current time, or a default time_point
+  /// if the call is not timed.
   Clock::time_point begin_at_once();
   void end_at_once(const Task& task, Clock::time_point begun);
 

@@ -17,8 +17,8 @@ inline constexpr int kFailureKindCount = 5;
 
 struct Failure {
   FailureKind kind = FailureKind::aborted;
-  /// The cause, as a clause that can stand alone: "rank 1 is gone: ...". Names the call and the
-  /// rank only if `call` and `seen_by` are empty.
+  /// The cause, as a clause that can stand alone: "rank 1 is gone: ...". The text contains the call
+  /// and the rank only if `call` and `seen_by` are empty.
   std::string reason = {};
   /// The call that met the failure. Ranks do not announce which message failed; other ranks receive
   /// `a_message` instead.
@@ -33,14 +33,16 @@ inline constexpr Call a_message{.collective = Collective::send};
 /// Converts `error` into a failure to announce to the other ranks.
 Failure failure_of(const std::exception& error) noexcept;
 
-/// An abort for this reason, or for "out of memory" if there is no memory for the text.
+/// Returns the failure of a group that was aborted for `reason`. If there is no memory for the
+/// text, the reason is "out of memory".
 Failure aborted(std::string_view reason) noexcept;
 
 /// An exception of the type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// The error of `call`, which ends because of `failure`, in the words of describe() below. If there
-/// is no memory for the words, returns one std::bad_alloc, which all calls share.
+/// Returns the exception with which `call` ends because of `failure`. Its text is that of
+/// describe() below. If there is no memory for the text, returns a std::bad_alloc that all calls
+/// share.
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 

@@ -10,7 +10,7 @@
 
 namespace mccl::engine {
 
-/// Immutable.
+/// The members of one group, in rank order. Immutable.
 struct Membership {
   /// `members`: in the order of their ranks in the group, including `self`, this rank of the job.
   Membership(std::string group_name, std::uint64_t group_id, std::vector<WorldRank> group_members,

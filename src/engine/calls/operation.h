@@ -70,14 +70,15 @@ struct MessageProgress {
   std::vector<bool> arriving = {};  ///< Pieces that lanes receive, or have received.
 };
 
-/// Filled by the caller's thread, then submitted to the engine. Afterwards only the thread that
-/// holds the progress lock touches it, except for the WorkState part.
+/// A call in flight, and the state behind its Work. Filled by the caller's thread, then submitted
+/// to the engine. Afterwards only the thread that holds the progress lock touches it, except for
+/// the WorkState part.
 struct Operation final : detail::WorkState, Task {
   explicit Operation(Task task) : Task(std::move(task)) {}
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
-  /// The caller waits at once, so no other thread needs to be woken.
+  /// True if the caller waits at once, so no other thread needs to be woken.
   bool caller_waits = false;
   /// The call was made inside begin_coalescing() and has not been submitted yet. A wait for it
   /// would never end.

@@ -11,7 +11,8 @@
 
 namespace mccl::engine {
 
-/// A call is in at most one list at a time. Guarded by the owner's lock.
+/// A linked list of calls that owns its elements. A call is in at most one list at a time. Guarded
+/// by the lock of the list's owner.
 class OperationList {
  public:
   class Iterator {

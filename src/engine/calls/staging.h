@@ -10,7 +10,8 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// Adds up the staging memory of all users and reports changes to the metrics. Used under the
+/// engine's progress lock.
 class Staging {
  public:
   explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}

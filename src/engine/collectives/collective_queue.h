@@ -21,7 +21,8 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// The pending collectives of one group, with the plans and the executor that run them. Used under
+/// the engine's progress lock.
 class CollectiveQueue {
  public:
   /// Everything passed by reference must outlive this object.
@@ -34,8 +35,8 @@ class CollectiveQueue {
   bool running() const { return carried_ != Carried::no || executor_.running(); }
 
   void push(std::shared_ptr<Operation> call) { calls_.push_back(std::move(call)); }
-  /// Lets `carrier` carry out the collectives that follow, which it must outlive. The queue must be
-  /// empty.
+  /// Makes `carrier` carry out all later collectives. The carrier must outlive them. The queue must
+  /// be empty.
   void carry_by(Carrier& carrier) { carrier_ = &carrier; }
   /// Begins the first call. None may be running, and the group's window must be settled.
   void begin_first();
@@ -60,7 +61,8 @@ class CollectiveQueue {
     if (executor_.running()) executor_.end();
     carried_ = Carried::no;
   }
-  /// Continues that call as the first one of the queue. Its task has moved to another address.
+  /// Continues the call that its caller ran, as the first one of the queue. Its task has moved to
+  /// another address.
   void adopt(std::shared_ptr<Operation> call);
 
   /// Valid until the next call of plan_for().

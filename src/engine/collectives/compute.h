@@ -29,7 +29,7 @@ void reduce_pair(Task& task, const void* first, const void* second, void* dst, s
 void fold_operands(Task& task, std::span<const void* const> operands, void* dst, std::size_t count,
                    bool completes, int ranks);
 
-/// Turns dst from the sum of all ranks into their average, if the call is an average.
+/// If the call is an average, divides dst, the sum of all ranks, by the number of ranks.
 void divide_average(Task& task, void* dst, std::size_t count, int ranks);
 
 }  // namespace mccl::engine

@@ -57,7 +57,7 @@ class Executor {
     std::size_t received = 0;   // messages received in full
   };
 
-  /// Requests the links if necessary. Throws PeerError if there will be none.
+  /// Requests the links if necessary. Throws PeerError if no link will be made.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);
@@ -73,7 +73,7 @@ class Executor {
   bool open_window();
   bool is_lost(GroupRank rank);
   [[noreturn]] void throw_lost(GroupRank rank);
-  /// Throws MismatchError: a neighbour made a different call, now or earlier.
+  /// Throws MismatchError, because a neighbour made a different call, now or earlier.
   [[noreturn]] void throw_divergence(GroupRank rank) const;
   void publish(const schedule::Step& step);
   void read(const schedule::Step& step);

@@ -37,7 +37,8 @@ transport::Blob encode(const WindowOffer& offer);
 /// Throws CorruptionError if the bytes are not an offer.
 WindowOffer decode_window_offer(std::span<const std::byte> bytes);
 
-/// Used under the engine's progress lock.
+/// The shared window of one group: this rank's memory, and the neighbours' memory that this rank
+/// maps. Used under the engine's progress lock.
 class GroupWindow {
  public:
   /// `nodes`: the node of each rank. Empty if no two ranks share a node; then nothing is ever
@@ -65,7 +66,8 @@ class GroupWindow {
   /// with a given rank.
   using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   void settle(const Find& neighbour);
-  /// Most bytes that a rank can have published at a time; 0 without a window. Equal on all ranks.
+  /// Capacity of the window: the most bytes that a rank can have published at a time. 0 without a
+  /// window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
   /// Releases the memory for good. Calls `let_go` for each range that a neighbour has offered and
   /// this rank has not mapped, since the neighbour waits for its release.

@@ -47,18 +47,18 @@ class PlanCache {
  public:
   explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}
 
-  /// Valid until the next call of plan().
+  /// Returns the plan of a problem. Valid until the next call of plan().
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
-  /// Does the same, and same_as_last() may find the plan by its shape.
+  /// Does the same, and records `shape`, so that same_as_last() can find the plan again.
   const Plan& plan(const schedule::Problem& problem, const PlanShape& shape);
 
-  /// The plan requested last, if it was requested with this shape; else null.
+  /// The plan that was requested last, if that request had this shape; else null.
   const Plan* same_as_last(const PlanShape& shape) const {
     return shape == last_shape_ ? last_ : nullptr;
   }
 
   const schedule::Facts& facts() const { return facts_; }
-  /// Sets new facts and discards all plans, which were made from other facts.
+  /// Sets new facts and discards all plans, because they were made from the old facts.
   void learn(schedule::Facts facts);
   /// Discards all plans. None may be in use.
   void clear();

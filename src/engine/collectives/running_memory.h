@@ -10,7 +10,8 @@
 
 namespace mccl::engine {
 
-/// Tracks one call at a time. Used under the engine's progress lock.
+/// Tracks the arrived input and the final output of one call at a time. Used under the engine's
+/// progress lock.
 class RunningMemory {
  public:
   /// Starts to track `task` if it has a conveyor; otherwise all memory is available.

@@ -22,18 +22,21 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// Decides whether writes go through the cache or past it, from the times of trial writes. Used
+/// under the engine's progress lock.
 class WriteChoice {
  public:
   enum class Way : std::uint8_t { through_cache, past_cache };
 
-  /// Shorter writes take less time than reading the clock, and always go through the cache.
+  /// Size in bytes from which writes may go past the cache. Shorter writes take less time than
+  /// reading the clock, and always go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
-  /// Writes of a trial, half of them each way. At least as many as one call may make, since places
-  /// differ in which neighbour read them last.
+  /// Number of writes in a trial, half of them each way. It is at least the number of writes that
+  /// one call may make, because places differ in which neighbour read them last.
   static constexpr int kTrialWrites = 32;
   static_assert(std::has_single_bit(unsigned{kTrialWrites}), "or the halves are not equal");
-  /// Slowest writes of either half that are ignored, because something else may have delayed them.
+  /// Number of slowest writes that are ignored in each half of a trial, because something else may
+  /// have delayed them.
   static constexpr std::size_t kOutliers = 3;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};
   /// The next trial starts early after kSlowWrites writes in a row that took more than kSlow times
@@ -41,17 +44,17 @@ class WriteChoice {
   static constexpr int kSlowWrites = 4;
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
-  /// Data written past the cache is read from memory, which takes longer. So writing past the cache
-  /// must be at least this many times as fast to be chosen.
+  /// Least speed-up of writing for which data is written past the cache. It is well above 1,
+  /// because neighbours then read the data from memory, which takes longer.
   static constexpr double kWorthwhile = 2.5;
 
-  /// The first trial starts after `fresh_bytes`, which is once around the window. Places that no
-  /// neighbour has read yet are fast to write, which is not typical.
+  /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes. Earlier
+  /// writes go to places that no neighbour has read yet, and are faster than typical ones.
   explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
-  /// Chooses for a write that begins at `now`.
+  /// Returns the way for a write that begins at `now`.
   Way next(Clock::time_point now);
-  /// Reports how long that write took.
+  /// Reports the duration of a write that went `way`.
   void took(Way way, std::size_t bytes, double seconds, Clock::time_point now);
 
  private:

@@ -82,12 +82,12 @@ class Driver {
   /// meanwhile. Returns false if the driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
-  /// Makes a sleeping driver look again. Called from any thread.
+  /// Wakes a sleeping driver, which then makes another pass. Called from any thread.
   void wake() { wake_pipe_.wake(); }
   /// Descriptor that neighbours write to in order to wake this process.
   int bell_pipe() const { return wake_pipe_.writing_end(); }
 
-  /// Returns true the first time only.
+  /// Stops the driver. Returns true for the first call only.
   bool stop() { return !stopping_.exchange(true); }
   bool stopping() const { return stopping_; }
 

@@ -12,13 +12,13 @@
 
 namespace mccl::engine {
 
-/// Remembers a bounded number of names besides those of living groups. Guarded by its user's lock.
+/// The names of living groups, and a bounded number of earlier names. Guarded by its user's lock.
 class GroupNames {
  public:
-  /// A name that is used again after this many others were given up counts as new. By then, a rank
-  /// that was in those other groups has forgotten the name, while a rank that was not may remember
-  /// it. The two give the next group of that name different numbers, and do not find each other in
-  /// it.
+  /// Maximum number of given-up names that are remembered. A forgotten name counts as new when it
+  /// is used again. Limitation: a rank that was in many other groups may have forgotten a name that
+  /// another rank still remembers. The two then give the next group of that name different numbers,
+  /// and do not find each other in it.
   static constexpr std::size_t kMost = std::size_t{1} << 18;
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}
@@ -36,7 +36,7 @@ class GroupNames {
  private:
   struct Times {
     std::uint32_t given = 0;
-    /// Position in given_up_; end() while a group of the identity lives.
+    /// Position in given_up_; end() while a group with this identity lives.
     std::list<std::uint64_t>::iterator given_up;
   };
 

@@ -35,11 +35,13 @@
 
 namespace mccl::engine {
 
-/// After a member has died, how long a call that does not move waits for data that the member may
-/// have sent to others. The member's own announcements have been handled by then.
+/// Time after the death of a member for which a call may make no progress before the group fails.
+/// In this time, data that the member has sent to other ranks may still let the call proceed. The
+/// member's own announcements have been handled by then.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
-/// Used under the engine's progress lock, except where a comment says otherwise.
+/// One group on this rank. Used under the engine's progress lock, except where a comment says
+/// otherwise.
 class GroupState {
  public:
   /// `facts`: their nodes are those of the members. `compression` applies to sums whose call does
@@ -56,11 +58,11 @@ class GroupState {
   std::size_t least_coded_bytes() const { return around_.config.compression_min_bytes; }
   /// Longest payload of a message, in bytes.
   std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
-  /// If true, nothing is compressed: all ranks share memory.
+  /// True if all ranks share memory. Nothing is compressed then.
   bool is_one_node() const { return nodes_ == 1; }
   /// Number of nodes. A rank that shares memory with no other is a node of its own.
   int node_count() const { return nodes_; }
-  /// The facts known when the group was made, with a window of the usual size. Equal on all ranks
+  /// The costs known when the group was made, with a window of the usual size. Equal on all ranks
   /// at all times.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -78,7 +80,7 @@ class GroupState {
   /// Returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  bool listed = false;  ///< Whether Groups lists it among the groups with calls.
+  bool listed = false;  ///< True if Groups lists this group among those with calls.
 
   // group_calls.cpp: calls, and how they move.
   /// Starts the call, or queues it behind earlier ones. Ends it at once if the group has failed.
@@ -98,7 +100,8 @@ class GroupState {
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
-  /// Makes one pass. Returns true once the call has finished. advance() meets any error again.
+  /// Advances the at-once call. Returns true once it has finished. Does not report errors:
+  /// advance() meets them again.
   bool advance_at_once();
   bool is_carried() const { return carrier_ != nullptr; }
   /// Turns the at-once call into a regular one.
@@ -111,7 +114,7 @@ class GroupState {
   // group_failure.cpp: how the group ends.
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
-  /// Does the same for a group that has already been marked.
+  /// Does the same for a group that has already been marked failed.
   void settle_failure() noexcept;
   /// Handles the loss of a member. Collectives that make no progress without it fail a moment
   /// later, whichever member they wait for (group_time.cpp); otherwise a late member would hide the
@@ -135,8 +138,8 @@ class GroupState {
   /// Releases memory kept for the next call if there has been none for a while. With a carrier,
   /// also compares the last call with the next member. Called at every heartbeat.
   void release_idle(Clock::time_point now);
-  /// Fails the group if its data to a member gets lost although `heart` hears that member. Called
-  /// at every beat.
+  /// Fails the group if its data does not reach a member from which `heart` still receives
+  /// messages. Called at every beat.
   void watch_delivery(Clock::time_point now, const Heart& heart);
 
  private:
@@ -209,19 +212,21 @@ class GroupState {
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
-  Clock::time_point lost_at_;  ///< When this rank learned of that.
-  bool fell_silent_ = false;   ///< Neither announcements nor data of it will arrive.
-  /// A member's message that it has destroyed the group.
+  Clock::time_point lost_at_;  ///< When this rank learned of the death.
+  bool fell_silent_ =
+      false;  ///< True if neither announcements nor data of the dead member can arrive.
+  /// The announcement of a member that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< The number of its last collective.
     std::string reason;
     Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
-  Clock::time_point collectives_moved_;  ///< When one last moved, or the first started.
-  std::int64_t weight_ = 0;              // bytes reported to staging
-  std::uint64_t calls_when_idle_ = 0;    // the last call at the previous idle check
-  std::uint64_t compared_ = 0;           // the last call sent to the next member for comparison
+  Clock::time_point
+      collectives_moved_;    ///< When a collective last made progress, or the first one started.
+  std::int64_t weight_ = 0;  // bytes reported to staging
+  std::uint64_t calls_when_idle_ = 0;  // the last call at the previous idle check
+  std::uint64_t compared_ = 0;         // the last call sent to the next member for comparison
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;

@@ -1,5 +1,5 @@
-// Groups and calls that other threads submit to the driver. Only making a group needs memory, so an
-// existing group or call can always be handed over.
+// Groups and calls that other threads submit to the driver. Only create() allocates memory, so an
+// existing group or call can always be submitted.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +62,8 @@ class Inbox {
   }
 
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
-  /// Moves the content into `taken`, which must be empty and whose capacity is reused for what is
-  /// submitted next.
+  /// Moves the content into `taken`, which must be empty. The capacity of `taken` is reused for the
+  /// next submissions.
   void take(Content& taken) noexcept {
     const std::lock_guard lock(mutex_);
     if (!taken.has_room_for(groups_)) std::swap(taken, spare_);
@@ -72,7 +72,8 @@ class Inbox {
     std::swap(content_, taken);
   }
 
-  /// The inbox's lock. Held across a fork, and by users whose state must be consistent then.
+  /// The inbox's lock. It is held across a fork, and it also guards the engine's group names, which
+  /// must be consistent in the child.
   std::mutex& mutex() { return mutex_; }
 
  private:

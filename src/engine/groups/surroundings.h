@@ -15,7 +15,8 @@
 
 namespace mccl::engine {
 
-/// Everything must outlive the groups' use by the engine.
+/// References to the parts of the engine that groups use. They must stay valid as long as the
+/// engine uses a group.
 struct Surroundings {
   const Config& config;
   const Log& log;
@@ -25,7 +26,7 @@ struct Surroundings {
   Staging& staging;
   Metrics& metrics;
   const node::SharedMemory& memory;
-  /// Some ranks are reached through relays, so a rank that failed may have been a relay.
+  /// True if some ranks are reached through relays. A rank that failed may then have been a relay.
   bool along_cables;
   /// Makes the next pass look at the control connections.
   const std::function<void()> look_beside_soon;

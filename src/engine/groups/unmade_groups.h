@@ -16,7 +16,8 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// The messages about groups that this rank has not made, and the identities of groups that it has
+/// closed. Used under the engine's progress lock.
 class UnmadeGroups {
  public:
   /// Most bytes kept per peer: enough for messages about a hundred thousand groups.

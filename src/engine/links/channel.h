@@ -22,7 +22,8 @@ namespace mccl::engine {
 struct Channel {
   std::vector<std::unique_ptr<Lane>> lanes;  ///< Indexed by rail; null until connected.
   bool requested = false;
-  std::string lost;  ///< Why no more links will be made; empty while they may be.
+  std::string
+      lost;  ///< The reason why no more links will be made; empty while links may still be made.
 
   bool connected() const;
   /// True if this rail's lane is connected.
@@ -32,7 +33,7 @@ struct Channel {
   std::optional<std::size_t> free_rail() const;
 };
 
-/// Used under the engine's progress lock.
+/// All channels of one group. Used under the engine's progress lock.
 class Channels {
  public:
   /// Requests the links of a channel. Called once per channel.

@@ -21,18 +21,20 @@ namespace mccl::engine {
 struct DepartingLink {
   WorldRank peer;
   std::unique_ptr<transport::Link> link;
-  std::size_t unsent = 0;        ///< Unacknowledged bytes at the last look.
-  Clock::time_point since = {};  ///< When it started to depart.
+  std::size_t unsent = 0;        ///< Unacknowledged bytes at the last check.
+  Clock::time_point since = {};  ///< When the link started to depart.
   Clock::time_point moved = {};  ///< When `unsent` last decreased.
 };
 /// Each element is allocated together with its link, so that departing needs no memory.
 using DepartingLinks = std::list<DepartingLink>;
 
-/// Used under the engine's progress lock.
+/// The links that groups no longer use and that must stay open for a while. Used under the engine's
+/// progress lock.
 class Departing {
  public:
-  /// Gives a link up, with a warning to `log`, once its peer has accepted nothing for `patience`,
-  /// or after ten times that in total. `log` must outlive this object.
+  /// `patience` is the time after which a link is given up, with a warning to `log`, if its peer
+  /// has accepted nothing. A link is also given up after ten times that time in total. `log` must
+  /// outlive this object.
   Departing(Clock::duration patience, const Log& log) : patience_(patience), log_(log) {}
 
   void add(DepartingLinks links, Clock::time_point now) noexcept;

@@ -14,7 +14,8 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock. Throws LinkClosed and CorruptionError.
+/// Sends and receives framed messages on one link, one at a time in each direction. Used under the
+/// engine's progress lock. Throws LinkClosed and CorruptionError.
 class Lane {
  public:
   /// `peer` is the rank of the group at the other end.
@@ -27,24 +28,27 @@ class Lane {
 
   /// Group rank of the other end.
   GroupRank peer() const { return peer_; }
-  /// How long data has been lost on the way although the peer's process is heard elsewhere. Called
-  /// at every beat; `heard` is true if the peer was heard recently.
+  /// Returns for how long sent data has not reached the peer although other messages from the peer
+  /// still arrive. Called at every beat; `heard` is true if a message from the peer has arrived
+  /// recently.
   Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
 
   bool sending() const { return sending_; }
   /// Starts a message. `token` identifies it to the caller. The payload is borrowed until push()
   /// returns true.
   void start(Frame frame, std::span<const std::byte> payload, std::uint64_t token);
-  /// Writes what the link takes. Returns true once the link has taken the whole message and no
-  /// longer reads its memory. Then the payload may be reused, and the next message may start.
+  /// Writes as many bytes as the link accepts. Returns true once the link has taken the whole
+  /// message and no longer reads its memory. Then the payload may be reused, and the next message
+  /// may start.
   bool push(Traffic& traffic);
   std::uint64_t token() const { return token_; }
 
   /// Header of the incoming message; null until it has arrived in full.
   const Frame* incoming(Traffic& traffic);
-  /// Does the same, without reading from the link.
+  /// Does the same as incoming(), without reading from the link.
   const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }
-  /// Whether the caller has accepted the incoming header; false for each new one.
+  /// True if the caller has accepted the header of the incoming message. False for each new
+  /// message.
   bool accepted() const { return accepted_; }
   void accept() { accepted_ = true; }
   std::size_t payload_received() const { return received_; }

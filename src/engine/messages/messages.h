@@ -52,11 +52,11 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// Cost of an eager message in addition to its bytes, so that empty messages are bounded too. About
 /// the memory that a receiver needs to keep one.
 inline constexpr std::size_t kEagerOverhead = 256;
-/// Bytes that one pass moves to a peer, or from a lane, before other work gets its turn, ...
+/// Bytes that one pass moves to a peer, or from a lane, before other work gets its turn.
 inline constexpr std::size_t kPassBytes = 512 << 10;
-/// ... where each frame counts as this many additional bytes.
+/// Bytes that each frame counts in addition to its payload, for the limit kPassBytes.
 inline constexpr std::size_t kFrameCost = 2 << 10;
-/// How long a link may be full before its peer is asked to take in messages.
+/// Time for which a link may be full before the peer is asked to take in messages.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
 
 /// Thrown by advance() if messages to or from a member can no longer be transferred.
@@ -74,7 +74,7 @@ class MemberGone : public PeerError {
   bool whole_;
 };
 
-/// Used under the engine's progress lock.
+/// The point-to-point messages of one group. Used under the engine's progress lock.
 class Messages {
  public:
   /// `payload_limit`: of a frame, in bytes.
@@ -107,7 +107,7 @@ class Messages {
   /// An operation whose deadline has passed; null if there is none. Returns at once if no deadline
   /// can have passed.
   Operation* find_late(Clock::time_point now);
-  /// A clause for the error of a late operation: what it waits for.
+  /// Returns a clause for the error of a late operation, which says what the operation waits for.
   std::string why_late(const Operation& late) const;
   /// Takes back a receive for which no message has arrived. Returns null for any other operation,
   /// whose bytes may be in flight.

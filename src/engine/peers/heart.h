@@ -13,7 +13,8 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// Sends this rank's heartbeats and tracks those of all peers. Used under the engine's progress
+/// lock.
 class Heart {
  public:
   /// `silence`: how long a peer may be silent before it is given up. `peers` must outlive this
@@ -50,7 +51,7 @@ class Heart {
   const std::shared_ptr<const node::SharedMemory> memory_;
   const Clock::duration silence_;
   Liveness liveness_;
-  ByRank<WorldRank, std::uint64_t> beats_seen_;  // counters of the neighbours, as last seen
+  ByRank<WorldRank, std::uint64_t> beats_seen_;  // the neighbours' beat counters at the last check
 };
 
 }  // namespace mccl::engine

@@ -14,7 +14,7 @@
 
 namespace mccl::engine {
 
-/// Used under the engine's progress lock.
+/// Measures the silence of each peer. Used under the engine's progress lock.
 class Liveness {
  public:
   /// Beats in an interval. A peer that stops may have beaten up to a period before, and this

@@ -13,7 +13,8 @@
 
 namespace mccl::engine {
 
-/// This rank's own entry is unused. Used under the engine's progress lock.
+/// The control connections to all peers, indexed by rank; this rank's own entry is unused. Used
+/// under the engine's progress lock.
 class Peers {
  public:
   /// Most messages of one peer handled before the other peers and the data get their turn.
@@ -59,7 +60,7 @@ class Peers {
     std::string lost;
     bool has_left = false;
     bool has_arrived = false;
-    std::string farewell;  ///< Reason given in its goodbye; empty until then.
+    std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
   static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);
