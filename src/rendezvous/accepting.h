@@ -21,8 +21,8 @@
 
 namespace mccl::rendezvous {
 
-/// A member of the job that has connected. If its settings do not match, `reason` is set and
-/// `socket` is empty.
+/// A connection from a proven member of the job. If the member's settings do not match, `reason` is
+/// set and `socket` is empty.
 struct Newcomer {
   int peer = -1;
   transport::LinkKey key;
@@ -57,7 +57,7 @@ class Acceptor {
   /// Does all work that is possible without blocking; appends the members that have connected.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Why this rank has accepted no connections for a while; empty while it accepts them.
+  /// The reason why this rank has accepted no connections for a while; empty while it accepts them.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;

@@ -6,7 +6,7 @@
 
 namespace mccl::rendezvous {
 
-/// Must outlive its loans. Not thread-safe.
+/// A fixed number of bytes that users borrow as loans. Must outlive its loans. Not thread-safe.
 class Allowance {
  public:
   explicit Allowance(std::size_t bytes) : left_(bytes) {}
@@ -21,8 +21,8 @@ class Allowance {
     Loan& operator=(const Loan&) = delete;
     ~Loan() { give_back(); }
 
-    /// Replaces the bytes that it holds with `bytes`. Returns false, holding none, if too few are
-    /// left.
+    /// Changes the size of the loan to `bytes`. If too few bytes are left, the loan becomes empty
+    /// and the function returns false.
     bool take(Allowance& from, std::size_t bytes) {
       give_back();
       if (bytes > from.left_) return false;
@@ -44,7 +44,7 @@ class Allowance {
   };
 
   std::size_t left() const { return left_; }
-  /// True if bytes were given back since the last call, so that waiting users may try again.
+  /// Returns true if bytes were given back since the last call. Waiting users may then try again.
   bool was_given_back() { return std::exchange(given_back_, false); }
 
  private:

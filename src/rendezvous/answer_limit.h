@@ -8,10 +8,10 @@
 
 namespace mccl::rendezvous {
 
-/// A store whose server may stop responding.
+/// Interface of stores on another host, whose server may stop responding.
 class RemoteAnswers : public Store {
  public:
-  /// Answers must arrive by `limit`. Thread-safe.
+  /// Sets the time by which the server must answer each request. Thread-safe.
   void answer_by(Clock::time_point limit) { limit_ = limit; }
 
  protected:
@@ -25,7 +25,7 @@ class RemoteAnswers : public Store {
 /// process.
 class AnswerLimit {
  public:
-  /// The store must outlive it.
+  /// The store must outlive this object.
   AnswerLimit(Store& store, Clock::time_point limit)
       : store_(dynamic_cast<RemoteAnswers*>(&store)) {
     if (store_ != nullptr) store_->answer_by(limit);

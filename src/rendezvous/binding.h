@@ -17,7 +17,7 @@ struct Binding {
   Endpoint endpoint;
 };
 
-/// Location of the other ranks.
+/// Where the other ranks of the job run.
 enum class Reach { any_host, this_host };
 
 /// Listens as the settings say (port_base, listen_addr, ifname) on the host's `interfaces`. Without

@@ -17,9 +17,10 @@ struct Candidate {
   std::string outcome;  ///< Result of the last attempt; empty before the first.
   /// Interface of this host that leads there; empty if unknown.
   std::string interface = {};
-  /// Equals the first candidate by all that the system reports, but uses another interface.
+  /// True if the candidate is as good as the first one by all that the system reports, but uses
+  /// another interface.
   bool equals_first = false;
-  /// A connection to this address has been accepted.
+  /// True if a connection to this address has been accepted.
   bool met = false;
 
   std::string text() const;

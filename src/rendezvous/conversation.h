@@ -22,7 +22,7 @@ class Conversation {
   State advance();
 
   const Handshake& handshake() const { return handshake_; }
-  /// Why the handshake was refused, or the connection broke.
+  /// The reason why the handshake was refused or the connection broke.
   const std::string& trouble() const { return trouble_; }
   int descriptor() const { return socket_.descriptor(); }
   /// The events to poll for.

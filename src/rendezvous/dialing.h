@@ -26,8 +26,8 @@ struct FirstHop {
   transport::LinkKey key;
 };
 
-/// How long an address must refuse connections until its process counts as dead. Only for processes
-/// that listen for their whole lifetime.
+/// Time for which an address must refuse connections until its process counts as dead. Used only
+/// for processes that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 
 struct DialRequest {
@@ -36,7 +36,7 @@ struct DialRequest {
   transport::LinkKey key;
   Clock::time_point deadline;
   std::vector<Candidate> candidates;
-  /// How long a candidate may hang before the next one is tried in parallel.
+  /// Time for which an attempt may hang before the next candidate is tried in parallel.
   Clock::duration stagger = std::chrono::milliseconds(250);
   std::size_t buffer_bytes = 0;
   /// The dial fails once all candidates have refused connections for this long; 0 disables this.
@@ -77,10 +77,11 @@ class Dial {
   struct Attempt {
     std::size_t candidate = 0;
     Clock::time_point begun;
-    Clock::time_point deadline;  ///< First for connecting; once connected, the dial's deadline.
+    Clock::time_point
+        deadline;  ///< Time limit of the connect; once connected, the dial's deadline.
     transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
-    bool with_first_hop = false;  ///< The conversation is still with the first hop.
+    bool with_first_hop = false;  ///< True while the handshake is with the first hop.
   };
   enum class Progress { waiting, failed, done, refused };
 
@@ -104,7 +105,7 @@ class Dial {
   std::size_t next_candidate_ = 0;
   Clock::time_point next_start_;
   Clock::duration back_off_;
-  bool all_refused_ = true;  ///< All attempts of this round were refused.
+  bool all_refused_ = true;  ///< True if all attempts of this round were refused.
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;

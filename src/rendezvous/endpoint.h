@@ -15,7 +15,7 @@ struct Endpoint {
   std::uint16_t port = 0;
   /// Numeric addresses, best first.
   std::vector<std::string> addresses;
-  /// The user listed the addresses explicitly; each is then a separate rail.
+  /// True if the user listed the addresses explicitly. Each address is then a separate rail.
   bool listed = false;
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;

@@ -15,8 +15,8 @@ namespace mccl::rendezvous {
 
 class Exchange {
  public:
-  /// The store must outlive it. Rank 0 waits until the deadline. The others wait for `grace`
-  /// longer, so that they receive rank 0's report of the missing ranks.
+  /// The store must outlive this object. Rank 0 waits until the deadline. The other ranks wait for
+  /// `grace` longer, so that they receive rank 0's report of the missing ranks.
   Exchange(Store& store, int rank, int size, Clock::time_point deadline,
            std::chrono::milliseconds grace = std::chrono::seconds(1))
       : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}

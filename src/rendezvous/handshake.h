@@ -59,13 +59,13 @@ class Handshake {
   static Handshake acceptor(Party self);
 
   State state() const { return state_; }
-  /// Number of bytes that it waits for; 0 if none. Read no more than this: later bytes belong to
-  /// the link.
+  /// Number of bytes that the handshake needs next; 0 if none. The caller must not read more,
+  /// because later bytes belong to the link.
   std::size_t wanted() const;
   /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
   void feed(std::span<const std::byte> bytes);
 
-  /// Bytes to send. There may be some after the end as well: the last message of a refusal.
+  /// Bytes to send. After the end there may still be some: the last message of a refusal.
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 

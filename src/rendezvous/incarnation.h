@@ -92,8 +92,9 @@ class Incarnation final : public Store {
   const std::chrono::milliseconds slice_;  ///< Part of a wait between two calls of look().
   std::string name_;
   std::function<void()> watch_;
-  std::atomic<bool> was_told_ = false;  ///< This rank knows of another rank's failure.
-  /// The store has ended with rank 0. Another request would wait for the next start.
+  std::atomic<bool> was_told_ = false;  ///< True if this rank knows of another rank's failure.
+  /// True if the store has ended together with rank 0. Another request would wait for the next
+  /// start.
   std::atomic<bool> store_ended_ = false;
   std::int64_t reign_ = 0;  ///< Value of kReigns for the rank 0 that made the name.
   // The following are used on rank 0 only.

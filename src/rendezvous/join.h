@@ -8,8 +8,8 @@
 
 namespace mccl::rendezvous {
 
-/// host:port at which this process can serve a store: a free port, of the loopback interface if all
-/// ranks are on one host.
+/// Returns a host:port at which this process can serve a store. The port is free; the host is the
+/// loopback address if all ranks are on one host.
 std::string own_root(bool one_host);
 
 /// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and

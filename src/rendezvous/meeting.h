@@ -43,7 +43,7 @@ struct MeetingOptions {
   int bell_pipe = -1;                ///< Descriptor by which neighbours wake this rank.
   std::shared_ptr<Wiring> wiring;    ///< Set if not all ranks reach each other; else null.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, the verbs of this machine are used.
-  bool has_gpus = false;                          ///< This rank's value; see Met::all_have_gpus.
+  bool has_gpus = false;                          ///< True if this rank has GPUs.
   /// Returns the job's key, using a store that only this start sees.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };

@@ -44,7 +44,7 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Should be the key of this start of the job: see Incarnation.
+  std::string job_key;  ///< Key of this start of the job; see Incarnation.
   /// Settings that must agree, "name=value" lines (agreement_of).
   std::string agreement;
   Log log;
@@ -54,8 +54,8 @@ struct MeshOptions {
   std::shared_ptr<Wiring> wiring = nullptr;
 };
 
-/// Not thread-safe: the engine calls it with the progress lock held. Only the constructor may block
-/// (name resolution).
+/// This process's listener, and its dials to other ranks. Not thread-safe: the engine calls it with
+/// the progress lock held. Only the constructor may block (name resolution).
 class Mesh {
  public:
   /// Binds the listener. Throws InvalidArgument, with advice, if the port is taken or equals
@@ -78,11 +78,11 @@ class Mesh {
   /// exists: "2 links, en0 10 Gbit/s MTU 1500".
   std::string describe(int peer) const;
 
-  /// Returns the ways to a peer that are as good as the best by all that the systems report,
-  /// including the best: "eth1, to 10.0.0.2". Has one element if there is no choice, if there are
-  /// several rails, or with cables.
+  /// Describes the paths to a peer that rank first by all that the systems report: "eth1, to
+  /// 10.0.0.2". Returns one element if there is no choice, if there are several rails, or with
+  /// cables.
   std::vector<std::string> equal_ways(int peer) const;
-  /// Later connections to the peer try this one of equal_ways() first.
+  /// Makes later connections to the peer try path number `way` of equal_ways() first.
   void take_way(int peer, std::size_t way);
 
   /// Starts to connect to `peer`; a MeshEvent follows at the deadline or before. Tries all
@@ -94,7 +94,7 @@ class Mesh {
   /// those from the peers' addresses have precedence.
   void everyone_is_here();
 
-  /// Why this rank has accepted no connections for a while; empty while it accepts them.
+  /// The reason why this rank has accepted no connections for a while; empty while it accepts them.
   std::string accepting_trouble() const;
 
   /// Ends a dial without an event.

@@ -32,7 +32,7 @@ struct RdmaOptions {
   int rank = 0;
   const Config& config;
   const Log& log;
-  const std::string& host;                 ///< Host of this rank, as in endpoints.
+  const std::string& host;                 ///< Host of this rank, in the form of Endpoint::host.
   const std::vector<Endpoint>& endpoints;  ///< Indexed by rank.
   const std::vector<transport::rdma::Card>& cards;
   double ranks_per_core = 1;  ///< Ranks per core on this host.

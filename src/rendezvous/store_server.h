@@ -64,8 +64,9 @@ class StoreServer {
     std::optional<Wait> wait;
     int rank = -1;  ///< Set once the client is proven.
     bool has_asked = false;
-    std::string start;      ///< Name of the start that its requests are for; may be empty.
-    bool has_left = false;  ///< The client has sent `leave`.
+    std::string start;  ///< Name of the start of the job to which the client's requests belong; may
+                        ///< be empty.
+    bool has_left = false;  ///< True if the client has sent `leave`.
   };
 
   void run();

@@ -22,7 +22,7 @@ struct AdmissionRate {
   double per_second = 0;
 };
 
-/// The caller passes the current time. Not thread-safe.
+/// Rate limit and log of one listener. The caller passes the current time. Not thread-safe.
 class Turnstile {
  public:
   /// `on_refused` is called for every refused connection; it may be null.

@@ -10,7 +10,8 @@
 
 namespace mccl::rendezvous {
 
-/// Like make_tcp_store, but connects along the cables that the ranks have agreed on.
+/// Creates a TCP store whose connections follow the cables on which the ranks have agreed, through
+/// relays if necessary. Otherwise the same as make_tcp_store().
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
                                         const std::string& job_key,
                                         std::chrono::milliseconds timeout,

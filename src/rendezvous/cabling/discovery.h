@@ -28,7 +28,8 @@ struct CableEnds {
   transport::tcp::Address there;
 };
 
-/// Not thread-safe. Only the constructor may block (name resolution).
+/// One rank's search for cables, and its part in the agreement on them. Not thread-safe. Only the
+/// constructor may block (name resolution).
 class Discovery {
  public:
   /// `port` is the port at which all other ranks reach this rank's listener, on every cable.

@@ -17,7 +17,7 @@ using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 /// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument that names
 /// `origin` for anything else, and for an address that two ranks have.
 AddressTable parse_hostfile(std::string_view text, std::string_view origin);
-/// Parses the content of a file in the same way. Throws InvalidArgument.
+/// Reads and parses the file at `path`. Throws InvalidArgument.
 AddressTable read_hostfile(const std::string& path);
 
 /// Returns "host:port", with brackets around an IPv6 address.

@@ -21,7 +21,7 @@ namespace mccl::rendezvous {
 struct Sighting {
   int rank = 0;
   std::uint32_t version = 0;  ///< A higher version replaces a lower one.
-  bool settled = false;       ///< The rank looks for no more cables.
+  bool settled = false;       ///< True if the rank has finished looking for cables.
   std::uint16_t port = 0;     ///< Port at which the rank listens at its end of each cable.
   std::vector<Cable> cables;
 
@@ -33,7 +33,7 @@ struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
     decision,  ///< From rank 0: `cables` is the whole cabling.
-    cut,       ///< An end of `cables` has found that they carry nothing valid any more.
+    cut,       ///< A rank has found that `cables`, which end at it, carry nothing valid any more.
     fault,     ///< The ranks cannot agree because one misbehaves: `why` names it.
     alive,
     death,  ///< A rank's process ended while the ranks met: `why` names it.

@@ -19,7 +19,7 @@
 
 namespace mccl::rendezvous {
 
-/// Not thread-safe. No call blocks.
+/// All connections that this rank relays. Not thread-safe. No call blocks.
 class Relaying {
  public:
   /// `congestion_control` is used for relayed connections. `patience` is the time that a rank has
@@ -37,7 +37,7 @@ class Relaying {
   Clock::time_point next_deadline() const;
 
   void close() noexcept { passages_.clear(); }
-  /// Closes the connections that use a cable which is gone.
+  /// Closes the connections that use a cut cable.
   void drop(const Cable& cable);
 
   /// Returns the ranks whose connections pass through here. Connections whose way onwards is not

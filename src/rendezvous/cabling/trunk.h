@@ -19,7 +19,8 @@ namespace mccl::rendezvous {
 /// cable get the same text.
 std::string bare_host(const transport::tcp::Address& address);
 
-/// Not thread-safe. No call blocks.
+/// One connection between this rank and a neighbour, along one cable. Not thread-safe. No call
+/// blocks.
 class Trunk {
  public:
   /// `socket` connects `self` and `peer`.
@@ -40,7 +41,8 @@ class Trunk {
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
-  /// No more messages are expected from the rank: it misbehaves, or knows of a fault.
+  /// True if no more messages are expected from the peer, because it misbehaves or knows of a
+  /// fault.
   bool given_up = false;
 
   void watch(std::vector<pollfd>& descriptors) const;

@@ -43,8 +43,8 @@ struct WiringOptions {
   Log log;
   Clock::time_point deadline;
   Clock::duration liveness{};
-  /// The time that a rank has to receive the last bytes of a rank that has gone, if their
-  /// connection is relayed by this one.
+  /// Time limit for relayed connections of which one end has left or died: the other end must
+  /// receive the last bytes within it.
   Clock::duration patience = std::chrono::seconds(60);
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
@@ -54,7 +54,8 @@ struct WiringOptions {
   std::function<bool(int rank)> may_reach = {};
 };
 
-/// Thread-safe.
+/// This rank's part in the cabling of a job: its listener, its trunks, and the connections that it
+/// relays. Thread-safe.
 class Wiring {
  public:
   /// Starts to listen and to look for the other ranks. Throws InvalidArgument.
@@ -77,8 +78,8 @@ class Wiring {
   }
   /// The addresses of this rank's ends of its cables, without ports.
   std::vector<std::string> own_ends() const;
-  /// How to connect to another rank, with or without a direct cable: the addresses of the first
-  /// rank on the way, and the handshake with that rank.
+  /// Returns the path to another rank, with or without a direct cable: the addresses of the first
+  /// rank on the path, and the handshake with that rank.
   struct Way {
     std::vector<Candidate> candidates;
     FirstHop first;
@@ -92,12 +93,13 @@ class Wiring {
   std::vector<CutCable> take_cut();
   /// Called while the ranks meet: throws PeerError if a cable has been cut or a rank has died.
   void check() const;
-  /// Called when all ranks have met: from now on ranks may leave.
+  /// Called when all ranks have met. A rank that leaves after this call is no longer considered
+  /// dead.
   void everyone_is_here();
 
-  /// Blocks until no connection of other ranks passes through here, and ends. Such a connection
-  /// ends when one of its ranks leaves or dies, at most WiringOptions::patience later. This rank
-  /// must hold no connection of its own any more.
+  /// Blocks until this rank relays no more connections, and then closes everything. A relayed
+  /// connection ends at most WiringOptions::patience after one of its ranks has left or died. This
+  /// rank must hold no connection of its own any more.
   void leave();
 
   /// Called around a fork. The mutex is held during the fork, so that the child gets a consistent
