@@ -82,7 +82,7 @@ class Transport {
   /// Continues with a blob from the other end. Throws CorruptionError for a blob that no correct
   /// peer sends, and another Error if this end cannot have the link.
   virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) = 0;
-  /// Handles the dialing end's blob for a link that this end does not want.
+  /// Handles the dialing end's blob for a link that this end refuses.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}
   /// Abandons a link that this end has begun, as dialer or not. No event follows.
   virtual void cancel(WorldRank peer, const LinkKey& key) = 0;

@@ -17,14 +17,15 @@ inline constexpr std::size_t kMostDevices = 64;
 
 struct DeviceCard {
   std::string name;
-  std::vector<std::string> kinds;  ///< Kinds of its addresses, unique: "RoCE v2 over IPv4".
-  /// Why the device cannot be used, with advice; empty if it can.
+  std::vector<std::string>
+      kinds;  ///< Kinds of the device's addresses, such as "RoCE v2 over IPv4", each once.
+  /// The reason why the device cannot be used, with advice; empty if it can be used.
   std::string why = {};
 };
 
 struct Card {
   std::string host;
-  std::string why;  ///< Why no device can be used; empty if `devices` can be.
+  std::string why;  ///< The reason why no device can be used; empty if `devices` can be used.
   std::vector<Service> services;
   std::vector<DeviceCard> devices;
   /// Used if each device reaches only some ranks, as with cables: for each rank, the indices of the
@@ -38,8 +39,8 @@ std::string serialise(const Card& card);
 /// CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
-/// Returns the best service that both have; rc is preferred to uc. Throws Error, saying what is
-/// missing, if there is none.
+/// Returns the best service that both devices have; rc is preferred to uc. If they have none in
+/// common, throws Error with the missing service.
 Service common_service(const Card& here, const Card& there);
 /// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
@@ -49,8 +50,8 @@ bool fit(const DeviceCard& here, const DeviceCard& there);
 /// saying what is missing, if there is no rail.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if the device tables of both say that no cable joins them, in which case nothing is
-/// missing.
+/// True if both ranks' device tables have no device for the pair: no cable joins the two ranks, so
+/// nothing is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
 /// Draws, for the cards of all ranks in rank order, which device leads from each rank to each other

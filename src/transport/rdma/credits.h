@@ -16,7 +16,7 @@ namespace mccl::transport::rdma {
 
 class Credits {
  public:
-  /// Part of the depth that data may not use.
+  /// Number of the peer's receives that data may not use.
   static constexpr std::uint32_t kReserved = 5;
   /// Number of returned receives after which a credit message is sent. It is less than kReserved,
   /// so each credit message frees room for those of the other direction, and the two ends cannot
@@ -39,7 +39,7 @@ class Credits {
   bool may_send_credit() const { return left() > 1; }
   bool may_close() const { return left() > 0; }
 
-  /// Accounts for a message; returns its sequence number.
+  /// Accounts for a sent message; returns its sequence number.
   std::uint32_t send() {
     told_ = returned_;
     return sent_++;

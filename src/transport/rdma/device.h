@@ -42,7 +42,7 @@ class Device {
   void use_port(int port) { ports_.fetch_or(bit_of(port)); }
   /// True if the device can no longer be used; its driver is then not called any more.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Why the device failed.
+  /// The reason why the device failed.
   std::string trouble() const;
   /// Processes the events that the device has reported since the last call.
   void look();

@@ -16,11 +16,12 @@ namespace mccl::transport::rdma {
 enum class Family : std::uint8_t { ipv4, ipv6, link_local };
 Family family_of(const GidBytes& gid);
 
-/// Returns "RoCE v2 10.9.0.1" or "InfiniBand fe80::1".
+/// Returns the type and the address as text, such as "RoCE v2 10.9.0.1" or "InfiniBand fe80::1".
 std::string text_of(const Gid& gid);
 std::string text_of(const GidBytes& gid);
 std::string_view name_of(GidType type);
-/// Returns "RoCE v2 over IPv4". Two addresses can reach each other only if their kinds are equal.
+/// Returns the kind of a GID as text, such as "RoCE v2 over IPv4". Two addresses can reach each
+/// other only if their kinds are equal.
 std::string kind_of(const Gid& gid);
 
 /// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to

@@ -7,7 +7,7 @@
 
 namespace mccl::transport::rdma {
 
-/// Texts of cells without devices.
+/// Texts of the cells for pairs without devices.
 inline constexpr const char* kSelf = ".";
 inline constexpr const char* kNoCable = "-";
 inline constexpr const char* kMissing = "MISSING";

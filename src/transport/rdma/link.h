@@ -63,8 +63,8 @@ class RdmaLink final : public Link {
   [[noreturn]] void fail(const std::string& what) const;
 
   const std::shared_ptr<Station> station_;
-  /// Declared before pair_ so that it is destroyed later, because the device reads from it. Mutable
-  /// because borrowed() may end it.
+  /// The current loan of the caller's memory, from which the device reads. Declared before pair_,
+  /// so that it is destroyed after it. Mutable, because borrowed() may end the loan.
   mutable std::unique_ptr<Loan> loan_;
   PairAtStation pair_;
   const std::string path_;
@@ -73,7 +73,8 @@ class RdmaLink final : public Link {
   std::array<std::byte, kPeekBytes> seam_{};
   std::size_t seam_begin_ = 0;
   std::size_t seam_end_ = 0;
-  Clock::time_point lost_at_ = Clock::time_point::max();  ///< When the loss takes effect.
+  Clock::time_point lost_at_ =
+      Clock::time_point::max();  ///< Time from which calls report that the peer is lost.
   Moved moved_;
 };
 

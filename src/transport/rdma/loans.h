@@ -46,7 +46,8 @@ class Loan {
 /// The loans of one device. Thread-safe. Must outlive its loans; the domain must outlive it.
 class Loans {
  public:
-  /// Below this size a copy is cheaper than registering the pages.
+  /// Smallest size that is lent, in bytes. A smaller payload is copied, because that is cheaper
+  /// than registering its pages.
   static constexpr std::size_t kLeast = std::size_t{256} << 10;
 
   /// Allows at most `most` loans at a time; 0 if the device must not lend.

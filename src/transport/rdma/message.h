@@ -1,5 +1,5 @@
 // The header of every message between two queue pairs, and its validation. Both ends are
-// little-endian, as in all data that ranks exchange.
+// little-endian.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ enum class MessageKind : std::uint16_t {
 inline constexpr int kMessageKinds = 7;
 
 struct MessageHeader {
-  std::uint64_t token = 0;     ///< The receiver's token, unknown to outsiders.
+  std::uint64_t token =
+      0;  ///< Secret token of the receiver, which proves that the sender is its peer.
   std::uint32_t sequence = 0;  ///< Counts all messages of one direction.
   std::uint32_t bytes = 0;     ///< Payload bytes after the header.
   std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.

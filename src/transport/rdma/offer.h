@@ -26,7 +26,7 @@ struct Offer {
   /// Offer: all addresses of the sender. Answer: only the chosen one of the sender. The indices are
   /// the sender's.
   std::vector<Gid> gids;
-  /// Answer: index of the chosen one among the offered addresses.
+  /// Answer: index of the offered address that was chosen.
   std::uint8_t chosen = 0;
 };
 

@@ -31,8 +31,8 @@ struct FarEnd {
 
 class Pair {
  public:
-  /// Time within which a live peer has answered. An idle process checks its pairs at each beat of
-  /// the engine.
+  /// Time within which a live peer answers a probe. An idle process answers late, because it checks
+  /// its pairs only at each beat of the engine.
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
   /// Posts the receives. `channel` is notified of completions and may be null. `peer` names the
@@ -95,8 +95,8 @@ class Pair {
   bool departed() const;
   /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }
-  /// Why the pair no longer carries messages; empty while it does. Bytes that have arrived remain
-  /// readable.
+  /// The reason why the pair no longer carries messages; empty while it does. Bytes that have
+  /// arrived remain readable.
   const std::string& ended() const { return ended_; }
   /// True if the pair ended while data sent by this end may not have arrived.
   bool lost_data() const { return lost_data_; }
@@ -168,7 +168,8 @@ class Pair {
   std::array<Sending, kSendSlots> sending_{};
   std::size_t unsent_ = 0, lent_ = 0;
 
-  std::array<Arrived, kReceiveSlots> arrived_{};  ///< A ring buffer.
+  std::array<Arrived, kReceiveSlots>
+      arrived_{};  ///< Ring buffer of arrived messages that have not been taken in full.
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;
   std::size_t arrived_bytes_ = 0;
 

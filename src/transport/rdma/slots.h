@@ -45,8 +45,8 @@ class Berth {
   std::uint32_t key_ = 0;
 };
 
-/// Thread-safe, because the ranks of a process share a device. Must outlive its berths; the domain
-/// must outlive it.
+/// The registered memory of one device, divided into berths. Thread-safe, because the ranks of a
+/// process share a device. Must outlive its berths; the domain must outlive it.
 class SlotMemory {
  public:
   /// Berths all have `berth_bytes`. At most `most_regions` regions are registered.

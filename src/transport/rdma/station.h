@@ -33,7 +33,8 @@ struct LinkOf {
   LinkKey key;
 };
 
-/// Not thread-safe: used with the engine's progress lock held. Must outlive its pairs.
+/// One rank's queue pairs on one device, and the channel that reports their completions. Not
+/// thread-safe: used with the engine's progress lock held. Must outlive its pairs.
 class Station {
  public:
   /// Throws VerbsError, or Error if the port is not active.
@@ -82,11 +83,12 @@ class Station {
 
   const std::shared_ptr<Device> device_;
   Port port_;
-  std::unique_ptr<Channel> channel_;  ///< Null if not supported; then polled often.
+  std::unique_ptr<Channel>
+      channel_;  ///< Null if the device has no channels; its pairs are then polled often.
   struct Place {
     Pair* pair;
     LinkOf link;
-    bool told = false;  ///< The broken link has been reported.
+    bool told = false;  ///< True if the broken link has been reported.
   };
   std::vector<Place> pairs_;
   std::vector<Departing> departing_;

@@ -14,8 +14,8 @@ namespace mccl::transport::rdma {
 
 struct Survey {
   Card card;
-  bool has_devices = false;  ///< A device exists, in any state, or a setting names one.
-  /// In the order of the card's devices; null for a device that cannot be used.
+  bool has_devices = false;  ///< True if a device exists, in any state, or a setting names one.
+  /// Stations in the order of the card's devices; null for a device that cannot be used.
   std::vector<std::shared_ptr<Station>> stations;
 };
 

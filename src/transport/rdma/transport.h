@@ -25,7 +25,7 @@ class RdmaTransport final : public Transport {
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
-  /// Why the peer is not reached.
+  /// The reason why the peer is not reached over RDMA.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
   /// True if the device tables say that no cable joins the two ranks, so that a missing link is no
   /// fault.
@@ -61,7 +61,7 @@ class RdmaTransport final : public Transport {
     bool connected = false;
     std::string path;
     Clock::time_point deadline;
-    bool in_doubt = false;  ///< The other end may consider the pair open.
+    bool in_doubt = false;  ///< True if the other end may consider the pair open.
   };
   using Place = std::pair<WorldRank, LinkKey>;
 

@@ -111,7 +111,8 @@ class Channel {
 class CompletionQueue {
  public:
   virtual ~CompletionQueue() = default;
-  /// Fills the beginning of `into`; returns how many completions, or a negative errno.
+  /// Writes pending completions to the beginning of `into`. Returns their number, or a negative
+  /// errno.
   virtual int poll(std::span<Completion> into) = 0;
   /// Requests one notification on the channel, for the next completion.
   virtual int notify() = 0;
@@ -122,8 +123,9 @@ struct QueuePairOptions {
   int port = 1;
   std::uint32_t sends = 1;
   std::uint32_t receives = 1;
-  std::uint32_t inline_bytes = 0;  ///< Requested; see QueuePair::inline_bytes().
-  std::uint32_t pieces = 1;        ///< Maximum number of pieces per sent message.
+  std::uint32_t inline_bytes =
+      0;                     ///< Requested size of inline messages; see QueuePair::inline_bytes().
+  std::uint32_t pieces = 1;  ///< Maximum number of pieces per sent message.
 };
 
 /// Connection parameters for another queue pair.
@@ -151,7 +153,7 @@ class QueuePair {
   virtual std::uint32_t number() const = 0;
   /// Maximum bytes of an inline message, which the device copies while it is posted.
   virtual std::uint32_t inline_bytes() const = 0;
-  /// Afterwards the queue pair can receive and send. Receives may be posted before.
+  /// Connects the queue pair, which can then receive and send. Receives may be posted before.
   virtual void connect(const Route& route) = 0;
   virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
   virtual int post_receive(std::uint64_t id, const Piece& into) = 0;

@@ -8,7 +8,8 @@
 
 namespace mccl::transport::tcp {
 
-/// hand_over() and listener() may be called by different threads, but each by one thread at a time.
+/// A queue of accepted connections and the listener that returns them. hand_over() and listener()
+/// may be called by different threads, but each by one thread at a time.
 class Inlet {
  public:
   /// Throws Error.

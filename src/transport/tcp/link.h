@@ -50,7 +50,7 @@ class TcpLink final : public Link {
   /// Handles ENOBUFS: the system has no memory for sending.
   void run_short();
   void end(std::string why);
-  /// True if the path has ended and the time to report it has come.
+  /// True if the connection has ended and `told_at_` has passed.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
@@ -60,10 +60,10 @@ class TcpLink final : public Link {
   Socket socket_;
   std::string peer_;
   std::string description_;
-  /// Why no more bytes will be received; empty while they may be.
+  /// The reason why no more bytes will be received; empty while bytes may arrive.
   std::string ended_;
-  /// Why no more bytes can be written; empty while they can. Bytes that the peer wrote are still
-  /// received.
+  /// The reason why no more bytes can be written; empty while bytes can be written. Bytes that the
+  /// peer wrote are still received.
   std::string writing_ended_;
   bool departing_ = false;
   TcpLinkOptions options_;

@@ -22,8 +22,8 @@ struct Medium {
 /// Orders first by Kind, then by speed; an unknown speed is last.
 bool is_better(const Medium& a, const Medium& b);
 
-/// Returns everything but the MTU. `system` is the folder in which Linux describes its interfaces;
-/// unused on other systems.
+/// Returns the medium of an interface, without the MTU. `system` is the folder in which Linux
+/// describes its interfaces; unused on other systems.
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
 }  // namespace mccl::transport::tcp

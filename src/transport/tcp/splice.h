@@ -17,7 +17,7 @@
 
 namespace mccl::transport::tcp {
 
-/// Not thread-safe. No call blocks.
+/// Two joined connections. Not thread-safe. No call blocks.
 class Splice {
  public:
   static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
@@ -47,8 +47,8 @@ class Splice {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;   ///< The source has sent its last byte.
-    bool ended = false;     ///< The end has also been passed on to the sink.
+    bool no_more = false;   ///< True if the source has sent its last byte.
+    bool ended = false;     ///< True if the end of the stream has been passed on to the sink.
     bool discards = false;  ///< The sink accepts no more bytes; its own may still be in flight.
     Shortage shortage;      ///< Shortage of system memory for sending to the sink.
 
