@@ -18,17 +18,18 @@ namespace mccl::node {
 /// Distance between data written by different sides of shared memory, to avoid false sharing.
 inline constexpr std::size_t kLine = kLongestLine;
 
-/// Location of a range in its arena, as sent to peers.
+/// Location of a range in its arena. Sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  ///< Includes the first line, which is not part of the user's memory.
+  std::uint64_t bytes = 0;  ///< Size in bytes, including the first cache line, which is not part of
+                            ///< the user's memory.
 };
 
 /// The first page of every arena.
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
-  /// Nonzero while the process sleeps and wants its bell rung.
+  /// Nonzero while the process sleeps and must be woken by its bell.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
   /// Incremented at every heartbeat, so that neighbours need no message to see that the process
   /// lives.
@@ -37,8 +38,9 @@ struct ArenaHeader {
 
 class Arena;
 
-/// A range of this process's own arena. The memory is reused, or returned to the system where
-/// possible, once all of its readers have released it too. A reader that dies never does.
+/// A range of this process's own arena. After the owner has released the range, its memory is
+/// reused, or returned to the system where possible, once all readers have released it, too. If a
+/// reader dies first, the memory stays in use.
 class Range {
  public:
   Range() = default;
@@ -57,9 +59,10 @@ class Range {
   Mapping mapping_;
 };
 
-/// Not thread-safe. The capacity is address space only; its first page is the arena's own, and
-/// memory is taken range by range. Only allocate() needs memory for bookkeeping: it also reserves
-/// room for the release of the range.
+/// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
+/// address space only: memory is allocated range by range, and the first page is the arena's own.
+/// Only allocate() needs memory for bookkeeping, because it also reserves room for the release of
+/// the range.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error if the system provides no shared memory.
@@ -88,8 +91,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
     Mapping mapping;
   };
 
-  /// Most memory of unused ranges that is kept for new ranges of the same size, so that a group
-  /// like an earlier one need not wait for the system.
+  /// Maximum size, in bytes, of the unused ranges that are kept for new ranges of the same size. A
+  /// new group then need not wait for the system.
   static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
 
   explicit Arena(std::size_t capacity);

@@ -12,7 +12,7 @@
 
 namespace mccl::node {
 
-/// The sleeper's side.
+/// The side of a bell that the sleeping process uses.
 class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
@@ -38,7 +38,8 @@ class Bell {
  public:
   Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
 
-  /// The sleeper sees what was stored before this call, or is woken.
+  /// Wakes the sleeper if it sleeps. Otherwise the sleeper sees everything that was stored before
+  /// this call.
   void ring() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();

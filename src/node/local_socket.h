@@ -30,7 +30,7 @@ class LocalConnection {
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
-  /// Whether the other end runs as the same user.
+  /// True if the other end runs as the same user.
   bool same_user() const;
   /// Sends all bytes or none. Returns false if the system cannot pass more descriptors of this user
   /// at present; the caller may retry once others have been received. Throws PeerError.
@@ -43,14 +43,15 @@ class LocalConnection {
   Descriptor socket_;
 };
 
-/// The connection is empty if no process of this machine (or container) listens under the name, or
-/// if the listener's queue is full. In the latter case `busy` is true, and a retry may succeed.
+/// Result of connecting to a name. The connection is empty if no process of this machine (or
+/// container) listens under the name, or if the listener's queue is full. In the latter case `busy`
+/// is true, and a retry may succeed.
 struct LocalConnection::Dialled {
   LocalConnection connection;
   bool busy = false;
 };
 
-/// Listens under an unpredictable name.
+/// A listening local socket with an unpredictable name.
 class LocalListener {
  public:
   /// Throws Error.

@@ -1,4 +1,4 @@
-// The other processes of this one's node.
+// The other processes of this process's node.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace mccl::node {
 
-/// A rank with which this one shares memory: each has mapped the other's.
+/// A rank with which this rank shares memory: each has mapped the memory of the other.
 struct Neighbour {
   PeerArena arena;
   Descriptor bell_pipe;
@@ -19,16 +19,16 @@ struct Neighbour {
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
 };
 
-/// Maps a range of the neighbour's and releases it, because the neighbour counts on every reader to
-/// do so. Throws CorruptionError if the place is not a valid range. If the range cannot be mapped
-/// here, it stays in use.
+/// Releases a range of the neighbour that this rank has not mapped, by mapping it once: the
+/// neighbour waits until every reader has released the range. Throws CorruptionError if the place
+/// is not a valid range. If the range cannot be mapped here, it stays in use.
 void let_go_of(const Neighbour& neighbour, const RangePlace& place);
 
 using Neighbours = std::map<WorldRank, Neighbour>;
 
 /// The memory that a rank shares with its node.
 struct SharedMemory {
-  std::shared_ptr<Arena> arena;  ///< This rank's own; null when nothing is shared.
+  std::shared_ptr<Arena> arena;  ///< This rank's arena; null if it shares no memory.
   Neighbours neighbours;
   /// Node number of each rank of the job, equal on all ranks. Any two ranks with the same number
   /// share memory. Empty if no two ranks do.

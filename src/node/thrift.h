@@ -14,7 +14,7 @@ namespace mccl::node {
 /// neighbour. It is allocated only when it is handed out.
 inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
-/// Additional neighbours share the memory of these.
+/// Number of neighbours for which memory is reserved. Additional neighbours share that memory.
 inline constexpr std::size_t kMostNeighbours = 512;
 
 /// Address space of an arena as a multiple of that memory: enough for thousands of the reduced

@@ -39,9 +39,9 @@ struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
   std::atomic<std::uint64_t> arrivals{0};
-  /// Covers all calls so far. Ranks whose values differ have made different calls.
+  /// Fingerprint of all calls so far. Ranks whose values differ have made different calls.
   std::uint64_t fingerprint = 0;
-  std::byte smallest[kInlineBytes];  ///< A publication that fits here.
+  std::byte smallest[kInlineBytes];  ///< A publication, if it fits here.
 };
 static_assert(sizeof(CallHead) == 64);
 
@@ -94,7 +94,7 @@ class BlockRow {
   explicit BlockRow(std::size_t bytes);
 
   struct Place {
-    std::size_t offset = 0;      ///< In bytes.
+    std::size_t offset = 0;      ///< A place in the row, in bytes.
     std::uint64_t last_use = 0;  ///< The last call that used any part of it; 0 if none.
   };
   /// Assigns a place to `call`, which must be later than all earlier ones. `bytes` must be at most
@@ -106,7 +106,8 @@ class BlockRow {
   std::size_t next_ = 0;                 // index of a block
 };
 
-/// Used under the engine's progress lock. Neighbours are identified by their rank in the group.
+/// This rank's view of its group's window: its own memory and that of its neighbours. Used under
+/// the engine's progress lock. Neighbours are identified by their rank in the group.
 class Window {
  public:
   struct Neighbour {
@@ -166,8 +167,9 @@ class Window {
   /// arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    std::span<const std::byte, kLabelBytes> ours;  ///< Valid only if `is_over`.
-    bool is_over;                                  ///< True if that call precedes the current one.
+    /// This rank's description of its own call; valid only if `is_over`.
+    std::span<const std::byte, kLabelBytes> ours;
+    bool is_over;  ///< True if that call precedes the current one.
   };
   Divergence divergence_of(int rank) const;
 

@@ -6,7 +6,7 @@
 
 namespace mccl::schedule {
 
-Schedule build_alone(const Problem& problem);  ///< A group of one.
+Schedule build_alone(const Problem& problem);  ///< Used for groups of one rank.
 Schedule build_direct(const Problem& problem);
 Schedule build_ring(const Problem& problem, bool both_ways);
 Schedule build_recursive_doubling(const Problem& problem);

@@ -12,9 +12,9 @@
 
 namespace mccl::schedule {
 
-/// The caller appends steps in program order, with one message per step, and then calls finish()
-/// once. Steps over no elements are dropped, and so are copies of memory onto itself. Only barrier
-/// and all_to_all send empty messages.
+/// Builds the schedule of one rank. The caller appends steps in program order, with one message per
+/// step, and then calls finish() once. Steps over no elements are dropped, and so are copies of
+/// memory onto itself. Only barrier and all_to_all send empty messages.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(const Problem& problem);

@@ -14,7 +14,8 @@ namespace mccl::schedule {
 /// Maps (sender, receiver) to bytes.
 using Traffic = std::map<std::pair<int, int>, double>;
 
-/// Methods take ranks of the group. All ranks of the group compute the same map.
+/// The cabling of a job as seen by one group. Methods take ranks of the group. All ranks of the
+/// group compute the same map.
 class CableMap {
  public:
   /// `members`: the job's rank of each rank of the group. A cable that was not measured gets the

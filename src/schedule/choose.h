@@ -15,15 +15,16 @@ class CableMap;
 
 /// The model's knowledge of a group. Equal on all ranks.
 struct Facts {
-  double latency_s = 15e-6;         ///< An empty message through a link, end to end.
-  double bytes_per_s = 2e9;         ///< One link, in one direction.
-  double reduce_bytes_per_s = 8e9;  ///< Arithmetic of one rank.
-  /// Bytes of floats that a rank converts to or from bf16, in cache.
+  double latency_s = 15e-6;         ///< Time of an empty message through a link, end to end.
+  double bytes_per_s = 2e9;         ///< Rate of one link, in one direction.
+  double reduce_bytes_per_s = 8e9;  ///< Rate of one rank's arithmetic, in bytes.
+  /// Rate at which a rank converts floats to or from bf16 in its cache, in bytes of floats.
   double coding_bytes_per_s = 25e9;
-  /// The same as latency_s and bytes_per_s, but for links in shared memory.
+  /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
-  /// The part of a link's latency that the rank itself works; the rest is waiting, which overlaps.
+  /// Part of a link's latency in which the rank itself works. The rest is waiting, which overlaps
+  /// with other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time from an arrival until a neighbour sees it.
@@ -31,25 +32,26 @@ struct Facts {
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
-  double ranks_per_core = 1;             ///< Taken from the fullest node; at least 1.
+  double ranks_per_core = 1;             ///< Ranks per core on the fullest node; at least 1.
   /// Used if ranks_per_core exceeds 1; both are per rank of a core. switch_s: the switch to another
   /// process when ranks wait for each other. turn_s: the time of a call that waits for no other
   /// rank.
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
-  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message.
-  std::size_t small_bytes =
-      65536;  ///< An all_reduce of fewer bytes uses `direct`, except in a large group.
-  std::optional<Algorithm> forced = {};  ///< Used for every problem that it can perform.
-  std::vector<int> nodes = {};           ///< Same as Problem::nodes.
-  std::size_t window_bytes = 0;          ///< Problem::window, in bytes.
+  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message, in bytes.
+  /// Size in bytes below which an all_reduce uses `direct`, except in a large group.
+  std::size_t small_bytes = 65536;
+  /// Algorithm to use for every problem that it can perform.
+  std::optional<Algorithm> forced = {};
+  std::vector<int> nodes = {};   ///< Node of each rank; see Problem::nodes.
+  std::size_t window_bytes = 0;  ///< Capacity of a rank's window, in bytes.
   /// Set if cables do not join every pair of ranks; otherwise null.
   std::shared_ptr<const CableMap> cables = nullptr;
 };
 
 struct Choice {
   Algorithm algorithm = Algorithm::direct;
-  std::size_t chunk = 1;  ///< In elements.
+  std::size_t chunk = 1;  ///< Largest message, in elements.
   double predicted_s = 0;
 };
 
@@ -64,7 +66,7 @@ bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Fa
 /// Returns the problem with nodes, window, ring and tree filled in from the facts.
 Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts);
 
-/// Predicted seconds.
+/// Returns the predicted time of a call, in seconds.
 double cost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 

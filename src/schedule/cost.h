@@ -9,7 +9,7 @@ namespace mccl::schedule {
 
 struct Estimate {
   double seconds = 0;
-  double steps = 0;  ///< Approximate steps of the busiest rank.
+  double steps = 0;  ///< Approximate number of steps of the busiest rank.
 };
 
 /// Estimates one call in a series of calls without pauses. Apart from in_place, uses only values

@@ -15,16 +15,16 @@ namespace mccl::schedule {
 struct CallSize {
   CallSize(const Problem& problem, std::size_t element_bytes);
 
-  /// Returns the number of messages, or of pieces through the window, that carry so many bytes.
+  /// Returns the number of messages, or of pieces through the window, that carry `bytes` bytes.
   double pieces(double bytes) const;
 
   double ranks = 1;
-  double others = 0;  ///< Ranks other than this one.
+  double others = 0;  ///< Number of ranks other than this one.
   int rounds = 0;     ///< log2 of ranks, rounded up.
   bool power_of_two = true;
-  double bytes = 0;    ///< Data of the whole operation.
-  double part = 0;     ///< A rank's part if all parts were equal.
-  double largest = 0;  ///< The largest part.
+  double bytes = 0;    ///< Size of the whole operation's data.
+  double part = 0;     ///< Size of a rank's part if all parts were equal.
+  double largest = 0;  ///< Size of the largest part.
   double chunk = 1;
   double window = 0;
   double apart = 0;  ///< 0 if input and output are the same memory, else 1.
@@ -43,15 +43,15 @@ class LinkTerms {
   double work() const { return work_; }
   /// Factor by which flows that meet at a rank slow each other down; at least 1.
   double crowding() const { return crowding_; }
-  /// Time to send or receive so many bytes, without the latency.
+  /// Time to send or receive `bytes` bytes, without the latency.
   double wire(double bytes) const;
   double reduced(double bytes) const { return wire(bytes) + bytes * reduce_; }
-  /// Time of the first piece of a transfer of so many bytes.
+  /// Time of the first piece of a transfer of `bytes` bytes.
   double piece(double bytes) const;
   double reduced_piece(double bytes) const;
   /// Time of a fold over the operands of all ranks, which total `bytes`.
   double fold(double bytes) const;
-  /// Time to encode or decode floats of so many bytes.
+  /// Time to encode or decode `bytes` bytes of floats.
   double coded(double bytes, Codec codec) const;
   /// Time of one phase of a pipeline over all segments. Each segment takes its share of `work`, or
   /// as long as its first piece needs to arrive, whichever is longer.
@@ -95,7 +95,7 @@ class WindowTerms {
   /// Returns the bytes that each rank would copy if all copied the same amount in the same time.
   /// The root copies `root` bytes, and all ranks together copy `all` bytes.
   double evened(double root, double all) const;
-  /// Return the bytes of memory traffic for results of so many bytes: written() for sums,
+  /// Return the bytes of memory traffic for results of `bytes` bytes: written() for sums,
   /// gathered() for plain copies.
   double written(double bytes) const;
   double gathered(double bytes) const;
@@ -105,8 +105,8 @@ class WindowTerms {
   /// window. `all_slots`: all at once. `row`: one by one.
   enum class Batch { some, all_slots, row };
   struct Cut {
-    double count;    ///< Pieces.
-    double batches;  ///< Batches of pieces.
+    double count;    ///< Number of pieces.
+    double batches;  ///< Number of batches of pieces.
   };
   Cut cut(Batch batch, double through) const;
   double piece() const;
@@ -163,7 +163,8 @@ Estimate one_shot_estimate(Collective collective, const CallSize& size, const Wi
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
 /// Seconds that a hierarchical schedule spends inside the nodes.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns);
-/// The same for a reduce_scatter in blocks of a codec, which shares no results inside the nodes.
+/// Seconds that a hierarchical reduce_scatter in blocks of a codec spends inside the nodes. It
+/// shares no results there.
 double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
                                   double columns);
 /// Estimates a schedule over `nodes` nodes, of which the smallest has `columns` ranks.

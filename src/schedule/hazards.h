@@ -11,8 +11,8 @@
 
 namespace mccl::schedule {
 
-/// These two concern input, output, scratch and blocks. The order of window accesses has its own
-/// rules.
+/// The following two functions concern input, output, scratch and blocks. Window accesses have
+/// rules of their own.
 constexpr bool reads_memory(StepKind kind) {
   return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
          kind != StepKind::read;

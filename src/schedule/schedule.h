@@ -163,7 +163,7 @@ enum class Algorithm : std::uint8_t {
   binomial_tree,
   chain,          ///< a tree of one branch, pipelined
   pairwise,       ///< size - 1 exchanges, each with a different partner
-  dissemination,  ///< barrier
+  dissemination,  ///< for barrier only
   one_shot,       ///< through the window: every rank reads all data that it needs
   two_shot,       ///< through the window: every rank reduces a part and reads the others' results
   hierarchical,   ///< reduces inside the nodes, exchanges between them, shares inside
@@ -176,7 +176,7 @@ std::string_view name_of(Algorithm algorithm);
 /// True if `algorithm` can perform `problem`.
 bool can(Algorithm algorithm, const Problem& problem);
 
-/// A pure function. Requires can(algorithm, problem).
+/// Returns the schedule of one rank. A pure function. Requires can(algorithm, problem).
 Schedule build(Algorithm algorithm, const Problem& problem);
 
 /// Offset in elements at which rank `rank`'s part begins.
