@@ -15,9 +15,9 @@ namespace mccl::cli {
 inline constexpr int kGood = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadArguments = 2;
-inline constexpr int kWarned = 3;  ///< mccl doctor found warnings, and no problem.
+inline constexpr int kWarned = 3;  ///< Status of mccl doctor if it found warnings but no problem.
 
-/// A flag as other programs name it, and its name here.
+/// A flag's name in other programs, and its name in this program.
 struct OtherName {
   std::string_view theirs;
   std::string_view ours;
@@ -31,7 +31,8 @@ struct Command {
   /// Set for a command that starts another program: receives that program's words, which are not
   /// parsed.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Flags that it does not know, and for which it should suggest its own.
+  /// Flags of other programs that the command does not have. Its error messages suggest its own
+  /// instead.
   std::span<const OtherName> other_names = {};
 };
 

@@ -22,7 +22,7 @@ using ValueCheck = std::function<std::string(const std::string&)>;
 
 ValueCheck integer_between(std::int64_t least, std::int64_t most);
 ValueCheck number_between(double least, double most);
-/// The names must outlive the check.
+/// Returns a check that accepts only these names, which must outlive it.
 ValueCheck one_of(std::vector<std::string_view> names);
 
 /// Returns the value whose name_of is `text`, in an enumeration of `count` values. Throws

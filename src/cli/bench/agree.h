@@ -1,4 +1,4 @@
-// Values on which all ranks of a run agree.
+// Reductions over all ranks of a run, which give every rank the same value.
 #pragma once
 
 #include <cstdint>

@@ -9,12 +9,13 @@
 
 namespace mccl::cli::bench {
 
-/// Rates are GB/s of each process: bytes of its buffer over the time of the slowest process.
+/// Copy rates of this machine, in GB/s per process: bytes of a process's buffer over the time of
+/// the slowest process.
 struct Bounds {
   std::size_t buffer_bytes = 0;
-  double copy_one_gbs = 0;           ///< One process copies its buffer while the others wait.
-  double copy_all_gbs = 0;           ///< All copy at once.
-  double pass_all_gbs = 0;           ///< All copy their buffers to a small stage and back at once.
+  double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
+  double copy_all_gbs = 0;  ///< All processes copy at once.
+  double pass_all_gbs = 0;  ///< All processes copy their buffers to a small stage and back at once.
   std::optional<Loopback> loopback;  ///< Set if two processes share the machine.
 };
 

@@ -6,9 +6,9 @@
 namespace mccl::cli::bench {
 
 struct Loopback {
-  double one_way_gbs = 0;    ///< GB/s from one process to the other.
-  double both_ways_gbs = 0;  ///< GB/s each way, both at once.
-  double round_trip_us = 0;  ///< Round trip of 8 bytes, in the best batch.
+  double one_way_gbs = 0;    ///< Rate from one process to the other, in GB/s.
+  double both_ways_gbs = 0;  ///< Rate in each direction with both in use, in GB/s.
+  double round_trip_us = 0;  ///< Median round trip of 8 bytes, in the best batch.
 };
 
 /// Measures between ranks 0 and 1 of a group of at least two. Called by every rank; the others

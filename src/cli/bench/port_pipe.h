@@ -7,7 +7,8 @@
 
 namespace mccl::cli::bench {
 
-/// Made before the processes, so that all share it.
+/// A pipe that carries the port. It must be made before the processes, so that all of them share
+/// it.
 class PortPipe {
  public:
   /// Throws Error.
@@ -18,8 +19,8 @@ class PortPipe {
   /// Called by every other rank: blocks until it has the port. Throws PeerError if rank 0 ended
   /// before it sent the port.
   std::uint16_t learn();
-  /// Called by a process that takes no part. Otherwise, ranks that wait would not see the end of
-  /// the pipe when rank 0 has ended.
+  /// Called by a process that is not a rank: closes its ends of the pipe. Otherwise, waiting ranks
+  /// would not see the end of the pipe when rank 0 has ended.
   void close() noexcept;
 
  private:

@@ -18,8 +18,8 @@ namespace mccl::cli::bench {
 /// One half of a row.
 struct Measurement {
   Timing timing;
-  double algbw_gbs = 0;                ///< GB/s: the size over the time; 0 for a barrier.
-  double busbw_gbs = 0;                ///< GB/s that the hardware must have moved.
+  double algbw_gbs = 0;                ///< Size over time, in GB/s; 0 for a barrier.
+  double busbw_gbs = 0;                ///< Rate that the hardware must have moved, in GB/s.
   std::optional<std::uint64_t> wrong;  ///< Wrong elements on all ranks; empty: not checked.
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.
@@ -39,7 +39,7 @@ struct Row {
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;
-  std::optional<Measurement> out_of_place;  ///< Empty: there is no such call.
+  std::optional<Measurement> out_of_place;  ///< Empty if the routine has no such call.
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
   /// The algorithm that ran because the requested one cannot do the call; that half was not
@@ -66,7 +66,7 @@ struct Result {
   std::vector<Row> rows;
 };
 
-/// Returns the number over all rows. Elements that were not checked count as right.
+/// Returns the number of wrong elements in all rows. Elements that were not checked count as right.
 std::uint64_t wrong_elements(const std::vector<Row>& rows);
 
 }  // namespace mccl::cli::bench

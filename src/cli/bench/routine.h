@@ -32,7 +32,7 @@ struct RoutineInfo {
   std::string_view name;
   bool reduces = false;
   bool rooted = false;
-  /// The size is that of all ranks' parts together.
+  /// True if the size is that of all ranks' parts together.
   bool in_parts = false;
   bool out_of_place = true;
   bool in_place = true;
@@ -52,9 +52,9 @@ double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
 struct Shape {
-  std::size_t part = 0;   ///< Elements of one rank's part; of everything if there are no parts.
-  std::size_t total = 0;  ///< Elements of everything.
-  std::size_t bytes = 0;  ///< Bytes of everything.
+  std::size_t part = 0;  ///< Elements of one rank's part; all elements if the routine has no parts.
+  std::size_t total = 0;  ///< Number of all elements.
+  std::size_t bytes = 0;  ///< Size of all elements, in bytes.
 };
 
 /// Returns the largest shape of at most `bytes` bytes, but at least one element (per rank, if there

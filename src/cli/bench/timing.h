@@ -11,8 +11,8 @@
 namespace mccl::cli::bench {
 
 struct Timing {
-  double time_us = 0;            ///< Mean of the slowest rank.
-  double p50_us = 0;             ///< Median of single calls, on rank 0.
+  double time_us = 0;            ///< Mean time of a call on the slowest rank.
+  double p50_us = 0;             ///< Median time of single calls, on rank 0.
   double p99_us = 0;             ///< 99th percentile of the same calls.
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };

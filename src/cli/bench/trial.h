@@ -13,7 +13,7 @@
 
 namespace mccl::cli::bench {
 
-/// Page-aligned memory.
+/// Page-aligned memory, which this object owns.
 class Memory {
  public:
   /// Throws Error.
@@ -62,8 +62,9 @@ class Trial {
   ReduceOp op_;
   int root_;
   Most most_;
-  std::span<std::byte> input_;   ///< Memory that the call reads on this rank; may be empty.
-  std::span<std::byte> output_;  ///< Memory that it writes; the same if the call has one buffer.
+  std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
+  /// Memory that the call writes; the same if the call has only one buffer.
+  std::span<std::byte> output_;
   std::function<void()> call_;
 };
 

@@ -12,12 +12,12 @@ namespace mccl::cli::config {
 struct ConfigFlags {
   hosts::WhichHosts which;
   bool ignore_unreachable = false;
-  std::string over;     ///< Empty: depends on what is found.
-  std::string backend;  ///< Empty: whichever fits.
+  std::string over;     ///< Empty: chosen from the connections that are found.
+  std::string backend;  ///< Empty: any backend that fits the connections.
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
-  bool sure = false;  ///< --yes.
+  bool sure = false;  ///< Set by --yes: asks no questions.
   bool persist = false;
   std::string subnet;  ///< Empty: any private network.
   int revert_after_s = 30;

@@ -16,15 +16,15 @@ struct Between {
   std::vector<cluster::Finding> findings;
 };
 
-/// How links are timed.
+/// Options for measuring the links.
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
   std::chrono::seconds longest{120};  ///< No measurement starts after this time.
 };
 
-/// All hosts of the inquiry must have been reached. If a host's probe does not listen, that is a
-/// finding.
+/// Tries the paths between all hosts of the inquiry, all of which must have been reached. If a
+/// host's probe does not listen, that is a finding.
 Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 
 }  // namespace mccl::cli::doctor

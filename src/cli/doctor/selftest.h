@@ -17,29 +17,33 @@ namespace mccl::cli::doctor {
 struct Trial {
   std::string name;
   std::vector<std::string> argv;
-  std::string result_file;  ///< File of its JSON result. Empty: none, or in its output.
-  double bound_gbs = 0;     ///< Best possible rate; 0: as the result gives it.
+  /// File in which the program writes its JSON result. Empty: it writes none, or to its output.
+  std::string result_file;
+  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0: the result contains it.
 };
 
 /// The machine that the trials run on.
 struct ThisMachine {
   std::string program;  ///< Path of mccl.
-  std::string python;   ///< Empty: there is none.
+  std::string python;   ///< Path of Python; empty if there is none.
   int cores = 1;
-  /// Total rate of its RDMA devices; 0 if it is not known. Absent if it has no such device.
+  /// Total rate of this machine's active RDMA devices, in GB/s; 0 if it is not known. Absent if
+  /// there is no such device.
   std::optional<double> rdma_gbs;
 };
 
 /// The hosts besides this machine, for the trials among all hosts.
 struct Others {
   std::vector<std::string> flags;     ///< Flags of mccl launch. Empty: no other hosts.
-  std::vector<std::string> programs;  ///< Paths of mccl on them.
+  std::vector<std::string> programs;  ///< Path of mccl on each of these hosts.
   double bound_gbs = 0;               ///< Measured rate of their slowest pair.
-  /// Rate of the host whose RDMA devices carry least, as in ThisMachine. Absent if a host has none.
+  /// Total rate of the RDMA devices of the slowest host, in GB/s. Absent if a host has no such
+  /// device.
   std::optional<double> rdma_gbs;
 };
 
-/// Returns the total rate of the RDMA devices whose ports are active, as in ThisMachine.
+/// Returns the total rate of the RDMA devices whose ports are active, in GB/s; 0 if it is not
+/// known. Returns nothing if there is no such device.
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
 struct Outcome {

@@ -20,14 +20,15 @@ namespace mccl::cli::hosts {
 struct Asked {
   Host host;
   bool reached = false;
-  std::string fault;           ///< Why it was not reached, and what to do.
-  bool needs_install = false;  ///< Its mccl is missing, or of another build.
+  std::string fault;           ///< The reason why the host was not reached, with advice.
+  bool needs_install = false;  ///< True if the host's mccl is missing or is another build.
   cluster::HostFacts facts;
-  std::vector<std::uint16_t> ports;  ///< Ports at which its probe listens. Empty: it does not.
+  /// Ports at which the host's probe listens; empty if it does not listen.
+  std::vector<std::uint16_t> ports;
   std::uint16_t packet_port = 0;
   bool hears_calls = false;
-  std::string probe_fault;  ///< Why its probe does not listen.
-  std::string lost;         ///< How it was lost after it had been reached.
+  std::string probe_fault;  ///< The reason why the host's probe does not listen.
+  std::string lost;         ///< Describes the loss of the host after it had been reached.
 };
 
 /// Requests for each host, or the answers of each. Indexed by host.

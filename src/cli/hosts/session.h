@@ -19,7 +19,7 @@ namespace mccl::cli::hosts {
 using launch::Host;
 using Variables = std::map<std::string, std::string>;
 
-/// How to reach hosts. The same for all of them.
+/// Options for connecting to hosts, the same for all hosts.
 struct Reaching {
   Variables environment;
   std::vector<std::string> ssh_arguments;
@@ -49,7 +49,7 @@ class Session {
   void tell_no_more();
 
   void watch(launch::Watch& watch);
-  /// True if its output has ended and no login will be retried.
+  /// True if the shell's output has ended and no login will be retried.
   bool ended() const { return !waits_ && process_.output.get() < 0; }
   /// Error message of ssh, or of the shell itself, with advice for the user.
   std::string complaint() const;

@@ -41,7 +41,7 @@ std::string text_of(const SetupResult& result, const std::string& undo);
 /// Throws Error if a guard still waits, because its pending undo would be overlooked.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
-/// The steps to carry out, and where.
+/// A set-up to carry out: the steps, and the hosts that they belong to.
 struct SetupPlan {
   std::span<const Host> hosts;
   std::span<const cluster::SetupStep> steps;

@@ -19,23 +19,24 @@ struct Trial {
 };
 
 struct Dialled {
-  bool tried = false;  ///< Both hosts have a probe.
+  bool tried = false;  ///< True if both hosts have a probe, so that the connection was tried.
   bool good = false;
-  std::string why;    ///< Why it failed.
+  std::string why;    ///< The reason why the connection failed.
   std::string local;  ///< Local address of the connection.
   double seconds = 0;
 };
 
 struct Timed {
-  bool tried = false;  ///< It was begun before the time limit.
+  bool tried = false;  ///< True if the measurement was begun before the time limit.
   bool good = false;
   double latency_s = 0;
   double bytes_per_s = 0;
 };
 
-/// Results are in the order of the trials.
+/// Tries all connections. Returns the results in the order of the trials.
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials);
-/// Returns, for each trial, whether a packet of this many bytes arrives.
+/// Sends one packet per trial, of the size that `bytes` gives for it. Returns true for each packet
+/// that arrived.
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
                                std::span<const int> bytes);
 /// Measures latency and rate. No host takes part in two measurements at a time. Starts none after

@@ -17,7 +17,7 @@ struct Pipe {
 /// Makes a pipe whose ends are closed by exec. Throws Error.
 Pipe make_pipe();
 
-/// Like read(), but retries if a signal interrupts it.
+/// Calls read(2), and retries if a signal interrupts it.
 ssize_t read_some(int descriptor, void* to, std::size_t limit);
 
 }  // namespace mccl::cli

@@ -23,8 +23,9 @@ struct Processors {
   /// Pairs of processor and core, for each processor that the job may use. Threads of a core are
   /// adjacent, and so are cores of a socket. Threads of the same core have the same core number.
   std::vector<std::pair<int, int>> allowed;
-  double quota = 0;  ///< CPU time that its control group may use, in processors; 0: no limit.
-  std::string why_not = {};  ///< The reason why nothing can be bound there. Empty: there is none.
+  double quota = 0;  ///< CPU time that the job's control group may use, in processors; 0: no limit.
+  /// The reason why ranks cannot be bound on this host; empty if they can.
+  std::string why_not = {};
 };
 
 struct Binding {

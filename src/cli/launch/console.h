@@ -14,7 +14,7 @@
 
 namespace mccl::cli::launch {
 
-/// Which lines begin with the number of their rank.
+/// Selects the lines that begin with the number of their rank.
 enum class Prefix {
   none,
   all,

@@ -14,11 +14,13 @@ namespace mccl::cli::launch {
 
 /// A failure between the launcher and a host while ranks ran there.
 struct Trouble {
-  bool ranks_lost = false;  ///< It ended ranks of the host, whatever their exit status.
-  std::string text;         ///< Message for the user: what was seen, what it means, what to do.
+  /// True if the failure ended ranks of the host, whatever their exit status.
+  bool ranks_lost = false;
+  std::string text;  ///< Message for the user: what was seen, what it means, what to do.
 };
 
-/// The launcher sends a beat every second, and the host answers each.
+/// Records the messages between the launcher and one host. The launcher sends a beat every second,
+/// and the host answers each.
 class Contact {
  public:
   using Time = Clock::time_point;
@@ -47,7 +49,7 @@ class Contact {
  private:
   struct End {
     Time time;
-    Time answered;  ///< Time of the last answer before it.
+    Time answered;  ///< Time of the last answer before the end.
     bool broken;
     std::string complaint;
 

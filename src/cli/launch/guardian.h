@@ -17,7 +17,7 @@ class Guardian {
   /// Makes the folder, which only this user can enter, and forks. Must be called while this process
   /// has one thread. Throws Error.
   explicit Guardian(std::chrono::milliseconds grace);
-  /// Makes it end all remaining processes, and blocks until it has.
+  /// Makes the guardian end all remaining processes, and blocks until it has.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;

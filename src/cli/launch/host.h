@@ -22,8 +22,8 @@ struct Host {
   /// routing.
   std::vector<std::string> addresses;
   std::optional<int> slots;  ///< Number of its ranks, unless flags override it.
-  std::string python;        ///< Empty: as on this machine.
-  std::string directory;     ///< Empty: as on this machine.
+  std::string python;        ///< Python that runs its ranks; empty: that of the request.
+  std::string directory;     ///< Directory of its ranks; empty: that of the request.
   std::map<std::string, std::string> environment;
   /// RDMA devices of MLX. For each host, in order: null, or the device or list of devices that
   /// leads to it. Not an array if the hostfile gives none.

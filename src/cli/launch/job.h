@@ -40,20 +40,20 @@ struct Ports {
 
 /// Address at which ranks find torch's store.
 struct StorePlace {
-  std::string address;  ///< Empty: the meeting address, at Ports::master.
+  std::string address;  ///< Empty: ranks use the meeting address and Ports::master.
   std::uint16_t port = 0;
 };
 
 /// Facts about a host, known once it has been reached.
 struct Reached {
-  std::string address;  ///< Address at which the other hosts reach it.
+  std::string address;  ///< Address at which the other hosts reach this host.
   std::string folder;   ///< Folder of this job's files there.
-  std::string launcher =
-      {};  ///< The launcher's address as that host sees it; empty for this machine.
+  /// The launcher's address as seen by this host; empty for this machine.
+  std::string launcher = {};
   /// Ports that have a TCP listener there, read from /proc/net/tcp. Empty for this machine, and for
   /// systems without that file.
   std::set<std::uint16_t> taken = {};
-  StorePlace store = {};  ///< Used by the ranks there.
+  StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
 };
 
 struct Rank {

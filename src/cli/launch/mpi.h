@@ -20,10 +20,11 @@ struct Mpirun {
 };
 
 struct MpiOptions {
-  std::vector<std::string> arguments;  ///< The user's, for mpirun; each may hold several words.
-  Variables inherited;                 ///< The launcher's environment.
-  std::optional<int> starting_port;    ///< As in RunOptions.
-  std::uint16_t master_port = 0;       ///< MASTER_PORT, for torch.
+  /// The user's arguments for mpirun; each may hold several words.
+  std::vector<std::string> arguments;
+  Variables inherited;               ///< The launcher's environment.
+  std::optional<int> starting_port;  ///< First port to use; unset: kUsualPort.
+  std::uint16_t master_port = 0;     ///< MASTER_PORT, for torch.
 };
 
 /// Returns the kind of mpirun, given its output for --version. Throws Error if it is neither.
@@ -41,7 +42,7 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun&
 std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options, MpirunKind kind,
                                       const Variables& variables);
 
-/// Replaces this process with that mpirun. Throws Error on failure.
+/// Replaces this process with an mpirun that starts the job. Throws Error on failure.
 [[noreturn]] void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
 }  // namespace mccl::cli::launch

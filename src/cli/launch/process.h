@@ -28,8 +28,9 @@ struct ProcessPlan {
   /// If set, standard input and output are a new terminal of this size. Standard error is always a
   /// pipe.
   std::optional<WindowSize> terminal;
-  bool echo = false;                 ///< The terminal echoes its input.
-  std::vector<int> processors = {};  ///< CPUs that it may use. Empty: those of this process.
+  bool echo = false;  ///< The terminal echoes its input.
+  /// CPUs that the process may use. Empty: those of this process.
+  std::vector<int> processors = {};
 };
 
 /// A running child, which leads a session of its own. The descriptors are the parent's ends of its

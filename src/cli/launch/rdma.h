@@ -9,7 +9,7 @@
 
 namespace mccl::cli::launch {
 
-/// True if every host has a list with an entry for each host.
+/// True if the table of devices is complete: every host has a list with an entry for each host.
 bool is_whole_table(const std::vector<Host>& hosts);
 
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for

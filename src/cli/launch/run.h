@@ -25,9 +25,10 @@ struct RunOptions {
   std::chrono::seconds silence{20};   ///< Time without messages after which a host is lost.
   std::chrono::seconds patience{30};  ///< Time that a host may take to become ready.
   BindTo bind_to = BindTo::share;
-  bool bind_to_is_asked = false;  ///< --bind-to was given: report ranks that are not bound.
+  /// Set if --bind-to was given: ranks that cannot be bound are reported.
+  bool bind_to_is_asked = false;
   bool verbose = false;
-  bool on_mccl = false;  ///< --mlx was given: warn of hosts where MLX did not use MCCL.
+  bool on_mccl = false;  ///< Set if --mlx was given: hosts where MLX did not use MCCL are reported.
 };
 
 inline constexpr int kUsualPort = 32323;

@@ -20,13 +20,13 @@ namespace mccl::cli::launch {
 inline constexpr std::chrono::seconds kUsualPatience{30};
 
 struct SshOptions {
-  std::vector<std::string> arguments;  ///< The user's, for every ssh.
+  std::vector<std::string> arguments;  ///< The user's arguments for every ssh.
   std::chrono::milliseconds grace;
   std::chrono::seconds silence;   ///< Time without messages after which host and launcher give up.
   std::string path;               ///< PATH that the job sets for the ranks. Empty: the host's.
   std::chrono::seconds patience;  ///< Time to become ready, counted from its turn to log in.
   BindTo bind_to = BindTo::share;
-  bool crowded = false;  ///< The job has more connections than may log in at once.
+  bool crowded = false;  ///< True if the job has more connections than may log in at once.
 };
 
 /// Number of connections that `ranks` ranks on one host need.
@@ -95,15 +95,17 @@ class SshHost final : public RunningHost {
   const std::string token_;
   Process route_;  ///< The ssh that prints which machines a login involves.
   std::string route_text_;
-  std::vector<std::string> machines_;                        ///< Empty until they are known.
-  std::vector<std::unique_ptr<SshConnection>> connections_;  ///< The guard's is the first.
+  std::vector<std::string> machines_;  ///< Empty until they are known.
+  /// Connections to the host; the first one carries the guard's session.
+  std::vector<std::unique_ptr<SshConnection>> connections_;
   Reached reached_;
-  std::string mccl_;     ///< Path of the program there. Empty: none was found.
-  std::string taskset_;  ///< Path of the program that binds there. Empty: there is none.
+  std::string mccl_;  ///< Path of mccl on the host; empty if it was not found.
+  /// Path of taskset, which binds ranks, on the host; empty if there is none.
+  std::string taskset_;
   Processors processors_;
   std::map<int, Binding> bindings_;  ///< Keyed by rank.
   std::vector<std::string> faults_;
-  std::string no_folder_;  ///< Parent in which no folder could be made for the job.
+  std::string no_folder_;  ///< Folder in which the host could not make the job's folder.
   Phase phase_ = Phase::checking;
   bool guard_is_ready_ = false;
   bool late_ = false;

@@ -11,8 +11,9 @@ inline constexpr int kSignalBase = 128;
 
 /// How a process ended.
 struct Exit {
-  int status = 0;                ///< As in a shell: 128 + the signal number if it was killed.
-  bool connection_lost = false;  ///< Its host was lost, so its real end is unknown.
+  int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
+  /// True if the host was lost, so the process's real end is unknown.
+  bool connection_lost = false;
 
   bool good() const { return status == 0 && !connection_lost; }
 };

@@ -15,7 +15,7 @@ class Watch {
  public:
   /// `then` is called when poll() reports any of `events`, or an error of the descriptor.
   void on(int descriptor, short events, std::function<void()> then);
-  /// Ends the wait at that time at the latest.
+  /// Limits the next wait: it ends at `time` at the latest.
   void at(Clock::time_point time);
   /// Waits once, calls the functions whose descriptors are ready, and removes all registrations.
   void wait();

@@ -13,7 +13,7 @@ namespace mccl::cli::plan {
 
 struct MeasuredRow {
   Question question;
-  double time_us = 0;  ///< Mean of the slowest rank.
+  double time_us = 0;  ///< Measured mean time of a call on the slowest rank.
   double p50_us = 0;
 };
 

@@ -17,10 +17,10 @@ using transport::tcp::Socket;
 Socket packet_socket(int family, std::uint16_t port);
 
 struct Packet {
-  std::string head;  ///< The first line, at most 400 bytes.
+  std::string head;  ///< The packet's first line, at most 400 bytes.
   Address from;
   unsigned interface = 0;  ///< Index of the receiving interface; 0: unknown.
-  bool to_all = false;     ///< It was sent to all hosts of the network (multicast).
+  bool to_all = false;     ///< True if the packet was sent to all hosts of the network (multicast).
 };
 
 /// Returns a pending packet. Does not block; the head is empty if there is none.

@@ -10,7 +10,7 @@ namespace mccl::cli::probe {
 
 struct Reached {
   bool good = false;
-  std::string why;    ///< Why it failed, such as "Connection refused".
+  std::string why;    ///< The reason why the connection failed, such as "Connection refused".
   std::string local;  ///< Local address of the connection.
   double seconds = 0;
 };
@@ -20,7 +20,7 @@ Reached dial(const Secret& secret, const Address& to, const Address* source);
 
 struct Timed {
   bool good = false;
-  double latency_s = 0;  ///< One way: half the median round trip of one byte.
+  double latency_s = 0;  ///< Latency in one direction: half the median round trip of one byte.
   double bytes_per_s = 0;
 };
 

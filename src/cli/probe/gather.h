@@ -11,14 +11,14 @@
 namespace mccl::cli::probe {
 
 struct GatherPlan {
-  std::string python = "python3";  ///< Its packages are listed.
+  std::string python = "python3";  ///< The Python whose packages are listed.
   std::chrono::seconds patience{60};
-  /// Use the programs of macOS. Tests replay their output on other systems.
+  /// True if the programs of macOS are used. Tests replay their output on other systems.
   bool as_macos = false;
 };
 
-/// Changes nothing on this host. Omits what the host does not have. Returns within the patience.
-/// `busy` receives the name of each program before it runs.
+/// Gathers all facts about this host, and changes nothing on it. Omits facts that do not apply.
+/// Returns within the patience. `busy` receives the name of each program before it runs.
 cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy);
 
 /// Gathers only facts about networks: interfaces, routes and addresses in use.

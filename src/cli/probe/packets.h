@@ -19,7 +19,7 @@ class PacketEcho {
   PacketEcho(const PacketEcho&) = delete;
   PacketEcho& operator=(const PacketEcho&) = delete;
 
-  /// 0 if the system provides no socket.
+  /// Port at which packets are answered; 0 if the system provides no socket.
   std::uint16_t port() const { return port_; }
 
  private:
