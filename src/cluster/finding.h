@@ -20,12 +20,12 @@ struct Finding {
   Severity severity = Severity::problem;
   std::string what;
   std::string where;  ///< A host, or a host and one of its parts.
-  std::string why;    ///< Why it matters.
-  std::string cure;   ///< A command if there is one.
+  std::string why;    ///< Consequences of the fault.
+  std::string cure;   ///< Advice: the command that fixes the fault, if there is one.
   /// A command that root can safely run without review, on the host named by `where`. Empty if
   /// there is none.
   std::string fix = {};
-  std::string undo = {};  ///< Reverses `fix`.
+  std::string undo = {};  ///< Command that reverses `fix`.
 
   friend bool operator==(const Finding&, const Finding&) = default;
 };

@@ -30,11 +30,11 @@ struct Interface {
   int mtu = 0;         ///< 0 if unknown.
   std::string mac;
   std::vector<Network> addresses;
-  std::vector<Network6> addresses6;     ///< Lasting ones that are not link-local.
+  std::vector<Network6> addresses6;     ///< Lasting addresses that are not link-local.
   std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
-  std::string bridge;                   ///< The bridge that it is a member of.
+  std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
-  std::string rdma;                     ///< Its RDMA device, if any.
+  std::string rdma;                     ///< The interface's RDMA device, if any.
   /// Linux's reverse-path filter. With 1, Linux drops packets that arrive on another interface than
   /// the replies would leave through.
   int rp_filter = 0;
@@ -67,7 +67,7 @@ struct Port {
 struct RdmaDevice {
   std::string name;
   std::string interface;
-  std::string state;  ///< In the system's words, such as "ACTIVE".
+  std::string state;  ///< State of the port in the system's words, such as "ACTIVE".
   int mbit_per_s = 0;
   std::vector<std::string> gids;
 };
@@ -101,13 +101,14 @@ struct HostFacts {
   std::optional<long> locked_kib;
   std::optional<long> shared_kib;  ///< Free space in /dev/shm.
   bool shared_writable = true;
-  std::string mccl;      ///< Path of the program; empty if not installed.
-  std::string asked_at;  ///< Its address that ssh connected to; empty for the local machine.
+  std::string mccl;  ///< Path of the program; empty if not installed.
+  /// The host's address to which ssh connected; empty for the local machine.
+  std::string asked_at;
   std::map<std::string, std::string> versions;
   std::map<std::string, std::string> variables;  ///< Environment variables named MCCL_*.
   std::vector<Interface> interfaces;
   std::vector<Route> routes;  ///< IPv4 routes except the default route.
-  std::vector<InUse> in_use;  ///< Private addresses other than its own.
+  std::vector<InUse> in_use;  ///< Private addresses that the host uses, other than its own.
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
   /// "systemd-networkd" or "networksetup". Empty if it is none of these.
   std::string network_manager;

@@ -36,7 +36,7 @@ struct Wire {
   int mbit_per_s = 0;
 };
 
-/// A call sent by `from` was received at `at`.
+/// Records that a call sent through `from` was received at `at`.
 struct Heard {
   End at;
   End from;

@@ -8,7 +8,7 @@
 
 namespace mccl::cluster {
 
-/// Starts with the findings in `facts.odd`.
+/// Returns the faults of the host. The findings in `facts.odd` are the first ones.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.

@@ -9,12 +9,12 @@
 namespace mccl::cluster {
 
 struct Ipv4 {
-  std::uint32_t bits = 0;  ///< In host byte order.
+  std::uint32_t bits = 0;  ///< An IPv4 address, in host byte order.
 
   friend auto operator<=>(const Ipv4&, const Ipv4&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Accepts four decimal numbers separated by dots, and nothing else.
+/// Parses four decimal numbers separated by dots. Returns nothing for any other text.
 std::optional<Ipv4> parse_ipv4(std::string_view text);
 std::string text_of(Ipv4 address);
 

@@ -29,7 +29,7 @@ class Capacities {
 using Pair = std::pair<int, int>;
 
 inline constexpr int kMostRingHosts = 128;
-/// Steps after which a search gives up.
+/// Number of steps after which a search gives up.
 inline constexpr int kMostRingSteps = 200'000;
 
 struct RingAnswer {

@@ -12,8 +12,8 @@ namespace mccl::cluster {
 /// One command for a host.
 struct SetupStep {
   int host = 0;
-  std::string command;  ///< With sudo unless the user is root.
-  std::string undo;     ///< Likewise.
+  std::string command;  ///< Command to run, with sudo unless the user is root.
+  std::string undo;     ///< Command that undoes `command`, with sudo unless the user is root.
 };
 
 /// Returns the steps in order of execution; they are undone in reverse. Links that keep their
