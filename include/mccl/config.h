@@ -27,15 +27,15 @@ struct Given {
 struct MCCL_API Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
-  std::string
-      rdma_device;  ///< Device names, or the path of a JSON table; empty: all with an active port.
+  /// Device names, or the path of a JSON table; empty: all with an active port.
+  std::string rdma_device;
   int rdma_port = 1;
-  std::string rdma_gid;  ///< GID to use: an address or a kind, such as roce_v2; empty: the best
-                         ///< common kind.
+  /// GID to use: an address or a kind, such as roce_v2; empty: the best common kind.
+  std::string rdma_gid;
   std::string rdma_service = "auto";  ///< auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
-  std::string rdma_uncabled =
-      "relay";                     ///< relay, tcp: path between ranks that the table does not join.
+  /// relay, tcp: path between ranks that the table does not join.
+  std::string rdma_uncabled = "relay";
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
@@ -111,10 +111,10 @@ struct SettingInfo {
   std::string default_value;
   std::string_view range;  ///< Shown to users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
-  bool must_agree = false;     ///< If true, ranks with different values refuse to connect.
-  bool secret = false;         ///< Never printed.
-  std::string_view only_with;  ///< "name=value" that another setting needs for this one to have an
-                               ///< effect; else empty.
+  bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
+  bool secret = false;      ///< Never printed.
+  /// "name=value" that another setting needs for this one to have an effect; else empty.
+  std::string_view only_with;
 };
 
 /// The table of settings, in display order. Valid for the life of the process.

@@ -27,8 +27,8 @@ struct ContextOptions {
   int size = 1;
   std::shared_ptr<Store> store;  ///< May be null if `size` is 1.
   Config config = {};
-  std::shared_ptr<Metrics>
-      metrics;  ///< Null: the context creates its own. May be shared between contexts.
+  /// Null: the context creates its own. May be shared between contexts.
+  std::shared_ptr<Metrics> metrics;
   /// The cables of the job, as returned by rendezvous::join(). If null and the settings name a
   /// hostfile, create() discovers them.
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;

@@ -21,8 +21,8 @@ struct Placement {
   int size = 1;
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
-  int pmi =
-      -1;  ///< Descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  /// Descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  int pmi = -1;
   bool one_host = false;      ///< True if all ranks are known to be on this host.
   std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
 
@@ -50,8 +50,8 @@ class Wiring;
 /// The store, and the wiring if there is one, through which a process connects to the others.
 struct Joined {
   std::shared_ptr<Store> store;  ///< Null when the job has one rank.
-  std::shared_ptr<Wiring>
-      wiring;  ///< The cables of the job; null if every rank reaches every other directly.
+  /// The cables of the job; null if every rank reaches every other directly.
+  std::shared_ptr<Wiring> wiring;
 };
 
 /// Connects to the job's store, along its cables if the settings name a hostfile. Blocks at most

@@ -22,8 +22,8 @@ struct MetricsSummary {
   std::uint64_t total_bytes_sent = 0;
   std::uint64_t total_bytes_recv = 0;
   std::uint64_t total_errors = 0;
-  std::uint64_t refused_connections =
-      0;  ///< Unauthenticated connections that were dropped, including those to rank 0's store.
+  /// Unauthenticated connections that were dropped, including those to rank 0's store.
+  std::uint64_t refused_connections = 0;
   double avg_latency_ms = 0;  ///< Time from submission to end.
   double p50_latency_ms = 0;  ///< From a histogram, accurate to 5 %.
   double p99_latency_ms = 0;

@@ -204,8 +204,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   schedule::Facts facts_;  ///< Constant once several threads use groups.
   Cabling cabling_;        ///< Constant once several threads use groups.
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::thread::id>
-      forker_{};  ///< The thread that holds the progress lock and the inbox's lock during a fork.
+  /// The thread that holds the progress lock and the inbox's lock during a fork.
+  std::atomic<std::thread::id> forker_{};
 
   Driver driver_;
   rendezvous::Met met_;  ///< Result of meeting the other ranks; initializes later members.

@@ -21,8 +21,8 @@ inline constexpr std::size_t kLine = kLongestLine;
 /// Location of a range in its arena. Sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  ///< Size in bytes, including the first cache line, which is not part of
-                            ///< the user's memory.
+  /// Size in bytes, including the first cache line, which is not part of the user's memory.
+  std::uint64_t bytes = 0;
 };
 
 /// The first page of every arena.

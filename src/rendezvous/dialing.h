@@ -77,8 +77,8 @@ class Dial {
   struct Attempt {
     std::size_t candidate = 0;
     Clock::time_point begun;
-    Clock::time_point
-        deadline;  ///< Time limit of the connect; once connected, the dial's deadline.
+    /// Time limit of the connect; once connected, the dial's deadline.
+    Clock::time_point deadline;
     transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
     bool with_first_hop = false;  ///< True while the handshake is with the first hop.

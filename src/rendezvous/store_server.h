@@ -64,8 +64,8 @@ class StoreServer {
     std::optional<Wait> wait;
     int rank = -1;  ///< Set once the client is proven.
     bool has_asked = false;
-    std::string start;  ///< Name of the start of the job to which the client's requests belong; may
-                        ///< be empty.
+    /// Name of the start of the job to which the client's requests belong; may be empty.
+    std::string start;
     bool has_left = false;  ///< True if the client has sent `leave`.
   };
 

@@ -9,9 +9,9 @@
 namespace mccl::schedule {
 
 struct Tree {
-  int parent = -1;            ///< Parent of this rank; -1 for the root.
-  std::vector<int> children;  ///< Children of this rank, in the order in which their data is ready
-                              ///< to be reduced.
+  int parent = -1;  ///< Parent of this rank; -1 for the root.
+  /// Children of this rank, in the order in which their data is ready to be reduced.
+  std::vector<int> children;
 };
 
 /// Builds all_reduce, broadcast or reduce. `tree` is this rank's view of the tree.

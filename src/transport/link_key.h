@@ -11,8 +11,8 @@ enum class Purpose : std::uint8_t {
   collective,
   point_to_point,
   store,
-  cable,  ///< A trunk, on which neighbours exchange their knowledge of the cables
-          ///< (rendezvous/cabling/).
+  /// A trunk, on which neighbours exchange their knowledge of the cables (rendezvous/cabling/).
+  cable,
   relay,  ///< Connection to relay: to rank `group`, for destination `rail` there.
 };
 inline constexpr int kPurposeCount = 6;

@@ -9,8 +9,8 @@ struct Traffic {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   double network_s = 0;
-  bool carried = false;  ///< True if a carrier made the call. All of the call's time then counts as
-                         ///< `network_s`.
+  /// True if a carrier made the call. All of the call's time then counts as `network_s`.
+  bool carried = false;
 };
 
 }  // namespace mccl::engine

@@ -213,8 +213,8 @@ class GroupState {
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
   Clock::time_point lost_at_;  ///< When this rank learned of the death.
-  bool fell_silent_ =
-      false;  ///< True if neither announcements nor data of the dead member can arrive.
+  /// True if neither announcements nor data of the dead member can arrive.
+  bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< The number of its last collective.
@@ -222,9 +222,9 @@ class GroupState {
     Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
-  Clock::time_point
-      collectives_moved_;    ///< When a collective last made progress, or the first one started.
-  std::int64_t weight_ = 0;  // bytes reported to staging
+  /// When a collective last made progress, or the first one started.
+  Clock::time_point collectives_moved_;
+  std::int64_t weight_ = 0;            // bytes reported to staging
   std::uint64_t calls_when_idle_ = 0;  // the last call at the previous idle check
   std::uint64_t compared_ = 0;         // the last call sent to the next member for comparison
   Clock::time_point idle_since_;

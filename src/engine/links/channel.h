@@ -22,8 +22,8 @@ namespace mccl::engine {
 struct Channel {
   std::vector<std::unique_ptr<Lane>> lanes;  ///< Indexed by rail; null until connected.
   bool requested = false;
-  std::string
-      lost;  ///< The reason why no more links will be made; empty while links may still be made.
+  /// The reason why no more links will be made; empty while links may still be made.
+  std::string lost;
 
   bool connected() const;
   /// True if this rail's lane is connected.

@@ -17,8 +17,8 @@ inline constexpr std::size_t kMostDevices = 64;
 
 struct DeviceCard {
   std::string name;
-  std::vector<std::string>
-      kinds;  ///< Kinds of the device's addresses, such as "RoCE v2 over IPv4", each once.
+  /// Kinds of the device's addresses, such as "RoCE v2 over IPv4", each once.
+  std::vector<std::string> kinds;
   /// The reason why the device cannot be used, with advice; empty if it can be used.
   std::string why = {};
 };

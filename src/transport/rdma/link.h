@@ -73,8 +73,8 @@ class RdmaLink final : public Link {
   std::array<std::byte, kPeekBytes> seam_{};
   std::size_t seam_begin_ = 0;
   std::size_t seam_end_ = 0;
-  Clock::time_point lost_at_ =
-      Clock::time_point::max();  ///< Time from which calls report that the peer is lost.
+  /// Time from which calls report that the peer is lost.
+  Clock::time_point lost_at_ = Clock::time_point::max();
   Moved moved_;
 };
 

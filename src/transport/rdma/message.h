@@ -21,8 +21,8 @@ enum class MessageKind : std::uint16_t {
 inline constexpr int kMessageKinds = 7;
 
 struct MessageHeader {
-  std::uint64_t token =
-      0;  ///< Secret token of the receiver, which proves that the sender is its peer.
+  /// Secret token of the receiver, which proves that the sender is its peer.
+  std::uint64_t token = 0;
   std::uint32_t sequence = 0;  ///< Counts all messages of one direction.
   std::uint32_t bytes = 0;     ///< Payload bytes after the header.
   std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.

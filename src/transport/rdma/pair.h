@@ -168,8 +168,8 @@ class Pair {
   std::array<Sending, kSendSlots> sending_{};
   std::size_t unsent_ = 0, lent_ = 0;
 
-  std::array<Arrived, kReceiveSlots>
-      arrived_{};  ///< Ring buffer of arrived messages that have not been taken in full.
+  /// Ring buffer of arrived messages that have not been taken in full.
+  std::array<Arrived, kReceiveSlots> arrived_{};
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;
   std::size_t arrived_bytes_ = 0;
 

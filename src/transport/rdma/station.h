@@ -83,8 +83,8 @@ class Station {
 
   const std::shared_ptr<Device> device_;
   Port port_;
-  std::unique_ptr<Channel>
-      channel_;  ///< Null if the device has no channels; its pairs are then polled often.
+  /// Null if the device has no channels; its pairs are then polled often.
+  std::unique_ptr<Channel> channel_;
   struct Place {
     Pair* pair;
     LinkOf link;

@@ -17,8 +17,8 @@ class BindError : public SocketError {
 struct Accepted {
   Socket socket;  ///< Empty if no connection waits, or if `error` is set.
   Address from;
-  int error = 0;  ///< The errno if the system is out of descriptors or memory; the caller should
-                  ///< retry later.
+  /// The errno if the system is out of descriptors or memory; the caller should retry later.
+  int error = 0;
 };
 
 class Listener {
