@@ -54,8 +54,8 @@ class Group final : public mx::distributed::detail::GroupImpl,
   /// Runs a collective on the stream's thread when its turn comes. An exception surfaces where MLX
   /// waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// Like run_on(), for arrays. On a GPU stream the call is enqueued now, in its turn, and throws
-  /// an error that prevents that. The next call throws a later failure.
+  /// Does the same as run_on(), for arrays. On a GPU stream the call is enqueued now, in its turn,
+  /// and throws an error that prevents that. The next call throws a later failure.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);

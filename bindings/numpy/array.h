@@ -42,7 +42,7 @@ Array input_array(const char* call, nb::handle x);
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
 /// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// Like output_array(), and requires a type and shape.
+/// Does the same as output_array(), and requires a type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.

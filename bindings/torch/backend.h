@@ -64,9 +64,9 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// Like allreduce and _reduce_scatter_base, but write the part that rounding drops to `left_out`,
-  /// a tensor like the input; see mccl::CallOptions::left_out. With a ratio, the sum uses topk of
-  /// that ratio, whatever the group's codec is.
+  /// Make the calls of allreduce and _reduce_scatter_base, and write the part of the sum that
+  /// rounding drops to `left_out`, a tensor of the input's type and size. With a ratio, the sum
+  /// uses topk of that ratio, whatever the group's codec is.
   using TopkRatio = std::optional<double>;
   WorkPtr all_reduce_keeping(const at::Tensor& tensor, const at::Tensor& left_out,
                              const c10d::ReduceOp& op, TopkRatio topk_ratio);
@@ -145,8 +145,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   bool was_forked() const { return forks_so_far() != forks_; }
   /// The group; throws DistBackendError if it was shut down or if this process is a forked child.
   std::shared_ptr<mccl::Group> open_group(const char* call) const;
-  /// Like open_group(), but first throws the failure of an earlier call on a device whose caller
-  /// had already continued.
+  /// Returns the group, as open_group() does. First throws the failure of an earlier call on a
+  /// device, if the call's caller had continued before the failure was known.
   std::shared_ptr<mccl::Group> group_for(const char* call) const {
     ledger_->raise_missed();
     return open_group(call);

@@ -25,9 +25,9 @@ namespace mccl_torch {
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// Like to_torch_error(), for a call that failed. The engine's message already names the call and
-/// the rank, and after a timeout suggests a longer " timeout ". For wrong arguments, the rank is
-/// added.
+/// Converts the error of a failed call into torch's exception, as to_torch_error() does. The
+/// engine's message already names the call and the rank, and after a timeout suggests a longer
+/// " timeout ". For wrong arguments, the rank is added.
 std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 

@@ -56,9 +56,9 @@ struct MCCL_API Config {
   std::size_t compression_min_bytes = 65536;  ///< Calls below this size in bytes are exact
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
-  std::size_t pinned_limit_bytes = std::size_t{1}
-                                   << 30;  ///< Pinned memory kept per GPU while no call uses it
-  std::size_t socket_buffer_bytes = 0;     ///< 0: the link profile's value, or the system's default
+  /// Pinned memory kept per GPU while no call uses it
+  std::size_t pinned_limit_bytes = std::size_t{1} << 30;
+  std::size_t socket_buffer_bytes = 0;  ///< 0: the link profile's value, or the system's default
   std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
   double timeout = 1800;                    ///< Seconds; default timeout of a call
   double connect_timeout = 60;    ///< Seconds to connect to all ranks, and to wait at the end

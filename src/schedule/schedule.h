@@ -163,7 +163,7 @@ enum class Algorithm : std::uint8_t {
   binomial_tree,
   chain,          ///< a tree of one branch, pipelined
   pairwise,       ///< size - 1 exchanges, each with a different partner
-  dissemination,  ///< for barrier only
+  dissemination,  ///< used by barrier only
   one_shot,       ///< through the window: every rank reads all data that it needs
   two_shot,       ///< through the window: every rank reduces a part and reads the others' results
   hierarchical,   ///< reduces inside the nodes, exchanges between them, shares inside

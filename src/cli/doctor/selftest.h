@@ -52,7 +52,7 @@ struct Outcome {
   int status = 0;
   double seconds = 0;
   std::string output;     ///< The last part of its output.
-  nlohmann::json result;  ///< Its JSON result.
+  nlohmann::json result;  ///< The trial's JSON result.
 };
 
 /// Returns trials of every collective over every transport of this machine, and of every face that

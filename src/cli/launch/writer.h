@@ -12,7 +12,7 @@
 
 namespace mccl::cli::launch {
 
-/// Thread-safe. Writes in the order of the calls.
+/// A queue of output and the thread that writes it, in the order of the calls. Thread-safe.
 class Writer {
  public:
   Writer();

@@ -46,7 +46,7 @@ class Carrier {
 
   /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver.
   virtual bool has_to_be_asked() const = 0;
-  /// Why the library can no longer be used in this process; empty while it can.
+  /// The reason why the library can no longer be used in this process; empty while it can be used.
   virtual std::string failure() const = 0;
   /// True if the library can no longer be used in this process.
   virtual bool is_over() const = 0;

@@ -1,4 +1,4 @@
-// Why a group failed, as ranks announce it to each other.
+// The cause of a group's failure, in the form that ranks announce to each other.
 #pragma once
 
 #include <cstdint>

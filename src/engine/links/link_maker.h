@@ -129,8 +129,8 @@ class LinkMaker {
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.
   std::set<std::pair<WorldRank, transport::LinkKey>> awaited_;
-  /// For links in `making_`: the transports that the peer declined before this rank tried them, and
-  /// the peer's reason for each.
+  /// Transports that the peer declined before this rank tried them, with the peer's reasons. Keyed
+  /// by links in `making_`.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
   std::uint64_t made_ = 0;  ///< Links established so far.
   std::vector<transport::LinkEvent> broken_;

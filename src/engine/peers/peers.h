@@ -24,7 +24,7 @@ class Peers {
 
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link);
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
-  /// Why the peer is gone; empty while it is connected.
+  /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
   /// True if the peer left in good order. As a relay it still passes on data of other ranks.
@@ -56,7 +56,8 @@ class Peers {
  private:
   struct Peer {
     std::unique_ptr<ControlConnection> control;
-    std::string_view unable;  ///< Why sending failed, as a literal; empty while it works.
+    std::string_view
+        unable;  ///< The reason why sending failed, as a string literal; empty while sending works.
     std::string lost;
     bool has_left = false;
     bool has_arrived = false;
