@@ -1,4 +1,4 @@
-// Reductions over all ranks of a run, which give every rank the same value.
+// Collectives of single values, from which every rank of a run gets the same result.
 #pragma once
 
 #include <cstdint>
