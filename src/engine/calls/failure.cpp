@@ -28,9 +28,18 @@ bool is_place(const Failure& failure, const Call& call, bool here) {
   return describe(*failure.call) == describe(call);
 }
 
+std::exception_ptr caught_bad_alloc() {
+  try {
+    throw std::bad_alloc();
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 /// Made at load time, while there is memory. The runtime's emergency pool for exceptions could not
-/// hold one exception for each call.
-const std::exception_ptr kWithoutWords = std::make_exception_ptr(std::bad_alloc());
+/// hold one exception for each call. It is thrown and caught, since make_exception_ptr() needs the
+/// vtable of bad_alloc, which the list of what macOS provides lacks (cmake/macos/libc++.symbols).
+const std::exception_ptr kWithoutWords = caught_bad_alloc();
 
 std::string_view advice_for(FailureKind kind) {
   switch (kind) {
