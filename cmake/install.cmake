@@ -14,8 +14,6 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mccl)
 install(TARGETS mccl EXPORT mcclTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp NAMELINK_COMPONENT cpp)
 if(MCCL_CLI)
-  file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-  set_property(TARGET mccl_program APPEND PROPERTY INSTALL_RPATH ${origin}/${to_library})
   install(TARGETS mccl_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/mccl

