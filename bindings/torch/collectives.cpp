@@ -441,9 +441,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-// Runs all_to_allv, because one rank may leave its splits empty while another rank lists equal
-// splits for the same call. If a CUDA call has no splits, all ranks are assumed to have equal
-// parts, and the call runs all_to_all: the device kernels need to know that parts are equal.
+// Runs all_to_allv, because one rank may leave its splits empty while another lists equal ones. On
+// CUDA, empty splits mean equal parts on all ranks: the kernels of all_to_all need equal parts.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,
