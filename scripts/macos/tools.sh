@@ -152,12 +152,14 @@ done
 # --- OpenSSL ----------------------------------------------------------------------------------
 
 # OpenSSL is linked into libmccl, since macOS has none. The options remove parts that are needed
-# neither for proofs of identity nor for TLS with a pre-shared key.
+# neither for proofs of identity nor for TLS with a pre-shared key. Its symbols are hidden, so that
+# libmccl does not export them.
 if [ ! -e "$folder/openssl/libssl.a" ]; then
   echo "macos: OpenSSL"
   (
     cd "$folder/openssl"
     CC=$folder/bin/clang AR=llvm-ar RANLIB=llvm-ranlib ./Configure darwin64-arm64-cc --api=3.0 \
+      -fvisibility=hidden \
       no-{shared,tests,engine,dso,legacy,module,ui-console,deprecated,comp,dtls,ssl3,srp,srtp} \
       no-{aria,bf,blake2,camellia,cast,cmp,cms,ct,des,dsa,ec2m,gost,idea,md4,mdc2,ocb,ocsp,rc2} \
       no-{rc4,rmd160,scrypt,seed,siphash,siv,sm2,sm3,sm4,ts,whirlpool}
