@@ -91,7 +91,7 @@ def _check_name(name: object) -> str:
 class _FieldsForDataclasses:
     """The fields that the functions of the module dataclasses read from the class or an instance.
 
-    For an instance, only the fields that were given: replace() copies all fields found here, and
+    An instance lists only the fields that were given: replace() copies all fields found here, and
     settings that were left to the environment must stay so.
     """
 

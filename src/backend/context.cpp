@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/placement.h"
 #include "mccl/error.h"
@@ -14,11 +15,6 @@
 
 namespace mccl {
 namespace {
-
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
-}
 
 class JobContext final : public Context {
  public:

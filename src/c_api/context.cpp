@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "c_api/handles.h"
 #include "c_api/options.h"
 #include "mccl/c.h"
@@ -28,8 +29,7 @@ mccl::Config settings_of(const char* call, const mccl_config* config) {
 
 /// The default time limit of the context's groups.
 std::chrono::milliseconds timeout_of(const mccl::Context& context) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(context.config().timeout));
+  return mccl::milliseconds_of(context.config().timeout);
 }
 
 /// Throws InvalidArgument if there are more members than ranks. This is checked first, because a

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/settings.h"
 #include "base/value_text.h"
@@ -216,11 +217,6 @@ void require_one_rank_per_device(const Job& job) {
 Prefix prefix_of(const Flags& flags, const Job& job) {
   if (flags.prefix) return Prefix::all;
   return flags.no_prefix || job.size() == 1 ? Prefix::none : Prefix::where_several_write;
-}
-
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(seconds));
 }
 
 RunOptions run_options(const Flags& flags, const Job& job, const Variables& inherited) {

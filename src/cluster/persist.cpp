@@ -37,8 +37,9 @@ std::string profile(const std::string& interface, const Network& address, bool l
 /// name that network managers do not read, and the undo restores it.
 Commands with_file(const std::string& file, const std::vector<std::string>& lines,
                    const std::string& first) {
-  return {fmt::format(R"({1}; [ ! -e {0} ] || cp -p {0} {0}.before; printf "%s\n" "{2}" > {0})",
-                      file, first, fmt::join(lines, R"(" ")")),
+  return {fmt::format(
+              R"({1}; {{ [ ! -e {0} ] || cp -p {0} {0}.before; }} && printf "%s\n" "{2}" > {0})",
+              file, first, fmt::join(lines, R"(" ")")),
           fmt::format("rm -f {0}; [ ! -e {0}.before ] || mv {0}.before {0}", file)};
 }
 

@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace mccl::device {
+namespace {
+
+constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 32;
+
+}
 
 Lane::Lane(std::shared_ptr<Depot> depot)
     : depot_(std::move(depot)),
@@ -53,6 +58,17 @@ Word Lane::end() {
   queue_->mark();
   own_queue_is_last_ = true;
   return number_;
+}
+
+void Lane::give_up() noexcept {
+  std::uint64_t not_yet = 0;
+  given_up_.compare_exchange_strong(not_yet, kGivenUp | __atomic_load_n(ended_, __ATOMIC_ACQUIRE));
+}
+
+bool Lane::has_given_up(Word number) const {
+  const std::uint64_t mark = given_up_;
+  const auto last = static_cast<Word>(mark);
+  return mark != 0 && !reached(&last, number);
 }
 
 void Lane::lead(void* stream) {

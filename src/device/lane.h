@@ -1,6 +1,8 @@
 // Orders the calls of one group that a device carries out without the host.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -33,6 +35,10 @@ class Lane {
   Word end();
   /// True if the call with this number, and all calls before it, have ended.
   bool ended(Word number) const { return reached(ended_, number); }
+  /// Marks the calls that have not ended yet as given up, even if they end later. Later calls of
+  /// this function change nothing.
+  void give_up() noexcept;
+  bool has_given_up(Word number) const;
   /// Work that `stream` is given from now on runs after the calls so far.
   void lead(void* stream);
 
@@ -42,6 +48,7 @@ class Lane {
   const std::shared_ptr<Depot> depot_;
   const Block words_;
   Word* const ended_;
+  std::atomic<std::uint64_t> given_up_{0};  ///< kGivenUp and the last call that ended before.
   std::mutex mutex_;
   const std::unique_ptr<Queue> queue_;
   Word number_ = 0;                 // guarded by mutex_

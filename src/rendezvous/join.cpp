@@ -96,11 +96,6 @@ std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config&
   }
 }
 
-std::chrono::milliseconds patience_of(const Config& config) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config.connect_timeout));
-}
-
 }  // namespace
 
 std::string own_root(bool one_host) {
@@ -132,14 +127,14 @@ std::string meeting_point(const Placement& placement, const Config& config) {
   if (placement.pmi < 0) return placement.root;
   return exchange_root(placement.pmi, placement.rank,
                        placement.rank == 0 ? own_root(placement.one_host) : "",
-                       patience_of(config));
+                       milliseconds_of(config.connect_timeout));
 }
 
 Joined join(const Placement& placement, const Config& config,
             const std::shared_ptr<Metrics>& metrics) {
   if (placement.size == 1 || meets_by_mpi(config)) return {};
   check_required_key(config, placement.rank, placement.size);
-  const auto timeout = patience_of(config);
+  const auto timeout = milliseconds_of(config.connect_timeout);
   const StoreReport report{config.log_level, metrics};
   if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
     auto store = make_wired_store(wiring, placement.rank, config.job_key, timeout, report);

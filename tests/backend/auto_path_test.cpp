@@ -23,10 +23,9 @@ constexpr std::size_t kCount = 100;
 class WayDouble final : public direct::Path {
  public:
   WayDouble(std::shared_ptr<DeviceDouble> device, float number, Collective only)
-      : device_(std::move(device)),
-        number_(number),
-        only_(only),
-        lane_(device::depot_of(kDevice)) {}
+      : device_(std::move(device)), number_(number), only_(only), lane_(device::depot_of(kDevice)) {
+    order_by(lane_);
+  }
 
   bool takes(const Request& request) override {
     return only_ == Collective::barrier || request.collective == only_;
@@ -44,7 +43,6 @@ class WayDouble final : public direct::Path {
                    count = request.out.count,
                    number = number_] { std::fill_n(to, count, number); });
   }
-  device::Lane* lane() override { return &lane_; }
   void reach_memory(Device) override { ++times_reached; }
   std::string failure() override { return {}; }
   void end_calls() noexcept override {}

@@ -24,7 +24,9 @@ constexpr float kDirect = 42;
 class PathDouble final : public direct::Path {
  public:
   explicit PathDouble(std::shared_ptr<DeviceDouble> device)
-      : device_(std::move(device)), lane_(device::depot_of(kDevice)) {}
+      : device_(std::move(device)), lane_(device::depot_of(kDevice)) {
+    order_by(lane_);
+  }
 
   bool takes(const Request& request) override {
     return request.collective == Collective::all_reduce;
@@ -35,7 +37,6 @@ class PathDouble final : public direct::Path {
     queue.enqueue([to = reinterpret_cast<float*>(device_->at(request.out.data)),
                    count = request.count] { std::fill_n(to, count, kDirect); });
   }
-  device::Lane* lane() override { return &lane_; }
   void reach_memory(Device device) override { reached = device; }
   std::string failure() override { return broken ? "the cable is cut" : ""; }
   void end_calls() noexcept override {

@@ -48,6 +48,23 @@ TEST_F(LaneTest, CallsOfSeveralStreamsRunInTheirOrder) {
   EXPECT_EQ(ran_, expected);
 }
 
+TEST_F(LaneTest, OnlyCallsThatEndAfterItCountAsGivenUp) {
+  DeviceDouble::Queue stream(*device_);
+  Lane lane(depot_);
+  const Word before = lane.run_beside(&stream, noting(1));
+  while (!lane.ended(before)) std::this_thread::yield();
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  stream.hold(open);
+  const Word after = lane.run_beside(&stream, noting(2));
+  EXPECT_FALSE(lane.has_given_up(after));
+  lane.give_up();
+  open->store(true);
+  while (!lane.ended(after)) std::this_thread::yield();
+  lane.give_up();  // as often as a path is aborted
+  EXPECT_FALSE(lane.has_given_up(before));
+  EXPECT_TRUE(lane.has_given_up(after));
+}
+
 TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
   DeviceDouble::Queue stream(*device_);
   Lane lane(depot_);

@@ -40,7 +40,6 @@ class KernelPath final : public direct::Path {
   bool takes(const Request& request) override;
   bool has_to_meet() const override { return !met_; }
   void enqueue(const Request& request, void* stream) override;
-  device::Lane* lane() override { return lane_.get(); }
   void reach_memory(Device device) override;
   std::string failure() override;
   void end_calls() noexcept override;
@@ -60,7 +59,7 @@ class KernelPath final : public direct::Path {
   std::optional<Area> area_;
   Limits limits_;
   Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use one entry.
-  std::unique_ptr<device::Lane> lane_;
+  std::unique_ptr<device::Lane> own_lane_;
 };
 
 bool KernelPath::takes(const Request& request) {
@@ -84,7 +83,7 @@ bool KernelPath::takes(const Request& request) {
       return false;
   }
   if (!met_) meet(device_of(request));
-  return lane_ != nullptr;
+  return lane() != nullptr;
 }
 
 void KernelPath::meet(Device device) {
@@ -113,15 +112,16 @@ void KernelPath::meet(Device device) {
     }
   }
   if (!area_->all_by_nvlink()) limits_ = limits_.without_packed();
-  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  order_by(*own_lane_);
   log_.info("group '{}': collectives on {} go by kernels", group_.name(),
-            lane_->accelerator().name());
+            own_lane_->accelerator().name());
   exchange_windows();
 }
 
 void KernelPath::reach_memory(Device device) {
   if (!met_) return meet(device);
-  if (lane_) exchange_windows();
+  if (own_lane_) exchange_windows();
 }
 
 void KernelPath::exchange_windows() {

@@ -141,7 +141,8 @@ void AutoPath::meet(Device device) {
     if (was_aborted()) ways_.back()->abort();
   }
   if (names.empty()) return stay_on_host(fmt::format("{}", fmt::join(objections, "; ")));
-  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  order_by(*own_lane_);
   choose(device, names);
   state_ = State::direct;
 }
@@ -155,13 +156,14 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
   std::string own_objection;
   Scratch scratch;
   try {
-    if (several) scratch = scratch_on(lane_->accelerator());
+    if (several) scratch = scratch_on(own_lane_->accelerator());
   } catch (const Error& error) {
     own_objection = error.what();
   }
   const std::string objection = several ? first_objection(group_, own_objection) : "";
   for (std::size_t way = 0; several && objection.empty() && way < all_ways.size(); ++way) {
-    const Figures own = measure(*all_ways[way], *lane_, scratch, device, group_.size(), timeout_);
+    const Figures own =
+        measure(*all_ways[way], *own_lane_, scratch, device, group_.size(), timeout_);
     for (const Figures& theirs : gather(group_, own)) figures_[way].take_slower(theirs);
   }
   std::vector<std::string> told;
@@ -171,8 +173,8 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
                                      : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
                                                    row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
   }
-  log_.info("group '{}': collectives on {} go by {}", group_.name(), lane_->accelerator().name(),
-            fmt::join(told, " or "));
+  log_.info("group '{}': collectives on {} go by {}", group_.name(),
+            own_lane_->accelerator().name(), fmt::join(told, " or "));
 }
 
 Path* AutoPath::way_for(const Request& request) {

@@ -45,7 +45,6 @@ class AutoPath final : public Path {
   bool takes(const Request& request) override;
   bool has_to_meet() const override { return state_ == State::open; }
   void enqueue(const Request& request, void* stream) override;
-  device::Lane* lane() override { return lane_.get(); }
   /// A collective call, which shows that all ranks use devices. Makes them meet if they have not
   /// yet.
   void reach_memory(Device device) override;
@@ -77,7 +76,7 @@ class AutoPath final : public Path {
   std::uint64_t calls_ = 0;
   bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
   std::vector<std::shared_ptr<Asked>> asked_;  ///< The reports that have not been read.
-  std::unique_ptr<device::Lane> lane_;
+  std::unique_ptr<device::Lane> own_lane_;
   std::vector<Figures> figures_;  ///< One entry per path.
   std::vector<int> order_;        ///< Paths for the last call, the fastest first.
   Collective last_call_ = Collective::barrier;

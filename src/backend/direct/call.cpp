@@ -42,7 +42,7 @@ bool Call::try_finish() {
   if (!lane_.ended(number_)) {
     error = failure();
     if (!error) return false;
-  } else if (path_->was_aborted()) {
+  } else if (lane_.has_given_up(number_)) {
     const std::string reason = path_->failure();
     error = std::make_exception_ptr(PeerError(fmt::format(
         "{} has no result: {}", description(), reason.empty() ? "its group was aborted" : reason)));

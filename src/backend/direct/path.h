@@ -30,7 +30,7 @@ class Path {
   /// Enqueues the call on `stream`. Throws if it cannot.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The lane that orders its calls on the device; null until it has taken a call.
-  virtual device::Lane* lane() = 0;
+  device::Lane* lane() const { return lane_; }
   /// A collective on the host. From then on, memory of device::Pool is used in place where the
   /// devices reach it.
   virtual void reach_memory(Device /*device*/) {}
@@ -44,18 +44,26 @@ class Path {
   virtual std::string name() const { return {}; }
   /// The reason for which the path has failed; empty if it has not.
   virtual std::string failure() = 0;
-  /// Ends running calls, so that no stream waits forever.
+  /// Ends running calls, so that no stream waits forever. The lane counts them as given up.
   void abort() noexcept {
     was_aborted_ = true;
+    if (device::Lane* const own = lane()) own->give_up();
     end_calls();
   }
-  /// True since abort(). A call that ends after it may have no result.
+
+ protected:
   bool was_aborted() const { return was_aborted_; }
+  /// Called when the ranks have met, with a lane that lives as long as the path.
+  void order_by(device::Lane& lane) {
+    lane_ = &lane;
+    if (was_aborted_) lane.give_up();
+  }
 
  private:
   virtual void end_calls() noexcept = 0;
 
   std::atomic<bool> was_aborted_{false};
+  std::atomic<device::Lane*> lane_{nullptr};
 };
 
 }  // namespace mccl::direct

@@ -25,11 +25,6 @@ namespace {
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
-std::chrono::milliseconds patience_of(const Config& config) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config.connect_timeout));
-}
-
 /// Process-wide state of this backend. Never destroyed, because the thread of Process may run until
 /// the process ends.
 struct Registry {
@@ -96,7 +91,8 @@ Process::Process() : library_(find_library(process_environment())), thread_("mcc
 void Process::start(const ContextOptions& options) {
   // The job has a copy of the settings, since it may still run after this wait has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
-  if (started.wait_for(patience_of(options.config)) != std::future_status::ready) {
+  if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
+      std::future_status::ready) {
     throw TimeoutError(fmt::format(
         "{} has not initialised after {:.3g} s (MCCL_CONNECT_TIMEOUT): it waits for all ranks that "
         "its launcher has started; see what the others printed last",
@@ -169,7 +165,8 @@ void Process::find_meeting_place(const Config& config) {
   const bool one_host = largest[0] == ~largest[1];
   const StoreReport report{.log_level = config.log_level, .metrics = nullptr};
   const auto serve_or_connect = [&](const Place& place) {
-    store_ = make_tcp_store(place.root, rank_, place.key, patience_of(config), report);
+    store_ = make_tcp_store(place.root, rank_, place.key, milliseconds_of(config.connect_timeout),
+                            report);
     key_ = place.key;
   };
   Place place{};

@@ -10,6 +10,7 @@
 #include "backend/native/group.h"
 #include "backend/native/units.h"
 #include "backend/nccl/path.h"
+#include "base/clock.h"
 #include "base/pinned_memory.h"
 #include "device/registry.h"
 #include "schedule/facts.h"
@@ -35,8 +36,7 @@ NativeBackend::NativeBackend(const ContextOptions& options)
   pinned_memory().set_limit(options.config.pinned_limit_bytes);
   if (by_ == "mpi") {
     engine_->tell_of_arrival();
-    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::duration<double>(options.config.connect_timeout));
+    const auto patience = milliseconds_of(options.config.connect_timeout);
     give_path_ = [patience](NativeGroup& group, std::chrono::milliseconds) {
       group.carry_by_mpi(patience);
     };

@@ -153,14 +153,10 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
-  if (carrier_) {
-    refuse_codec(options.compression);
-    if (!is_collective(request.collective)) carrier_->check(task);
-  } else {
-    task.call.coding = coding_of(request, options);
-    task.unit = units_;
-    warn_of_loss(task.call.coding, options);
-  }
+  if (carrier_ && !is_collective(request.collective)) carrier_->check(task);
+  task.call.coding = coding_of(request, options);
+  task.unit = units_;
+  warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);

@@ -62,7 +62,6 @@ class NcclPath final : public direct::Path {
   bool takes(const Request& request) override;
   bool has_to_meet() const override { return !met_; }
   void enqueue(const Request& request, void* stream) override;
-  device::Lane* lane() override { return lane_.get(); }
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
   std::string failure() override;
@@ -94,9 +93,8 @@ class NcclPath final : public direct::Path {
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
   std::thread ending_;   // guarded by mutex_; destroys the communicator, which may take long
-  std::atomic<bool> ends_{false};
   bool met_ = false;
-  std::unique_ptr<device::Lane> lane_;  ///< Made when the ranks meet; null if they cannot.
+  std::unique_ptr<device::Lane> own_lane_;  ///< Made when the ranks meet; null if they cannot.
   Device device_;
 };
 
@@ -109,7 +107,7 @@ bool NcclPath::takes(const Request& request) {
     return false;
   }
   if (!met_) meet(device_of(request));
-  return lane_ != nullptr;
+  return lane() != nullptr;
 }
 
 /// Returns the reason if the ranks cannot use NCCL; otherwise empty. The same on all ranks.
@@ -154,10 +152,11 @@ void NcclPath::meet(Device device) {
     settle(nccl_.CommInitRankConfig(&comm_, group_.size(), id, group_.rank(), &config),
            "ncclCommInitRankConfig");
   }
-  lane_ = std::make_unique<device::Lane>(depot);
+  own_lane_ = std::make_unique<device::Lane>(depot);
+  order_by(*own_lane_);
   device_ = device;
   log_.info("group '{}': collectives on {} go through {}", group_.name(),
-            lane_->accelerator().name(), nccl_.described());
+            own_lane_->accelerator().name(), nccl_.described());
 }
 
 /// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
@@ -192,17 +191,18 @@ void NcclPath::begin_as_part(Device device) {
                                 group_.rank(), group_.name()));
   met_ = true;
   settle(kInProgress, "ncclCommSplit");
-  lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
+  order_by(*own_lane_);
   device_ = device;
   log_.info("group '{}': collectives on {} go through {}, by a part of its parent's communicator",
-            group_.name(), lane_->accelerator().name(), nccl_.described());
+            group_.name(), own_lane_->accelerator().name(), nccl_.described());
 }
 
 /// Waits until NCCL has completed an asynchronous call. Throws NCCL's error.
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
       timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
-  while (result == kInProgress && Clock::now() < deadline && !ends_) {
+  while (result == kInProgress && Clock::now() < deadline && !was_aborted()) {
     std::this_thread::yield();
     if (const Result asked = nccl_.CommGetAsyncError(comm_, &result); asked != kSuccess) {
       result = asked;
@@ -211,11 +211,11 @@ void NcclPath::settle(Result result, const char* call) {
   if (result == kSuccess) return;
   const char* const more = nccl_.GetLastError ? nccl_.GetLastError(comm_) : nullptr;
   failure_ = fmt::format("{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
-                         ends_                   ? group_.failure()
+                         was_aborted()           ? group_.failure()
                          : result == kInProgress ? "timed out; some rank has not come"
                                                  : nccl_.GetErrorString(result),
                          more && *more ? ": " : "", more ? more : "");
-  if (result == kInProgress && !ends_) throw TimeoutError(failure_);
+  if (result == kInProgress && !was_aborted()) throw TimeoutError(failure_);
   throw PeerError(failure_);
 }
 
@@ -333,9 +333,9 @@ std::string NcclPath::why_failed() {
 }
 
 /// Runs on another thread, because the caller may be the engine and NCCL first ends the
-/// communicator's threads and kernels.
+/// communicator's threads and kernels. A thread that polls NCCL in settle() sees was_aborted() and
+/// releases the lock.
 void NcclPath::end_calls() noexcept {
-  ends_ = true;  // makes a thread that polls NCCL in settle() release the lock
   const std::lock_guard lock(mutex_);
   if (!comm_) return;
   if (failure_.empty()) failure_ = "the group was ended";

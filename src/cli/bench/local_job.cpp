@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "base/clock.h"
 #include "cli/bench/local_ranks.h"
 #include "cli/bench/port_pipe.h"
 #include "mccl/mccl.h"
@@ -24,11 +25,6 @@ std::string random_key() {
   return key;
 }
 
-std::chrono::milliseconds connect_timeout(const Config& config) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(config.connect_timeout));
-}
-
 /// A free port may be taken before it is used. Then another port is tried.
 std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
   using transport::tcp::Address;
@@ -36,8 +32,9 @@ std::shared_ptr<Store> serve_store(const Config& config, PortPipe& pipe) {
     const std::uint16_t port =
         transport::tcp::Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
     try {
-      std::shared_ptr<Store> store = make_tcp_store(fmt::format("127.0.0.1:{}", port), 0,
-                                                    config.job_key, connect_timeout(config));
+      std::shared_ptr<Store> store =
+          make_tcp_store(fmt::format("127.0.0.1:{}", port), 0, config.job_key,
+                         milliseconds_of(config.connect_timeout));
       pipe.announce(port);
       return store;
     } catch (const InvalidArgument&) {
@@ -59,7 +56,7 @@ int run_local_job(int ranks, const char* who, Config config,
       store = serve_store(config, pipe);
     } else {
       store = make_tcp_store(fmt::format("127.0.0.1:{}", pipe.learn()), rank, config.job_key,
-                             connect_timeout(config));
+                             milliseconds_of(config.connect_timeout));
     }
     const auto context = Context::create({rank, ranks, store, config, nullptr});
     body(*context);
