@@ -116,16 +116,21 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 
-  /// Runs a collective on the calling thread if nothing else is in flight, the schedule needs only
-  /// the node's window, and the neighbours arrive soon. Then `done` is true and `begun` is null. If
-  /// the call has started but the neighbours are late, the driver continues it, and `begun` is the
-  /// call. Otherwise nothing has happened, and the caller must submit the task.
+  /// Runs a call on the calling thread. A collective: if nothing else is in flight, the schedule
+  /// needs only the node's window, and the neighbours arrive soon. A small message: if a send fits
+  /// into the link, or nothing else is in flight and the message to receive arrives soon. Then
+  /// `done` is true, and `begun` is null or a call with the result. If the call has started but
+  /// cannot end yet, the driver continues it, and `begun` is the call. Otherwise nothing has
+  /// happened, and the caller must submit the task.
   struct AtOnce {
     bool done = false;
     std::shared_ptr<Operation> begun;
   };
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout);
+  /// Does the same for a message that has a Work already. Returns false if the caller must submit
+  /// it.
+  bool run_at_once(const std::shared_ptr<Operation>& message);
 
   /// Announces that this rank has read everything from the store that the start of the job needs.
   /// Rank 0's shutdown waits for this announcement from every living rank, for a few seconds at
@@ -167,9 +172,13 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void refuse_in_child() const;
 
   // engine_at_once.cpp
+  AtOnce transfer_at_once(const std::shared_ptr<GroupState>& group, Task& message,
+                          std::chrono::milliseconds timeout);
+  Messages::AtOnce try_to_transfer(GroupState& group, Task& message);
   std::shared_ptr<Operation> hand_over(const std::shared_ptr<GroupState>& group, Task& task,
                                        std::chrono::milliseconds timeout);
-  bool spin_until_finished(GroupState& group);
+  template <typename Advance>
+  bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
 
   // engine_pass.cpp: the driver's work, under the progress lock.

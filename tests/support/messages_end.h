@@ -50,6 +50,25 @@ class MessagesEnd {
     return call;
   }
 
+  /// Sends at once if possible, else posts. Returns null if the whole message was sent at once.
+  Call send_at_once(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
+    engine::Task task = task_of(Collective::send, peer, tag, elements.size());
+    task.input = {elements.data(), elements.size(), DType::u8};
+    const auto result = messages_.send_at_once(task);
+    if (result == engine::Messages::AtOnce::no) return send(elements, peer, tag);
+    if (result == engine::Messages::AtOnce::whole) return nullptr;
+    const auto call = std::make_shared<engine::Operation>(std::move(task));
+    messages_.go_on_with(call);
+    return call;
+  }
+  /// Looks once for the message, and does not post a receive. Returns true if it was received.
+  bool receive_at_once(std::span<std::byte> elements, int peer, std::uint32_t tag) {
+    engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
+    task.output = {elements.data(), elements.size(), DType::u8};
+    return messages_.may_receive_at_once(task) &&
+           messages_.receive_at_once(task) == engine::Messages::AtOnce::whole;
+  }
+
   /// Makes one pass. Returns false if there was no progress.
   bool advance() { return messages_.advance(); }
   /// True if the call has finished, even in a pass that threw.

@@ -167,10 +167,10 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
       return Work(found->second.back());
     }
   }
-  if (options.caller_waits && is_collective(request.collective)) {
+  if (options.caller_waits || request.collective == Collective::send) {
     const auto at_once = engine_->run_at_once(state_, task, timeout_of(options));
-    if (at_once.done) return {};
     if (at_once.begun) return Work(at_once.begun);
+    if (at_once.done) return {};
   }
   const OperationPtr submitted = operation(std::move(task), options);
   engine_->submit({&submitted, 1});
@@ -203,6 +203,7 @@ Work NativeGroup::end_batch() {
     coalescing_.erase(found);
     --coalescing_threads_;
   }
+  run_at_once(operations);
   if (operations.empty()) return {};
   Work all;
   try {
@@ -217,6 +218,25 @@ Work NativeGroup::end_batch() {
   }
   engine_->submit(operations);
   return all;
+}
+
+/// Runs the messages of a batch that can end on this thread, and removes them from `operations`.
+/// Sends go first: a receive may wait for a message that its sender sends only after it has
+/// received one from this rank. Messages in one direction stay in order.
+void NativeGroup::run_at_once(std::vector<OperationPtr>& operations) {
+  const auto is_message = [](const OperationPtr& each) { return !is_collective(each->call); };
+  if (!std::all_of(operations.begin(), operations.end(), is_message)) return;
+  for (const Collective direction : {Collective::send, Collective::recv}) {
+    for (auto each = operations.begin(); each != operations.end();) {
+      if ((*each)->call.collective != direction) {
+        ++each;
+        continue;
+      }
+      if (direction == Collective::recv && !(*each)->caller_waits) return;
+      if (!engine_->run_at_once(*each)) return;
+      each = operations.erase(each);
+    }
+  }
 }
 
 /// Ends with a barrier, so that every member has made its part when the call returns. Otherwise

@@ -75,6 +75,7 @@ class NativeGroup final : public CheckedGroup {
   bool is_faster(const Request& request, const Coding& coding) const;
   void warn_of_loss(const Coding& coding, const CallOptions& options);
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
+  void run_at_once(std::vector<OperationPtr>& operations);
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;

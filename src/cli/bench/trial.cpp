@@ -131,10 +131,9 @@ std::function<void()> Trial::make_call() const {
   const int next = (group.rank() + 1) % ranks;
   const int previous = (group.rank() + ranks - 1) % ranks;
   return [=, &group] {
-    group.begin_coalescing();
-    group.send(in, next, kTag, kBlocking);
-    group.recv(out, previous, kTag, kBlocking);
-    group.end_coalescing().wait();
+    const Work sent = group.send(in, next, kTag);
+    group.recv(out, previous, kTag, kBlocking).wait();
+    sent.wait();
   };
 }
 

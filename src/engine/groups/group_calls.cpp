@@ -248,6 +248,25 @@ bool GroupState::advance_at_once() {
   return true;
 }
 
+bool GroupState::may_transfer_at_once(const Task& message) {
+  if (failed() || suspicion_ || carrier_) return false;
+  return message.call.collective == Collective::send || messages_.may_receive_at_once(message);
+}
+
+Messages::AtOnce GroupState::transfer_at_once(Task& message) {
+  return message.call.collective == Collective::send ? messages_.send_at_once(message)
+                                                     : messages_.receive_at_once(message);
+}
+
+std::shared_ptr<Operation> GroupState::received_from(GroupRank source) {
+  std::shared_ptr<Operation>& received = received_[source];
+  if (received) return received;
+  received = std::make_shared<Operation>(Task());
+  received->received_from(source);
+  static_cast<void>(received->finish(nullptr));
+  return received;
+}
+
 DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
   carrier_ = std::move(carrier);
   collectives_.carry_by(*carrier_);
@@ -258,7 +277,10 @@ DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
 }
 
 void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {
-  last_progress_ = next_probe_ = collectives_moved_ = Clock::now();
+  const Clock::time_point now = Clock::now();
+  if (idle()) last_progress_ = next_probe_ = now;
+  if (!is_collective(operation->call)) return messages_.go_on_with(operation);
+  collectives_moved_ = now;
   collectives_.adopt(operation);
 }
 

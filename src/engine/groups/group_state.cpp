@@ -37,6 +37,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       window_(membership_.rank, ByRank<GroupRank, int>(facts.nodes)),
       collectives_(channels_, window_, std::move(facts), surroundings.log, surroundings.metrics),
       messages_(channels_, surroundings.config.chunk_bytes),
+      received_(membership_.members.size()),
       endings_(membership_.members.size()),
       statuses_(membership_.members.size()) {}
 

@@ -104,6 +104,13 @@ class GroupState {
   /// advance() meets them again.
   bool advance_at_once();
   bool is_carried() const { return carrier_ != nullptr; }
+  /// True if the caller may send or receive this message on its own thread, with the two functions
+  /// below. See Messages for what they do.
+  bool may_transfer_at_once(const Task& message);
+  Messages::AtOnce transfer_at_once(Task& message);
+  /// A receive that has ended, whose Work names this sender. All messages received at once share
+  /// it.
+  std::shared_ptr<Operation> received_from(GroupRank source);
   /// Turns the at-once call into a regular one.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
@@ -203,6 +210,7 @@ class GroupState {
   GroupWindow window_;
   CollectiveQueue collectives_;
   Messages messages_;
+  ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;  ///< Null if calls go through links.
   bool in_messages_ = false;          // the part that advance_calls() is in
   bool failure_announced_ = false;

@@ -41,7 +41,7 @@ void Lane::start(Frame frame, std::span<const std::byte> payload, std::uint64_t 
 }
 
 bool Lane::push(Traffic& traffic) {
-  const ScopedTimer timer(traffic.network_s);
+  const ScopedTimer timer(traffic.network_s, traffic.timed);
   const std::span<const std::byte> header(header_);
   const std::size_t total = kFrameBytes + payload_.size();
   while (sent_ < total) {
@@ -62,7 +62,7 @@ bool Lane::push(Traffic& traffic) {
 
 const Frame* Lane::incoming(Traffic& traffic) {
   if (incoming_) return &*incoming_;
-  const ScopedTimer timer(traffic.network_s);
+  const ScopedTimer timer(traffic.network_s, traffic.timed);
   const std::span<const std::byte> bytes = link_->peek(kFrameBytes);
   if (bytes.empty()) return nullptr;
   try {
@@ -80,7 +80,7 @@ const Frame* Lane::incoming(Traffic& traffic) {
 }
 
 bool Lane::read_payload(std::span<std::byte> destination, Traffic& traffic) {
-  const ScopedTimer timer(traffic.network_s);
+  const ScopedTimer timer(traffic.network_s, traffic.timed);
   while (received_ < destination.size()) {
     const std::span<std::byte> rest = destination.subspan(received_);
     const std::size_t n = link_->read(rest);
@@ -93,12 +93,19 @@ bool Lane::read_payload(std::span<std::byte> destination, Traffic& traffic) {
 }
 
 std::span<const std::byte> Lane::peek_payload(std::size_t element_bytes, Traffic& traffic) {
-  const ScopedTimer timer(traffic.network_s);
+  const ScopedTimer timer(traffic.network_s, traffic.timed);
   const std::size_t rest = incoming_->payload_bytes - received_;
   const std::size_t wanted = std::min({rest, kReduceGrain, link_->peek_capacity()});
   const std::span<const std::byte> bytes = link_->peek(wanted);
   const std::size_t usable = std::min(bytes.size(), rest);
   return bytes.first(usable - usable % element_bytes);
+}
+
+std::span<const std::byte> Lane::whole_payload() {
+  const std::size_t bytes = incoming_->payload_bytes;
+  if (bytes > link_->peek_capacity()) return {};
+  const std::span<const std::byte> arrived = link_->peek(bytes);
+  return arrived.first(std::min(bytes, arrived.size()));
 }
 
 bool Lane::consume_payload(std::size_t n, Traffic& traffic) {

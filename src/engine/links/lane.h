@@ -58,7 +58,11 @@ class Lane {
   bool read_payload(std::span<std::byte> destination, Traffic& traffic);
   /// The available payload, rounded down to whole elements; may be empty.
   std::span<const std::byte> peek_payload(std::size_t element_bytes, Traffic& traffic);
-  /// Consumes n bytes returned by peek_payload(). Returns true when the payload is complete.
+  /// The payload of the incoming message, which is not empty, once all of it has arrived. Until
+  /// then, and if the link cannot show that many bytes in one piece, an empty span.
+  std::span<const std::byte> whole_payload();
+  /// Consumes n bytes returned by peek_payload() or whole_payload(). Returns true when the payload
+  /// is complete.
   bool consume_payload(std::size_t n, Traffic& traffic);
   /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();

@@ -76,7 +76,7 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
   taken.splice(taken.begin(), found->second, found->second.begin());
   if (found->second.empty()) unexpected_.erase(found);
   const Unexpected& message = taken.front();
-  check(receive, message.source, message.frame);
+  check(receive.call, message.source, message.frame);
   if (message.frame.kind == FrameKind::request) {
     grant(message.source, message.frame, receive);
   } else {
@@ -132,7 +132,7 @@ Operation* Messages::match(GroupRank source, const Frame& frame) {
   }
   if (oldest == posted_.end()) return nullptr;
   Operation& receive = *oldest->second.front();
-  check(receive, source, frame);
+  check(receive.call, source, frame);
   unpost(receive);
   return &receive;
 }
@@ -155,12 +155,12 @@ void Messages::keep(Unexpected message) {
   unexpected_[{message.source.number(), message.frame.call.tag}].push_back(std::move(message));
 }
 
-void Messages::check(const Operation& receive, GroupRank source, const Frame& frame) const {
-  if (receive.call.count == frame.call.count && receive.call.dtype == frame.call.dtype) return;
+void Messages::check(const Call& receive, GroupRank source, const Frame& frame) const {
+  if (receive.count == frame.call.count && receive.dtype == frame.call.dtype) return;
   throw MismatchError(fmt::format(
       "rank {} sent {} {} (tag {}) where {} {} are received: sizes and types must agree", source,
-      frame.call.count, name_of(frame.call.dtype), frame.call.tag, receive.call.count,
-      name_of(receive.call.dtype)));
+      frame.call.count, name_of(frame.call.dtype), frame.call.tag, receive.count,
+      name_of(receive.dtype)));
 }
 
 void Messages::grant(GroupRank source, const Frame& request, Operation& receive) {
@@ -180,17 +180,20 @@ void Messages::grant(GroupRank source, const Frame& request, Operation& receive)
 }
 
 void Messages::deliver(const Unexpected& message, Operation& receive) {
-  const std::size_t bytes = message.payload.size();
-  if (bytes != receive.output.bytes()) {
+  deliver(message.source, message.payload, receive);
+  receive.received_from(message.source);
+  finish(receive);
+}
+
+void Messages::deliver(GroupRank source, std::span<const std::byte> payload, Task& receive) {
+  if (payload.size() != receive.output.bytes()) {
     throw CorruptionError(fmt::format("{} got {} bytes from rank {}: {} were announced",
-                                      describe(receive.call), bytes, message.source,
+                                      describe(receive.call), payload.size(), source,
                                       receive.output.bytes()));
   }
-  if (bytes > 0) std::memcpy(receive.output.data, message.payload.data(), bytes);
-  receive.traffic.bytes_received += bytes;
-  receive.received_from(message.source);
-  return_credit(message.source, bytes + kEagerOverhead);
-  finish(receive);
+  if (!payload.empty()) std::memcpy(receive.output.data, payload.data(), payload.size());
+  receive.traffic.bytes_received += payload.size();
+  return_credit(source, payload.size() + kEagerOverhead);
 }
 
 void Messages::return_credit(GroupRank source, std::size_t cost) {

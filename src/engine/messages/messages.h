@@ -80,6 +80,23 @@ class Messages {
   /// `payload_limit`: of a frame, in bytes.
   Messages(Channels& channels, std::size_t payload_limit);
 
+  // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
+  enum class AtOnce {
+    no,       ///< Nothing has happened. The message must be posted.
+    not_yet,  ///< See the function.
+    whole,    ///< The message has been sent or received.
+  };
+  /// Sends a small message if nothing precedes it, the receiver has lent credit for it, and the
+  /// link takes it. `not_yet`: the link has taken a part. Call go_on_with() next, which sends the
+  /// rest.
+  AtOnce send_at_once(Task& task);
+  void go_on_with(std::shared_ptr<Operation> send) noexcept;
+  /// True if the next message from the task's peer may be received without being posted.
+  bool may_receive_at_once(const Task& task);
+  /// Receives that message. `not_yet`: it has not arrived in full. Call again, and nothing else in
+  /// between. `no`: another message arrived first. Throws what advance() throws.
+  AtOnce receive_at_once(Task& task);
+
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
   /// Called when the peer will send no more. Its messages in flight are taken in without a receive,
@@ -209,6 +226,7 @@ class Messages {
   void check_form(GroupRank rank, const Peer& peer, const LaneState& state,
                   const Frame& frame) const;
   void take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
+  void count_announcement(GroupRank rank, Peer& peer, const Frame& frame);
   void take_request(GroupRank rank, Peer& peer, const Frame& request);
   void take_grant(GroupRank rank, Peer& peer, const Frame& grant);
   void take_credit(GroupRank rank, Peer& peer, const Frame& credit);
@@ -221,10 +239,12 @@ class Messages {
   Operation* match(GroupRank source, const Frame& frame);
   Matches<Unexpected>::iterator find_unexpected(const Operation& receive);
   void keep(Unexpected message);
-  void check(const Operation& receive, GroupRank source, const Frame& frame) const;
+  void check(const Call& receive, GroupRank source, const Frame& frame) const;
   bool unpost(Operation& receive);
   void grant(GroupRank source, const Frame& request, Operation& receive);
   void deliver(const Unexpected& message, Operation& receive);
+  /// Copies the payload of an eager message to its receive.
+  void deliver(GroupRank source, std::span<const std::byte> payload, Task& receive);
   void return_credit(GroupRank source, std::size_t cost);
   void announce(GroupRank rank, const Outgoing& outgoing);
   void finish(Operation& operation) noexcept;

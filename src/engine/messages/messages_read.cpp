@@ -151,21 +151,26 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
 
 void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   const Frame frame = *lane.header();
+  count_announcement(rank, peer, frame);
+  if (frame.kind == FrameKind::request) {
+    lane.finish_incoming();
+    return take_request(rank, peer, frame);
+  }
+  state.reading = Unexpected{rank, frame, std::vector<std::byte>(frame.payload_bytes)};
+}
+
+void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame) {
   if (frame.call.sequence != peer.next_announced) {
     refuse(rank, fmt::format("sent message number {} where number {} was to come",
                              frame.call.sequence, peer.next_announced));
   }
   ++peer.next_announced;
-  if (frame.kind == FrameKind::request) {
-    lane.finish_incoming();
-    return take_request(rank, peer, frame);
-  }
+  if (frame.kind == FrameKind::request) return;
   peer.credit_lent += frame.payload_bytes + kEagerOverhead;
   if (peer.credit_lent > kEagerCredit) {
     refuse(rank, fmt::format("sent messages that nobody asked for beyond its credit of {} bytes",
                              kEagerCredit));
   }
-  state.reading = Unexpected{rank, frame, std::vector<std::byte>(frame.payload_bytes)};
 }
 
 void Messages::take_request(GroupRank rank, Peer& peer, const Frame& request) {

@@ -1,0 +1,91 @@
+// The part of Messages that sends or receives one small message on the caller's thread. It
+// allocates no memory and does not read the clock. Anything but the simplest case is left to the
+// rest of Messages.
+#include <algorithm>
+#include <utility>
+
+#include "engine/messages/messages.h"
+
+namespace mccl::engine {
+
+using transport::Purpose;
+
+Messages::AtOnce Messages::send_at_once(Task& task) {
+  const GroupRank rank(task.call.peer);
+  Peer& peer = peers_[rank];
+  Channel& channel = channels_.at(Purpose::point_to_point, rank);
+  const std::size_t cost = task.input.bytes() + kEagerOverhead;
+  if (cost > eager_bytes_ + kEagerOverhead || peer.credit_used + cost > kEagerCredit ||
+      peer.has_to_write() || !channel.connected() || !channel.lost.empty()) {
+    return AtOnce::no;
+  }
+  peer.lanes.resize(channel.lanes.size());
+  Outgoing outgoing;
+  outgoing.frame.kind = FrameKind::eager;
+  outgoing.frame.call = task.call;
+  outgoing.frame.call.sequence = peer.next_number;
+  outgoing.payload = {static_cast<const std::byte*>(task.input.data), task.input.bytes()};
+  Lane& lane = *channel.lanes.front();
+  bool whole = false;
+  try {
+    lane.start(outgoing.frame, outgoing.payload, 0);
+    whole = lane.push(task.traffic);
+  } catch (const transport::LinkClosed& closed) {
+    channel.lost = closed.what();
+    return AtOnce::no;
+  }
+  ++peer.next_number;
+  peer.credit_used += cost;
+  if (whole) return AtOnce::whole;
+  peer.lanes.front().writing = outgoing;
+  ++peer.writing;
+  return AtOnce::not_yet;
+}
+
+void Messages::go_on_with(std::shared_ptr<Operation> send) noexcept {
+  Peer& peer = peers_[GroupRank(send->call.peer)];
+  send->message.number = peer.next_number - 1;
+  peer.lanes.front().writing->operation = send.get();
+  next_deadline_ = std::min(next_deadline_, send->deadline);
+  pending_.push_back(std::move(send));
+}
+
+/// Receives that were posted earlier may be for the same message.
+bool Messages::may_receive_at_once(const Task& task) {
+  if (task.call.peer < 0 || !posted_.empty()) return false;
+  const GroupRank rank(task.call.peer);
+  Peer& peer = peers_[rank];
+  const Channel& channel = channels_.at(Purpose::point_to_point, rank);
+  if (!channel.connected() || !channel.lost.empty()) return false;
+  peer.lanes.resize(channel.lanes.size());
+  return peer.lanes.front().between_messages() &&
+         !unexpected_.contains({task.call.peer, task.call.tag});
+}
+
+Messages::AtOnce Messages::receive_at_once(Task& task) {
+  const GroupRank rank(task.call.peer);
+  Peer& peer = peers_[rank];
+  Lane& lane = *channels_.at(Purpose::point_to_point, rank).lanes.front();
+  Traffic aside{.timed = false};
+  const Frame* const frame = lane.incoming(aside);
+  if (!frame) return AtOnce::not_yet;
+  const std::size_t bytes = frame->payload_bytes;
+  if (frame->kind != FrameKind::eager || frame->call.tag != task.call.tag ||
+      bytes > lane.link().peek_capacity()) {
+    return AtOnce::no;
+  }
+  std::span<const std::byte> payload;
+  if (bytes != 0 && (payload = lane.whole_payload()).empty()) return AtOnce::not_yet;
+  check_form(rank, peer, peer.lanes.front(), *frame);
+  check(task.call, rank, *frame);
+  count_announcement(rank, peer, *frame);
+  deliver(rank, payload, task);
+  if (bytes != 0) lane.consume_payload(bytes, aside);
+  lane.finish_incoming();
+  ++peer.taken;
+  // Credit that this call returns must not wait for the next call.
+  if (peer.has_to_write()) write_to(rank, peer);
+  return AtOnce::whole;
+}
+
+}  // namespace mccl::engine
