@@ -131,7 +131,7 @@ std::function<void()> Trial::make_call() const {
   const int next = (group.rank() + 1) % ranks;
   const int previous = (group.rank() + ranks - 1) % ranks;
   return [=, &group] {
-    const Work sent = group.send(in, next, kTag);
+    const Work sent = group.send(in, next, kTag, kBlocking);
     group.recv(out, previous, kTag, kBlocking).wait();
     sent.wait();
   };
