@@ -70,7 +70,7 @@ static void coalesce_wrongly(Rank* rank) {
   CHECK_REFUSED(mccl_end_coalescing(rank->world, &work), "not begun");
   CHECK(work == NULL);
   CHECK_OK(mccl_begin_coalescing(rank->world));
-  CHECK_REFUSED(mccl_begin_coalescing(rank->world), "begun one already");
+  CHECK_REFUSED(mccl_begin_coalescing(rank->world), "already begun a batch");
   CHECK_REFUSED(mccl_group_split(rank->world, 0, 0, &part), "mccl_end_coalescing");
   CHECK_OK(mccl_end_coalescing(rank->world, &work)); /* the batch is empty */
   CHECK_OK(mccl_work_wait(work, 0));
