@@ -89,7 +89,8 @@ TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
 
 TEST(Units, WhatThisMachineHasNotIsRefused) {
   for (const auto& [name, value, what] :
-       {std::tuple{"reduce_on", "gpu", "no Metal"}, {"accelerate", "true", "no Accelerate"}}) {
+       {std::tuple{"reduce_on", "gpu", "no Metal"},
+        {"accelerate", "true", "Accelerate is available only on macOS"}}) {
     Config config;
     config.set(name, value);
     try {
