@@ -76,7 +76,7 @@ def results_of(text: str) -> Results:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise argparse.ArgumentTypeError(
-            f"{text}: expected a file that --json has written ({error})"
+            f"{text}: expected a file written by --json ({error})"
         ) from None
 
 
@@ -85,42 +85,42 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = parser.add_argument_group("what is measured")
+    what = parser.add_argument_group("what to measure")
     what.add_argument(
         "--quick", action="store_true", help="all_reduce only, at the sizes of the bounds"
     )
-    what.add_argument("--check", action="store_true", help="the bounds only; 1 if one is broken")
+    what.add_argument("--check", action="store_true", help="bounds only; fails if one is broken")
     what.add_argument("--ranks", type=ranks_of, default=[2, 4], metavar="NUMBER,…")
     what.add_argument("--collectives", type=names_of(COLLECTIVES), metavar="NAME,…")
     what.add_argument("--sizes", type=sizes_of, metavar="SIZE,…", help="such as 8,64K,16M")
     what.add_argument(
         "--contestants", type=names_of([*CONTESTANTS]), default=[*CONTESTANTS], metavar="NAME,…",
-        help=f"of {', '.join(CONTESTANTS)}",
+        help=f"any of {', '.join(CONTESTANTS)}",
     )  # fmt: skip
     what.add_argument(
         "--extras", type=names_of([*EXTRAS, "none"]), metavar="NAME,…",
         help="training steps (ddp), shaped cables (cables), the layer over MPI (openmpi, mpich) "
         "or none; default: all unless --quick",
     )  # fmt: skip
-    how = parser.add_argument_group("how long")
+    how = parser.add_argument_group("duration")
     how.add_argument(
         "--rounds", type=int, help="turns of each contestant (default 3; 5 with --quick or --check)"
     )
     how.add_argument(
-        "--seconds", type=float, default=0.2, help="that a cell of a round aims at (default 0.2)"
+        "--seconds", type=float, default=0.2, help="duration of a cell of a round (default 0.2)"
     )
     how.add_argument(
         "--limit", type=float, default=60, help="seconds after which a cell is ended (default 60)"
     )
-    where = parser.add_argument_group("where it goes")
+    where = parser.add_argument_group("input and output")
     where.add_argument(
-        "--from", dest="earlier", type=results_of, metavar="FILE", help="measure nothing"
+        "--from", dest="earlier", type=results_of, metavar="FILE", help="report this run"
     )
     where.add_argument("--json", type=Path, default=JSON, help="default build/bench.json")
-    where.add_argument("--plots", type=Path, metavar="DIR", help="write a picture per ranks")
+    where.add_argument("--plots", type=Path, metavar="DIR", help="write one plot per job size")
     where.add_argument(
         "--report", type=Path, nargs="?", const=REPORT, metavar="FILE",
-        help="write tables and plots as one page; build/bench/report.md where no FILE is given",
+        help="write tables and plots as one page; build/bench/report.md if FILE is left out",
     )  # fmt: skip
     return parser.parse_args(words)
 

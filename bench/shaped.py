@@ -180,7 +180,7 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", type=parse_size, default=64 << 20, help="default 64M")
-    parser.add_argument("--seconds", type=float, default=6, help="that a shape aims to last")
+    parser.add_argument("--seconds", type=float, default=6, help="duration per shape (default 6)")
     parser.add_argument("--mtu", type=int, default=1500, help="of the cables (default 1500)")
     parser.add_argument("--program", type=Path, help="the mccl program")
     parser.add_argument("--lines", action="store_true", help="print JSON lines for compare.py")

@@ -41,8 +41,8 @@ myst_fence_as_directive = ["mermaid"]
 
 autodoc_mock_imports = ["mccl._mlx", "mccl._torch", "mlx", "torch"]
 napoleon_custom_sections = [
-    ("Arguments that calls share", "params_style"),
-    ("Errors that calls share", "params_style"),
+    ("Common arguments", "params_style"),
+    ("Common errors", "params_style"),
 ]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

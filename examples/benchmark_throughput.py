@@ -22,7 +22,7 @@ import numpy as np
 
 # Two runs are comparable only if these are equal.
 COMMON = ("global_batch", "parameters", "image_size", "device", "warmup_steps")
-KINDS = {"baseline": "of one process (--baseline)", "ddp": "of a torchrun"}
+KINDS = {"baseline": "of a single process (--baseline)", "ddp": "of a torchrun job"}
 
 
 def load(option: str, path: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def check_folder(prefix: Path) -> None:
     if prefix.name in ("", "..") or prefix.is_dir():
         sys.exit(f"--output {prefix}: expected a prefix of file names; add one, such as compared")
     if not folder.is_dir():
-        sys.exit(f"--output {prefix}: there is no folder {folder}; make it first")
+        sys.exit(f"--output {prefix}: the folder {folder} does not exist; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         sys.exit(f"--output {prefix}: the folder {folder} cannot be written to")
 
@@ -136,9 +136,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--baseline", type=Path, required=True, help="stats of one process")
-    parser.add_argument("--ddp", type=Path, required=True, help="stats of a torchrun")
+    parser.add_argument("--ddp", type=Path, required=True, help="stats of a torchrun job")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("benchmark"), help="prefix of the files"
+        "-o", "--output", type=Path, default=Path("benchmark"), help="prefix of the output files"
     )
     arguments = parser.parse_args()
 

@@ -56,12 +56,12 @@ def parse_arguments() -> argparse.Namespace:
         help="images per step, over all ranks together (default 64)",
     )
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate (default 0.05)")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and order (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and order (default 0)")
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "mps"),
         default="cpu",
-        help="what to train on (default cpu)",
+        help="device to train on (default cpu)",
     )
     parser.add_argument(
         "--baseline",
@@ -73,7 +73,7 @@ def parse_arguments() -> argparse.Namespace:
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if not is_there(arguments.device):
-        parser.error(f"--device {arguments.device}: torch finds no such device here")
+        parser.error(f"--device {arguments.device}: torch finds no such device on this machine")
     return arguments
 
 
@@ -225,7 +225,7 @@ def check(model: nn.Module, data: Digits, arguments: argparse.Namespace) -> bool
     size = dist.get_world_size()
     same = all_ranks_equal(weights)
     good = report(
-        "weights of all ranks", same, f"{size} ranks, {'bit-identical' if same else 'they differ'}"
+        "weights of all ranks", same, f"{size} ranks, {'bit-identical' if same else 'different'}"
     )
     difference = torch.zeros(1)
     if dist.get_rank() == 0:
@@ -294,8 +294,8 @@ def main() -> int:
         rank, size = dist.get_rank(), dist.get_world_size()
         if rank == 0:
             print(
-                f"{len(data.train_labels)} digits to learn from, {len(data.test_labels)} to test; "
-                f"{size} ranks on {arguments.backend}, {arguments.global_batch} images a step",
+                f"{len(data.train_labels)} digits to train on, {len(data.test_labels)} to test; "
+                f"{size} ranks on {arguments.backend}, {arguments.global_batch} images per step",
                 flush=True,
             )
         replica = DistributedDataParallel(model)
@@ -313,7 +313,7 @@ def accuracy_is_enough(accuracy: float) -> bool:
     return report(
         "test accuracy",
         accuracy >= ACCURACY_WANTED,
-        f"{accuracy:.2%}, wanted {ACCURACY_WANTED:.0%}",
+        f"{accuracy:.2%}, expected {ACCURACY_WANTED:.0%}",
     )
 
 

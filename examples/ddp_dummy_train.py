@@ -135,11 +135,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="one process, no communication; without torchrun",
     )
     parser.add_argument("--backend", default="mccl", help="mccl (default), gloo, or another")
-    parser.add_argument("--device", default="cpu", help="cpu (default), or what the backend moves")
+    parser.add_argument("--device", default="cpu", help="cpu (default), or as the backend supports")
     parser.add_argument(
         "--steps", type=int, default=variable("TRAIN_STEPS", 20), help="timed steps (default 20)"
     )
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
+    parser.add_argument("--warmup", type=int, default=3, help="untimed steps before (default 3)")
     parser.add_argument(
         "--global-batch", type=int, help="images per step over all ranks (default 8)"
     )
@@ -156,7 +156,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="attention blocks (default 13)",
     )
     parser.add_argument("--heads", type=int, default=12, help="attention heads (default 12)")
-    parser.add_argument("--image-size", type=int, default=32, help="pixels a side (default 32)")
+    parser.add_argument("--image-size", type=int, default=32, help="pixels per side (default 32)")
     parser.add_argument(
         "--bucket-mb",
         type=int,
@@ -164,7 +164,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="gradients that DDP sends at a time, in MiB (default 25)",
     )
     parser.add_argument(
-        "--threads", type=int, default=0, help="CPU threads per rank (default: what torch takes)"
+        "--threads", type=int, default=0, help="CPU threads per rank (default: torch's)"
     )
     parser.add_argument("--save-stats", type=Path, metavar="FILE", help="write the timings as JSON")
     return parser
@@ -185,7 +185,7 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"--dim {arguments.dim} must be a multiple of 8 and of --heads")
     if arguments.baseline and "RANK" in os.environ:
         parser.error(
-            "--baseline is one process that has the machine to itself; torchrun would start "
+            "--baseline runs one process that has the machine to itself, but torchrun starts "
             f"{os.environ.get('WORLD_SIZE', 'several')} of them. Start it with python"
         )
     if is_first_rank():
@@ -193,7 +193,7 @@ def parse_arguments() -> argparse.Namespace:
             parser.error(f"--save-stats {arguments.save_stats}: {reason}")
         for name in FOREIGN_VARIABLES:
             if name in os.environ:
-                print(f"{name} means nothing to this model; see --help", file=sys.stderr)
+                print(f"{name} has no effect on this model; see --help", file=sys.stderr)
     return arguments
 
 

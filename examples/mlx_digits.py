@@ -57,7 +57,7 @@ def parse_arguments() -> argparse.Namespace:
         help="images per step, over all ranks together (default 64)",
     )
     parser.add_argument("--lr", type=float, default=0.2, help="learning rate (default 0.2)")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and order (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and order (default 0)")
     arguments = parser.parse_args()
     for name in ("epochs", "global_batch"):
         if getattr(arguments, name) < 1:
@@ -175,7 +175,7 @@ def check(model: nn.Module, data: Digits, arguments: argparse.Namespace, group: 
         group,
         "weights of all ranks",
         same,
-        f"{group.size()} ranks, {'bit-identical' if same else 'they differ'}",
+        f"{group.size()} ranks, {'bit-identical' if same else 'different'}",
     )
     difference = mx.array(0.0)
     if group.rank() == 0:
@@ -217,8 +217,8 @@ def main() -> int:
         )
     if group.rank() == 0:
         print(
-            f"{len(data.train_labels)} digits to learn from, {len(data.test_labels)} to test; "
-            f"{group.size()} ranks on mccl, {arguments.global_batch} images a step",
+            f"{len(data.train_labels)} digits to train on, {len(data.test_labels)} to test; "
+            f"{group.size()} ranks on mccl, {arguments.global_batch} images per step",
             flush=True,
         )
     accuracy = run_epochs(model, data, arguments, group)
@@ -226,7 +226,7 @@ def main() -> int:
         group,
         "test accuracy",
         accuracy >= ACCURACY_WANTED,
-        f"{accuracy:.2%}, wanted {ACCURACY_WANTED:.0%}",
+        f"{accuracy:.2%}, expected {ACCURACY_WANTED:.0%}",
     )
     good &= check(model, data, arguments, group)
     if group.rank() == 0:

@@ -291,17 +291,17 @@ def main() -> None:
     )
     parser.add_argument(
         "--rate", type=rate_for_tc, default="100mbit",
-        help="of each direction of the link, for tc; or none",
+        help="rate of each direction of the link, in the syntax of tc; or none",
     )  # fmt: skip
     tasks = [task.name for task in TASKS]
     parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK")
-    parser.add_argument("--steps", type=int, default=150, help="of training, for each codec")
+    parser.add_argument("--steps", type=int, default=150, help="training steps for each codec")
     parser.add_argument(
         "--codecs", nargs="+", choices=CODECS + PEERS, default=CODECS, metavar="CODEC",
-        help="which of them; the first is what the others are compared with",
+        help="codecs to run; the others are compared with the first",
     )  # fmt: skip
-    parser.add_argument("--peers", action="store_true", help="PyTorch's hooks over Gloo too")
-    parser.add_argument("--picture", type=Path, help="an SVG file to write")
+    parser.add_argument("--peers", action="store_true", help="also run PyTorch's hooks over Gloo")
+    parser.add_argument("--picture", type=Path, help="SVG file to write")
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.steps < 1:
@@ -312,7 +312,7 @@ def main() -> None:
     if options.peers:
         options.codecs = [*options.codecs, *PEERS]
     if options.rate != "none" and os.geteuid() != 0:
-        raise SystemExit("slow_link: only root may make network namespaces; use sudo")
+        raise SystemExit("slow_link: only root may create network namespaces; use sudo")
     results = measure(options)
     if options.picture:
         options.picture.write_text(picture(results, options.rate))

@@ -19,10 +19,10 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; }
 
 case "${1:-}" in
   -h | --help | help) usage && exit 0 ;;
-  -*) echo "benchmark_matrix.sh: $1 is no option; --help tells what there is" >&2 && exit 2 ;;
+  -*) echo "benchmark_matrix.sh: unknown option $1; see --help" >&2 && exit 2 ;;
 esac
 if [ $# -gt 1 ]; then
-  echo "benchmark_matrix.sh: expected one FOLDER; found $*; --help tells more" >&2
+  echo "benchmark_matrix.sh: expected one FOLDER; found $*; see --help" >&2
   exit 2
 fi
 
@@ -46,7 +46,7 @@ shape_of() {
     tiny) echo "--dim 64 --depth 2 --heads 4" ;;
     small) echo "--dim 256 --depth 6 --heads 8" ;;
     full) echo "" ;;
-    *) echo "benchmark_matrix.sh: SIZES holds '$1'; it may hold tiny, small, full" >&2; return 1 ;;
+    *) echo "benchmark_matrix.sh: SIZES contains '$1'; expected tiny small full" >&2; return 1 ;;
   esac
 }
 
@@ -55,7 +55,7 @@ for size in $sizes; do shape_of "$size" >/dev/null; done
 modules="torch, numpy"
 case " $backends " in *" mccl "*) modules="$modules, mccl" ;; esac
 if ! "$python" -c "import $modules"; then
-  echo "benchmark_matrix.sh: $python lacks one of: $modules. Run make setup, or name another with" >&2
+  echo "benchmark_matrix.sh: $python lacks one of: $modules. Run make setup, or name another:" >&2
   echo "benchmark_matrix.sh: PYTHON=/path/to/python scripts/benchmark_matrix.sh" >&2
   exit 1
 fi

@@ -11,7 +11,7 @@ python=${1:?usage: build_wheel.sh PYTHON BUILD_FOLDER TARGET_FOLDER}
 build=${2:?usage: build_wheel.sh PYTHON BUILD_FOLDER TARGET_FOLDER}
 target=${3:?usage: build_wheel.sh PYTHON BUILD_FOLDER TARGET_FOLDER}
 if [ "$(uname)" != Linux ]; then
-  echo "wheel: auditwheel is for Linux; elsewhere: pip wheel --no-deps $PWD" >&2
+  echo "wheel: auditwheel works only on Linux; elsewhere, run pip wheel --no-deps $PWD" >&2
   exit 1
 fi
 

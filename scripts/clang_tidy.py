@@ -126,7 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("build", type=Path, help="holds compile_commands.json")
+    parser.add_argument("build", type=Path, help="folder of compile_commands.json")
     parser.add_argument("jobs", type=int, nargs="?", default=1)
     parser.add_argument("--all", action="store_true", help="check clean sources too")
     arguments = parser.parse_args()
@@ -134,10 +134,10 @@ def main() -> int:
 
     everything = sources(build)
     if not everything:
-        sys.exit(f"clang_tidy.py: {build}/compile_commands.json knows no source of src/")
+        sys.exit(f"clang_tidy.py: {build}/compile_commands.json lists no source of src/")
     todo = [source for source in everything if arguments.all or not source.is_clean()]
     rest = len(everything) - len(todo)
-    print(f"lint: clang-tidy, {len(todo)} files; {rest} are as when they were clean", flush=True)
+    print(f"lint: clang-tidy, {len(todo)} files; {rest} are clean already", flush=True)
     with ThreadPoolExecutor(max(arguments.jobs, 1)) as threads:
         return 0 if all(list(threads.map(lambda source: source.check(stamps(build)), todo))) else 1
 

@@ -23,6 +23,6 @@ for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian*.list; do
     >"$folder/$(basename "$file" .list).list"
 done
 [ -n "$(cat "$folder"/*.sources "$folder"/*.list 2>/dev/null)" ] || {
-  echo "debian_sources: this machine names no archive of Debian's in /etc/apt" >&2
+  echo "debian_sources: /etc/apt names no Debian archive" >&2
   exit 1
 }

@@ -30,7 +30,7 @@ for target in "${targets[@]}"; do
 done
 
 if [ "${#failed[@]}" -gt 0 ]; then
-  echo "fuzz: these failed: ${failed[*]}; the cases are in $build/failures. Run one again with" >&2
+  echo "fuzz: these failed: ${failed[*]}; the inputs are in $build/failures. Run one again with" >&2
   echo "fuzz:   $build/tests/fuzz/mccl_${failed[0]}_fuzz CASE" >&2
   exit 1
 fi

@@ -23,7 +23,7 @@ fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup: this is not a Debian-like system, so no package was checked or installed." >&2
-  echo "setup: MCCL needs what these Debian packages hold: ${wanted[*]}" >&2
+  echo "setup: MCCL needs the contents of these Debian packages: ${wanted[*]}" >&2
   exit 0
 fi
 

@@ -9,16 +9,16 @@ folder=${1:?usage: install_peers.sh FOLDER}
 source=bench/peers/mpi_bench.cpp
 mkdir -p "$folder"
 
-scripts/install_packages.sh apt-packages-bench.txt || echo "peers: no MPI from packages" >&2
+scripts/install_packages.sh apt-packages-bench.txt || echo "peers: cannot install MPI packages" >&2
 
 for mpi in openmpi mpich; do
   program=$folder/mpi_bench.$mpi
   if ! command -v "mpicxx.$mpi" >/dev/null; then
-    echo "peers: there is no mpicxx.$mpi, so this MPI is left out" >&2
+    echo "peers: mpicxx.$mpi is not installed, so this MPI is skipped" >&2
   elif [ ! -x "$program" ] || [ "$source" -nt "$program" ]; then
     echo "peers: $program"
     "mpicxx.$mpi" -std=c++20 -O3 -Wall -Wextra -Wno-cast-function-type "$source" -o "$program" ||
-      echo "peers: $source does not compile with mpicxx.$mpi, so it is left out" >&2
+      echo "peers: $source does not compile with mpicxx.$mpi, so it is skipped" >&2
   fi
 done
 
@@ -27,5 +27,5 @@ source=bench/peers/core_distance.cpp
 if [ ! -x "$distance" ] || [ "$source" -nt "$distance" ]; then
   echo "peers: $distance"
   "${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra -pthread "$source" -o "$distance" ||
-    echo "peers: $source does not compile, so turns are not told apart by it" >&2
+    echo "peers: $source does not compile, so the distance between cores is not checked" >&2
 fi

@@ -14,7 +14,7 @@ cxx=()
 while IFS= read -r file; do cxx+=("$file"); done < <(
   find "${folders[@]}" -name '*.cpp' -o -name '*.h' -o -name '*.c' | sort
 )
-[ "${#cxx[@]}" -gt 0 ] || { echo "lint: there are no C++ files in $PWD" >&2; exit 1; }
+[ "${#cxx[@]}" -gt 0 ] || { echo "lint: no C++ files found in $PWD" >&2; exit 1; }
 
 if [ "${1:-}" = --fix ]; then
   clang-format -i "${cxx[@]}"

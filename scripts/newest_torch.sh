@@ -8,7 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 version=$("$folder/bin/python" -m pip index versions torch 2>/dev/null |
   sed -n '1s/^torch (\(.*\))$/\1/p')
 if [ -z "$version" ]; then
-  echo "newest_torch.sh: pip could not list the versions of torch; is the network there?" >&2
+  echo "newest_torch.sh: pip could not list the versions of torch; is the network up?" >&2
   exit 1
 fi
 echo "$version"

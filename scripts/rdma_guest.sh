@@ -114,7 +114,7 @@ case $wire in
   '') network=user,restrict=on ;;
   listen:*) network=stream,server=on,addr.type=unix,addr.path=${wire#*:} ;;
   connect:*) network=stream,server=off,addr.type=unix,addr.path=${wire#*:} ;;
-  *) echo "rdma_guest: -w takes listen:PATH or connect:PATH, not $wire" >&2; exit 2 ;;
+  *) echo "rdma_guest: -w: expected listen:PATH or connect:PATH; found $wire" >&2; exit 2 ;;
 esac
 version=$(cat "$cache/version")
 # no_timer_check: on a busy machine the kernel may find that the emulated timer does not work.

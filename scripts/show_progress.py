@@ -98,7 +98,7 @@ def main() -> int:
             progress.see(line)
     progress.end(process.returncode == 0)
     if process.returncode != 0:
-        print(f"{what_failed(path)}\n{name}: all that was said is in {path}", file=sys.stderr)
+        print(f"{what_failed(path)}\n{name}: the full output is in {path}", file=sys.stderr)
     return process.returncode
 
 

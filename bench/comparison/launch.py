@@ -85,7 +85,7 @@ def said_last(errors: IO[str]) -> str:
     """Returns the last line on stderr that does not belong to a traceback's frames."""
     errors.seek(0)
     lines = [line.strip() for line in errors.read().splitlines() if line.strip(" -\n")]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "no message"
 
 
 def launch(
@@ -110,7 +110,7 @@ def launch(
             try:
                 status = process.wait(timeout=END_LIMIT)
             except subprocess.TimeoutExpired:
-                outcome.failure = outcome.failure or "it did not end when it was done"
+                outcome.failure = outcome.failure or "it did not end after its last cell"
                 continue
             if status != 0:
                 outcome.failure = f"ended with {status}: {said_last(errors)}"

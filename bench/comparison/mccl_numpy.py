@@ -29,6 +29,6 @@ MCCL_NUMPY = Contestant(
     "mccl-numpy",
     "MCCL, NumPy",
     numpy_missing,
-    lambda ranks: [Setting("the defaults; a core of its own per rank")],
+    lambda ranks: [Setting("the defaults; one core per rank")],
     numpy_commands,
 )

@@ -26,7 +26,7 @@ def mpi_missing(kind: str, packages: str) -> str | None:
     if shutil.which(f"mpirun.{kind}") is None:
         return f"not installed: run `{INSTALL}` (or `apt-get install {packages}`)"
     if not (BUILT / f"mpi_bench.{kind}").exists():
-        return f"bench/peers/mpi_bench.cpp is not compiled for it: run `{INSTALL}`"
+        return f"bench/peers/mpi_bench.cpp is not built for this MPI: run `{INSTALL}`"
     return None
 
 
@@ -84,7 +84,7 @@ def layer_missing(kind: str) -> str | None:
     if shutil.which(f"mpirun.{kind}") is None:
         return f"not installed: run `{INSTALL}`"
     if not (LAYER_BUILT / f"mpi_layer.{kind}").exists():
-        return "bench/peers/mpi_layer.cpp is not compiled for it: run `make build-bench`"
+        return "bench/peers/mpi_layer.cpp is not built for this MPI: run `make build-bench`"
     return None
 
 

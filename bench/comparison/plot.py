@@ -76,7 +76,7 @@ def plot(results: Results, folder: Path) -> list[Path]:
         for axes in grid.flat[len(drawn) :]:
             axes.set_visible(False)
         for row in grid:
-            row[0].set_ylabel("microseconds a call")
+            row[0].set_ylabel("microseconds per call")
         handles = {
             label: handle
             for axes in grid.flat

@@ -126,7 +126,7 @@ class Runner:
             if not left:
                 self.note_late_failure(contestant, ranks, outcome.failure)
                 break
-            failure = outcome.failure or "it printed nothing for this cell"
+            failure = outcome.failure or "no output for this cell"
             lost = self.lost_to(outcome.cell, left)
             self.results.mark_absent(contestant.name, ranks, lost, failure)
             left = [cell for cell in left if cell not in lost]

@@ -106,7 +106,7 @@ class Steadiness:
             return None
         low, *_, high = sorted([*self.seen, self.usual, self.usual])
         return (
-            f"a flag from core to core and back took {self.usual:.0f} ns mostly ({low:.0f} to "
-            f"{high:.0f} were seen); of {self.turns} turns {self.repeated} were made again because "
-            f"it differed, and {self.unsteady} count although it did"
+            f"a flag took {self.usual:.0f} ns from core to core and back in most turns ({low:.0f} "
+            f"to {high:.0f} ns overall); of {self.turns} turns, {self.repeated} were repeated "
+            f"because it differed, and {self.unsteady} count although it differed"
         )

@@ -142,9 +142,9 @@ int main() {
   tell("direct, in the caller's stream", [&] {
     world.all_reduce(data, data, mccl::ReduceKind::sum, {.caller_waits = true, .stream = &stream});
   });
-  tell("direct, beside it, and waited for",
+  tell("direct, in another stream, waited for",
        [&] { world.all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait(); });
-  tell("through the host, and waited for",
+  tell("through the host, waited for",
        [&] { staged->all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait(); });
   return 0;
 }

@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--ways", default="graph,eager")
     parser.add_argument("--sizes", help="such as 64K,1M,8M")
-    parser.add_argument("--backend", default="cuda", help="MCCL's way, see docs/gpus.md")
+    parser.add_argument("--backend", default="cuda", help="MCCL_BACKEND, see docs/gpus.md")
     given = parser.parse_args()
     sizes = [bytes_of(size) for size in given.sizes.split(",")] if given.sizes else SIZES
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

@@ -63,9 +63,9 @@ def of_mccl(data: torch.Tensor) -> dict[str, Callable[[], object]]:
         "mccl: dist.all_reduce, async_op": partial(dist.all_reduce, data, async_op=True),
         "mccl: backend.allreduce": partial(own.allreduce, [data], options),
         "mccl: all_reduce_now": partial(own.all_reduce_now, data),
-        "mccl: dist.all_reduce of nothing": partial(dist.all_reduce, nothing),
-        "mccl: backend.allreduce of nothing": partial(own.allreduce, [nothing], options),
-        "mccl: all_reduce_now of nothing": partial(own.all_reduce_now, nothing),
+        "mccl: dist.all_reduce, empty": partial(dist.all_reduce, nothing),
+        "mccl: backend.allreduce, empty": partial(own.allreduce, [nothing], options),
+        "mccl: all_reduce_now, empty": partial(own.all_reduce_now, nothing),
     }
 
 

@@ -136,7 +136,7 @@ class Kernels:
 
     def _check(self, result: int) -> None:
         if result != 0:
-            raise RuntimeError(f"CUDA's driver says {result}")
+            raise RuntimeError(f"the CUDA driver returned {result}")
 
     def _function(self, name: str) -> ctypes.c_void_p:
         if name not in self._functions:
@@ -178,7 +178,7 @@ class Kernels:
     def require_quiet(self) -> None:
         """Raises RuntimeError if a kernel has timed out."""
         if int(self.alarm[1]) != 0:
-            raise RuntimeError(f"a kernel has waited for rank {int(self.alarm[1]) - 1} in vain")
+            raise RuntimeError(f"a kernel timed out waiting for rank {int(self.alarm[1]) - 1}")
 
 
 def compile_kernels() -> Path:

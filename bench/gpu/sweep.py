@@ -129,10 +129,10 @@ def limits(winners: dict[int, str], ranks: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--csv", type=Path, help="every variant, one a line")
+    parser.add_argument("--csv", type=Path, help="write every variant, one per line")
     parser.add_argument("--sizes", help="such as 64K,1M,8M")
-    parser.add_argument("--kernels", help="such as all_reduce,pooled: whatever begins so")
-    parser.add_argument("--image", type=Path, help="kernels that are compiled already")
+    parser.add_argument("--kernels", help="prefixes such as all_reduce,pooled")
+    parser.add_argument("--image", type=Path, help="compiled kernels")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")

@@ -167,7 +167,7 @@ def parallel(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: T
         forwards = {name: partial(model, x) for name, model in models.items()}
         results = {name: forward() for name, forward in forwards.items()}
         torch.testing.assert_close(results["mccl"], results["nccl"], rtol=0.1, atol=0.1)
-        size = f"{x.nbytes >> 10} KiB a sum"
+        size = f"{x.nbytes >> 10} KiB per sum"
         for _ in range(3):
             for forward in forwards.values():
                 forward()

@@ -77,10 +77,10 @@ def timed_steps(step: Callable[[], None], count: int) -> list[float]:
 def main() -> int:
     """Joins the groups, and measures them in turns."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each backend")
-    parser.add_argument("--steps", type=int, default=20, help="steps of a turn")
-    parser.add_argument("--digits-batch", type=int, default=32, help="images of a rank's step")
-    parser.add_argument("--perceptron-batch", type=int, default=8, help="rows of a rank's step")
+    parser.add_argument("--rounds", type=int, default=5, help="turns per backend")
+    parser.add_argument("--steps", type=int, default=20, help="steps per turn")
+    parser.add_argument("--digits-batch", type=int, default=32, help="images per step of a rank")
+    parser.add_argument("--perceptron-batch", type=int, default=8, help="rows per step of a rank")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     import mccl  # noqa: F401  (registers the backend)

@@ -83,8 +83,8 @@ def main() -> int:
     parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--transport", default="auto")
-    parser.add_argument("--under", default="", help="words of a launcher that starts the ranks")
-    parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
+    parser.add_argument("--under", default="", help="command of a launcher that starts the ranks")
+    parser.add_argument("--seconds", type=float, default=0.2, help="duration of a cell")
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()
     collectives: dict[str, list[Cell]] = {}

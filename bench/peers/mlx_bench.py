@@ -79,7 +79,7 @@ def main() -> int:
     """Joins the group, and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", choices=sorted(TITLES), default="mlx")
-    parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
+    parser.add_argument("--seconds", type=float, default=0.2, help="duration of a cell")
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()
     mx.set_default_device(mx.cpu)

@@ -78,7 +78,7 @@ def take_a_core(rank: int, ranks: int) -> None:
 def main() -> int:
     """Joins the group, and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=0.2, help="that a cell aims to last")
+    parser.add_argument("--seconds", type=float, default=0.2, help="duration of a cell")
     parser.add_argument("cells", nargs="+", type=Cell.parse, metavar="COLLECTIVE:BYTES")
     arguments = parser.parse_args()
     world = dist.init()

@@ -45,7 +45,7 @@ void of_8_bytes(benchmark::State& state) {
   std::array<std::byte, 8> got{};
   for (auto _ : state) {
     if (links.from->write(sent) != 8 || links.to->read(got) != 8)
-      return state.SkipWithError("a message did not come through at once");
+      return state.SkipWithError("a message did not arrive at once");
   }
   state.SetLabel(std::string(name_of(service_of(state))));
 }
@@ -90,7 +90,7 @@ void in_bulk(benchmark::State& state, bool sums) {
         in += links.to->read(std::span(got).subspan(in));
       }
     }
-    if (links.from->borrowed() != 0) return state.SkipWithError("not done with the memory");
+    if (links.from->borrowed() != 0) return state.SkipWithError("the link still uses the memory");
   }
   const RdmaLink::Moved& from = links.from->moved();
   const RdmaLink::Moved& to = links.to->moved();

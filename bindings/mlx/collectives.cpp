@@ -42,7 +42,7 @@ void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind k
   if (ordered && input.dtype() == mx::complex64) {
     if (stream.device == mx::Device::gpu) {
       throw mccl::InvalidArgument(
-          "all_max, all_min: complex numbers are compared on the CPU only; pass stream=mx.cpu");
+          "all_max, all_min: complex numbers are supported on the CPU only; pass stream=mx.cpu");
     }
     return run_on(stream, input, output,
                   [largest = kind == mccl::ReduceKind::max](mccl::Group& group,

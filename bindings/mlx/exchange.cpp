@@ -40,15 +40,13 @@ std::vector<std::size_t> elements_of(const std::vector<int>& rows, std::size_t r
 void check_rows(std::string_view name, std::string_view what, const std::vector<int>& rows,
                 int size) {
   if (rows.size() != static_cast<std::size_t>(size)) {
-    throw mccl::InvalidArgument(
-        fmt::format("{}: {}: expected one number for each of {} ranks; "
-                    "found {}",
-                    name, what, size, rows));
+    throw mccl::InvalidArgument(fmt::format(
+        "{}: {}: expected one number for each of the {} ranks; found {}", name, what, size, rows));
   }
   for (const int each : rows) {
     if (each >= 0) continue;
     throw mccl::InvalidArgument(
-        fmt::format("{}: {}: rows are at least 0; found {}", name, what, rows));
+        fmt::format("{}: {}: expected rows of at least 0; found {}", name, what, rows));
   }
 }
 
@@ -102,9 +100,9 @@ void check(const Exchange& exchange, const mx::Shape& input, int rank, int size)
   if (exchange.kind == all_to_all) check_rows(name, "rows_from", exchange.from, size);
   const int wanted = rows_wanted(exchange, rank);
   if (wanted < 0 || wanted == input[0]) return;
-  throw mccl::InvalidArgument(
-      fmt::format("{}: rank {} gives an array of {} rows, but its rows are {} (of {})", name, rank,
-                  input[0], wanted, exchange.rows));
+  throw mccl::InvalidArgument(fmt::format(
+      "{}: rank {} passed an array of {} rows; expected {} rows (the rows of all ranks: {})", name,
+      rank, input[0], wanted, exchange.rows));
 }
 
 mx::Shape output_shape(const Exchange& exchange, const mx::Shape& input, int rank) {

@@ -43,9 +43,9 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     int axis = axes[0];
     if (has_rows(exchange_.kind) && axis >= 0) {
       if (x.ndim() < 2) {
-        throw mccl::InvalidArgument(std::string(name()) +
-                                    ": nothing is left to divide of an array that is mapped over "
-                                    "its only axis");
+        throw mccl::InvalidArgument(
+            std::string(name()) +
+            ": an array that is mapped over its only axis has no axis left to divide");
       }
       x = mx::moveaxis(x, axis, 1, stream());
       axis = 1;
@@ -105,7 +105,7 @@ std::shared_ptr<Group> group_in(const mx::distributed::Group& group) {
   auto found = std::dynamic_pointer_cast<Group>(group.raw_group());
   if (!found && !std::dynamic_pointer_cast<Alone>(group.raw_group())) {
     throw mccl::InvalidArgument(
-        "group: expected one that mccl.mlx.init() or its split() made; found one of MLX's own "
+        "group: expected a group from mccl.mlx.init() or its split(); found one of MLX's own "
         "backends");
   }
   return found;

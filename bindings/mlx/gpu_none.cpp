@@ -7,11 +7,11 @@ namespace mccl_mlx::gpu {
 bool is_available() { return false; }
 
 mccl::Buffer buffer_of(const mx::array&, mx::Stream) {
-  throw mccl::Error("this build of MCCL communicates on streams of the CPU only");
+  throw mccl::Error("this build of MCCL supports CPU streams only");
 }
 
 mccl::Work run(mx::Stream, const std::function<mccl::Work(void*)>&) {
-  throw mccl::Error("this build of MCCL communicates on streams of the CPU only");
+  throw mccl::Error("this build of MCCL supports CPU streams only");
 }
 
 }  // namespace mccl_mlx::gpu

@@ -53,8 +53,8 @@ mx::Stream Group::stream_of_cpu(mx::StreamOrDevice stream) {
   const mx::Stream chosen = mx::to_stream(stream, mx::Device::cpu);
   if (chosen.device != mx::Device::cpu) {
     throw mccl::InvalidArgument(
-        "stream: MCCL communicates on a stream of the CPU here, and this is one of the GPU; pass "
-        "stream=mx.cpu, or none");
+        "stream: MCCL needs a CPU stream here, but this is a GPU stream; pass stream=mx.cpu, or "
+        "leave it out");
   }
   return chosen;
 }
@@ -172,10 +172,10 @@ std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int 
     return mccl::Work();
   });
   if (!part) {
-    throw mccl::InvalidArgument(fmt::format(
-        "split: color {} puts rank {} into no group, and MLX knows no such thing; give every rank "
-        "a color of 0 or more",
-        color, rank()));
+    throw mccl::InvalidArgument(
+        fmt::format("split: color {} puts rank {} into no group, which MLX does not support; give "
+                    "every rank a color of 0 or more",
+                    color, rank()));
   }
   // The job's context lives as long as the group with which it was made.
   using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
@@ -189,11 +189,12 @@ mx::Stream Alone::communication_stream(mx::StreamOrDevice stream) {
 }
 
 std::shared_ptr<mx::distributed::detail::GroupImpl> Alone::split(int, int) {
-  throw mccl::Error("split: this process is alone, and a group of one cannot be split");
+  throw mccl::Error("split: the group has only this process and cannot be split");
 }
 
 void Alone::refuse(const char* call) {
-  throw mccl::Error(fmt::format("{}: this process is alone; nothing is communicated", call));
+  throw mccl::Error(fmt::format(
+      "{}: the group has only this process; there is no peer to communicate with", call));
 }
 
 }  // namespace mccl_mlx

@@ -77,12 +77,12 @@ void bind_exchanges(nb::module_& module) {
              "stream"_a.none(), "Records an exchange; see mccl.mlx.operations.");
   module.def("rounded_mean", &rounded_mean, "x"_a, "group"_a, "codec"_a, "ratio"_a,
              "stream"_a.none(),
-             "Records the mean of arrays that travel in a codec, and what that leaves out of this "
-             "rank's.");
+             "Records the mean of arrays that are encoded by a codec, and the rounding error of "
+             "this rank.");
   module.def("barrier", &barrier, "group"_a, "Returns when every rank has called it.");
   module.def(
       "is_tracer", [](const mx::array& array) { return array.is_tracer(); }, "array"_a,
-      "Whether the array stands for others while a function is transformed or compiled.");
+      "Whether the array is a tracer, while a function is transformed or compiled.");
 }
 
 }  // namespace
@@ -94,22 +94,23 @@ NB_MODULE(_mlx, module) {
   mccl::python::bind_errors();
   module.def(
       "accepts", [](const mccl_mlx::mx::array&) { return true; }, "array"_a,
-      "True; TypeError where this module and MLX were built with nanobinds that do not match.");
-  module.def("join", &mccl_mlx::join, "settings"_a,
-             "Meets the other ranks; a capsule \"mccl.group\" with the group of all.");
+      "Returns True; raises TypeError if this module and MLX were built with incompatible "
+      "nanobinds.");
   module.def(
-      "group_of", &mccl_mlx::group_of, "capsule"_a, "on_gpu"_a,
-      "The group as an mx.distributed.Group, whose collectives take streams of the GPU or the "
-      "CPU where the caller names none.");
-  module.def(
-      "has_gpu", &mccl_mlx::gpu::is_available,
-      "Whether arrays of MLX's GPU can be communicated: there is one, and MLX and this module "
-      "are built for CUDA.");
+      "join", &mccl_mlx::join, "settings"_a,
+      "Connects to the other ranks; returns a capsule \"mccl.group\" with the group of all ranks.");
+  module.def("group_of", &mccl_mlx::group_of, "capsule"_a, "on_gpu"_a,
+             "Returns the group as an mx.distributed.Group. `on_gpu` selects GPU or CPU streams "
+             "for calls that name none.");
+  module.def("has_gpu", &mccl_mlx::gpu::is_available,
+             "Whether collectives of MLX arrays on the GPU work: a GPU exists, and MLX and this "
+             "module are built for CUDA.");
   module.def("is_ours", &mccl_mlx::is_ours, "group"_a,
-             "Whether the group is one of several ranks that MCCL made.");
-  module.def("alone", &mccl_mlx::alone, "A mx.distributed.Group of this process alone.");
+             "Whether the group was made by MCCL and has several ranks.");
+  module.def("alone", &mccl_mlx::alone,
+             "An mx.distributed.Group with this process as its only rank.");
   module.def("leave_all", &mccl_mlx::leave_all, nb::call_guard<nb::gil_scoped_release>(),
-             "Says goodbye to the peers of every group that join() made.");
+             "Disconnects from the peers of every group that join() made.");
   module.def("before_fork", &mccl_mlx::before_fork);
   module.def("after_fork_in_parent", &mccl_mlx::after_fork_in_parent);
   module.def("after_fork_in_child", &mccl_mlx::after_fork_in_child);

@@ -33,7 +33,7 @@ class RoundedMean final : public mx::Primitive {
   }
 
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
-    throw mccl::Error("MCCL communicates on streams of the CPU only");
+    throw mccl::Error("MCCL supports CPU streams only");
   }
 
   const char* name() const override { return "mccl::RoundedMean"; }
@@ -54,7 +54,7 @@ std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const std::shared_ptr<Group>& group,
                                                     mx::StreamOrDevice stream) {
   if (!mx::issubdtype(x.dtype(), mx::floating)) {
-    throw mccl::InvalidArgument("rounded_mean: only floats are rounded");
+    throw mccl::InvalidArgument("rounded_mean: expected an array of floats");
   }
   const mx::Stream chosen = Group::stream_of_cpu(stream);
   auto both = mx::array::make_arrays({x.shape(), x.shape()}, {x.dtype(), x.dtype()},

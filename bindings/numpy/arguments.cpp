@@ -80,8 +80,8 @@ Timeout timeout_of(const char* call, nb::handle seconds) {
     PyErr_Clear();
   }
   const std::string text = fmt::format(
-      "{}: timeout is {}; expected seconds above 0, None for the group's, or math.inf "
-      "for no limit",
+      "{}: timeout is {}; expected seconds above 0, None for the group's timeout, or math.inf for "
+      "no limit",
       call, quoted(seconds));
   if (is_number) throw InvalidArgument(text);
   throw nb::type_error(text.c_str());
@@ -103,8 +103,8 @@ std::vector<std::size_t> counts_of(const char* call, const char* argument, nb::h
     const Py_ssize_t value = PyLong_AsSsize_t(number.ptr());
     if (value == -1 && PyErr_Occurred()) throw nb::python_error();
     if (value < 0) {
-      throw InvalidArgument(
-          fmt::format("{}: {} has {}; expected rows, at least 0", call, argument, value));
+      throw InvalidArgument(fmt::format("{}: {} has {}; expected numbers of rows, at least 0", call,
+                                        argument, value));
     }
     found.push_back(static_cast<std::size_t>(value));
   }

@@ -228,8 +228,7 @@ nb::object dtype_object(DType dtype) {
       known = nb::module_::import_("numpy").attr("dtype")(bfloat16).release().ptr();
     } catch (nb::python_error& error) {
       if (!error.matches(PyExc_ImportError)) throw;
-      throw InvalidArgument(
-          "NumPy has no bfloat16 of its own: install ml_dtypes, or give an array as out=");
+      throw InvalidArgument("NumPy has no bfloat16: install ml_dtypes, or pass an array as out=");
     }
   }
   return nb::borrow(known);
@@ -304,10 +303,10 @@ Array output_array(const char* call, nb::handle out) {
     throw InvalidArgument(fmt::format("{}: out is a {}; expected an array", call, class_name(out)));
   }
   if (!contiguous) {
-    throw InvalidArgument(fmt::format(
-        "{}: out of shape {} is not in C order; give a contiguous array, or none and use what the "
-        "call returns",
-        call, text_of(view.shape)));
+    throw InvalidArgument(
+        fmt::format("{}: out of shape {} is not in C order; pass a contiguous array, or leave out= "
+                    "out and use the returned array",
+                    call, text_of(view.shape)));
   }
   if (!view.writable) throw InvalidArgument(fmt::format("{}: out is read-only", call));
   return view;

@@ -19,7 +19,8 @@ std::size_t rows_of(const Array& x) {
 
 void check_axis(const char* call, const Array& x) {
   if (x.shape.empty())
-    throw InvalidArgument(fmt::format("{}: x has no axis along which ranks have parts", call));
+    throw InvalidArgument(fmt::format(
+        "{}: x is a scalar; expected an array with an axis to divide among ranks", call));
 }
 
 void check_rows(const char* call, std::size_t found, std::size_t expected, const char* why) {
@@ -39,10 +40,9 @@ Counts parts_of(const char* call, nb::handle counts, const Array& whole, int siz
   }
   const auto ranks = static_cast<std::size_t>(size);
   if (rows % ranks != 0) {
-    throw InvalidArgument(
-        fmt::format("{}: x has {} rows along its first axis, which {} ranks do not divide; counts= "
-                    "takes any",
-                    call, rows, size));
+    throw InvalidArgument(fmt::format(
+        "{}: x has {} rows along its first axis, which is not a multiple of {} ranks; use counts=",
+        call, rows, size));
   }
   return Counts(ranks, rows / ranks);
 }
@@ -51,7 +51,8 @@ Counts parts_of(const char* call, nb::handle counts, const Array& whole, int siz
 Counts all_parts(const char* call, nb::handle counts, const Array& part, int rank, int size) {
   if (counts.is_none()) return Counts(static_cast<std::size_t>(size), rows_of(part));
   Counts given = counts_of(call, "counts", counts, size);
-  check_rows(call, rows_of(part), given[static_cast<std::size_t>(rank)], "this rank's of counts");
+  check_rows(call, rows_of(part), given[static_cast<std::size_t>(rank)],
+             "this rank's entry of counts");
   return given;
 }
 
@@ -118,10 +119,10 @@ nb::object ArrayGroup::scatter(nb::handle x, int root, nb::handle out, nb::handl
     rows = parts_of(call, counts, in, size());
     to = rows_like(call, out, in, rows[static_cast<std::size_t>(rank())]);
   } else if (rank() == root || out.is_none()) {
-    throw InvalidArgument(fmt::format(
-        "scatter: x is None on rank {}; the root, {}, gives the values, and the others an array of "
-        "that shape and dtype, or out=",
-        rank(), root));
+    throw InvalidArgument(
+        fmt::format("scatter: x is None on rank {}; pass the values on the root, rank {}, and an "
+                    "array of that shape and dtype, or out=, on the other ranks",
+                    rank(), root));
   } else {
     to = output_array(call, out);
     rows = all_parts(call, counts, to, rank(), size());
@@ -138,7 +139,7 @@ nb::object ArrayGroup::all_to_all(nb::handle x, nb::handle out, nb::handle in_co
                                   nb::handle out_counts, bool wait, nb::handle timeout) {
   constexpr const char* call = "all_to_all";
   if (in_counts.is_none() != out_counts.is_none())
-    throw InvalidArgument("all_to_all: in_counts and out_counts go together");
+    throw InvalidArgument("all_to_all: pass both in_counts and out_counts, or neither");
   const Array in = input_array(call, x);
   const Counts sent = parts_of(call, in_counts, in, size());
   const bool even = in_counts.is_none();

@@ -49,10 +49,10 @@ void wait_with_signals(const Work& work, Timeout timeout) {
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (Clock::now() >= end) {
-      throw TimeoutError(fmt::format(
-          "the call is not done after {} s; it goes on until its own timeout: wait again, or abort "
-          "the group",
-          std::chrono::duration<double>(*timeout).count()));
+      throw TimeoutError(
+          fmt::format("the call is not done after {} s; it goes on until its own timeout: wait "
+                      "again, or abort the group",
+                      std::chrono::duration<double>(*timeout).count()));
     }
   }
 }
@@ -123,28 +123,30 @@ void bind_work(nb::module_& module) {
   nb::class_<ArrayWork>(module, "Work",
                         "The handle of one call. Thread-safe.\n\n"
                         "Dropping it does not cancel the call; the arrays stay alive until the "
-                        "call is done.\nInside asyncio, `await work` gives what wait() gives; "
-                        "cancelling that does not cancel the call.")
+                        "call is done.\nInside asyncio, `await work` is the same as wait(); "
+                        "cancelling it does not cancel the call.")
       .def("wait", &ArrayWork::wait, "timeout"_a = nb::none(),
-           "Blocks until the call is done, and helps it along.\n\n"
+           "Blocks until the call is done, and drives it meanwhile.\n\n"
            "Args:\n"
-           "    timeout: Seconds for this wait; None: as long as the call lasts.\n\n"
+           "    timeout: Seconds that this wait may last; None: until the call ends.\n\n"
            "Returns:\n"
-           "    What the blocking call returns.\n\n"
+           "    The result that the blocking call would return.\n\n"
            "Raises:\n"
-           "    TimeoutError: `timeout` has passed; the call itself goes on. Or its own has.\n"
-           "    Error: What else the call failed with.")
-      .def("done", &ArrayWork::done, "Whether the call has ended, well or not.")
+           "    TimeoutError: `timeout` has passed, and the call continues; or the call itself "
+           "timed out.\n"
+           "    Error: The call failed for another reason.")
+      .def("done", &ArrayWork::done, "Whether the call has ended, with or without an error.")
       .def("result", &ArrayWork::result,
-           "What wait() returns or raises, without waiting; Error while the call runs.")
+           "Returns or raises as wait() does, without waiting; raises Error while the call runs.")
       .def("error", &ArrayWork::error,
-           "The exception that the call failed with; None while it runs and when it succeeded.")
-      .def_prop_ro("source", &ArrayWork::source,
-                   "The rank that a recv got its message from; None until done, and for others.")
+           "The exception of a failed call; None while it runs and if it succeeded.")
+      .def_prop_ro(
+          "source", &ArrayWork::source,
+          "The rank that sent the message of a recv; None until it is done, and for other calls.")
       .def("on_done", &ArrayWork::on_done, "callback"_a,
-           "Calls `callback()` once the call is done, on a thread of the library's.\n\n"
-           "All callbacks share that thread, so they must not wait for another call. What one "
-           "raises goes to sys.unraisablehook.")
+           "Calls `callback()` once the call is done, on a thread of the library.\n\n"
+           "All callbacks share that thread, so they must not wait for another call. Exceptions "
+           "from a callback go to sys.unraisablehook.")
       .def("__await__",
            [](nb::handle self) {
              return nb::module_::import_("mccl.distributed")

@@ -43,7 +43,7 @@ Registry& registry() {
 
 nb::object start(const Settings& settings) {
   Registry& process = registry();
-  if (process.context) throw InvalidArgument("start: the world exists");
+  if (process.context) throw InvalidArgument("start: the world already exists");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
   // Without a placement the process is a job of one.
@@ -117,13 +117,13 @@ void after_fork_in_child() {
 void bind_world(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("start", &start, "settings"_a,
-             "Makes the world of resolved settings: meets all other ranks.");
+             "Makes the world from resolved settings: connects to all other ranks.");
   module.def("world", &world, "The group of all ranks, or None.");
-  module.def("shutdown", &shutdown, "Leaves the job, and ends what runs in the background.");
-  module.def("before_fork", &before_fork, "Waits until nothing of the world is under way.");
-  module.def("after_fork_in_parent", &after_fork_in_parent, "Lets the world go on.");
+  module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
+  module.def("before_fork", &before_fork, "Waits until no call of the world is in progress.");
+  module.def("after_fork_in_parent", &after_fork_in_parent, "Lets the world continue.");
   module.def("after_fork_in_child", &after_fork_in_child,
-             "Forgets the world, without a word to the peers.");
+             "Drops the world, without a message to the peers.");
 }
 
 }  // namespace mccl::numpy

@@ -108,43 +108,39 @@ void bind_configuration(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("settings", &setting_rows, "The rows of the table of settings, in its order.");
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
-  module.def(
-      "config_from_environment", &config_from_environment, "environment"_a,
-      "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables; without "
-      "the defaults that give way to what suits better, such as that of the port.");
-  module.def(
-      "config_from_dict", &config_from_dict, "base"_a, "changes"_a,
-      "The same: the defaults, with `base` and then `changes` over them; of these, an empty secret "
-      "is refused.");
+  module.def("config_from_environment", &config_from_environment, "environment"_a,
+             "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables. "
+             "Omits defaults that MCCL may replace by a better value, such as that of the port.");
+  module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
+             "Every setting, from the defaults, overridden by `base` and then `changes`. An empty "
+             "secret in `changes` is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
-             "A process's rank, size, rank on its host (-1 where no launcher tells it) and the "
-             "launcher's name, by "
-             "settings and an environment; or None.");
+             "A process's rank, size, rank on its host (-1 if no launcher provides it) and the "
+             "launcher's name, from settings and an environment; or None.");
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
-             "host:port of rank 0, where the ranks meet; empty where there is no such place. "
-             "Blocks until all ranks ask, where MPICH's launcher tells it, which does so once.");
+             "host:port of rank 0, where the ranks meet; empty if there is none. If MPICH's "
+             "launcher provides it, blocks until all ranks ask, and works only once.");
   module.def("log_info", &log_line, "values"_a, "rank"_a, "text"_a,
-             "Logs a line at INFO, where the settings show it.");
+             "Logs a line at INFO, if the settings enable that level.");
   module.def(
       "check_device_table", &check_device_table, "path"_a, "ring"_a,
-      "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one; how many ranks it is for. "
-      "It must join all ranks or each to the next; with `ring`, each to the next.");
+      "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one, and returns its number of "
+      "ranks. It must join all ranks, or each to the next; with `ring`, each to the next.");
   module.def("has_active_rdma", &has_rdma, "values"_a,
              "Whether an RDMA device of this machine has an active port.");
   module.def("has_mpi", &has_mpi, "environment"_a,
-             "Whether an MPI library can be loaded that suits what has started this process.");
+             "Whether an MPI library that matches the launcher of this process can be loaded.");
   module.def("own_addresses", &own_addresses,
-             "The addresses of this machine's interfaces that are up, loopback's last.");
-  module.def(
-      "job_fingerprint", &job_fingerprint,
-      "A number for the variables that may tell this process of a job; another one when they "
-      "change.");
+             "The addresses of this machine's interfaces that are up, loopback last.");
+  module.def("job_fingerprint", &job_fingerprint,
+             "A hash of the variables that may describe a job to this process; it changes when "
+             "they change.");
   module.def(
       "config_table", [](const TextMap& values) { return to_table(config_of(values)); }, "values"_a,
-      "What a log shows of the settings; secrets are masked.");
+      "The settings as the log shows them; secrets are masked.");
   module.def(
       "config_warnings", [](const TextMap& values) { return warnings_for(config_of(values)); },
-      "values"_a, "A warning per setting that does not do what it says in this build.");
+      "values"_a, "One warning for each setting that has no full effect in this build.");
 }
 
 }  // namespace mccl::python

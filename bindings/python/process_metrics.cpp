@@ -86,9 +86,9 @@ void log_metrics() {
   const MetricsSummary summary = process.metrics->summary();
   // The user asked for the table explicitly, so the log level does not hide it.
   if (!process.shared && summary.total_ops == 0) {
-    return log_info(process.rank,
-                    "log_metrics: this process has made no group yet, so there is nothing to "
-                    "tell; call it after init_process_group or init");
+    return log_info(
+        process.rank,
+        "log_metrics: this process has no group yet; call it after init_process_group or init");
   }
   log_info(process.rank, to_table(summary));
 }
@@ -115,9 +115,9 @@ void bind_metrics(nb::module_& module) {
   module.def("metrics_summary", &metrics_summary,
              "The fields of MetricsSummary, or None before any group was made or call counted.");
   module.def("metrics_table", &metrics_table, "fields"_a,
-             "What metrics_summary gave as an aligned table.");
+             "The result of metrics_summary as an aligned table.");
   module.def("log_metrics", &log_metrics,
-             "Writes the table to stderr, or that there is no group to tell of.");
+             "Writes the table to stderr, or a note that no group exists.");
   module.def(
       "reset_metrics", [] { process_metrics().metrics->reset(); }, "Zeroes every counter.");
   module.def("record_call", &record_call, nb::kw_only(), "queue_wait_s"_a = 0.0,

@@ -28,7 +28,9 @@ inline std::shared_ptr<Metrics> shared_metrics(int rank) {
   const void* pointer = capsule ? PyCapsule_GetPointer(capsule.get(), kMetricsCapsule) : nullptr;
   if (pointer == nullptr) {
     PyErr_Clear();
-    throw Error("mccl._core gives no metrics; reinstall mccl, whose extensions do not match");
+    throw Error(
+        "mccl._core provides no metrics, because the extensions of mccl do not match; reinstall "
+        "mccl");
   }
   return *static_cast<const std::shared_ptr<Metrics>*>(pointer);
 }

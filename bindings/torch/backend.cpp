@@ -51,7 +51,7 @@ std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   if (was_forked()) {
     C10_THROW_ERROR(DistBackendError,
                     c10::str("[rank ", rank_, "] ", call,
-                             ": this process was forked from the one that made the group and "
+                             ": this process was forked from the one that created the group and "
                              "cannot use its connections; call init_process_group in the child, or "
                              "start it with the spawn method"));
   }
@@ -59,7 +59,7 @@ std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   if (!membership_.group) {
     C10_THROW_ERROR(DistBackendError,
                     c10::str("[rank ", rank_, "] ", call, ": group \"", name_,
-                             "\" was shut down; call init_process_group or new_group again"));
+                             "\" has been shut down; call init_process_group or new_group again"));
   }
   return membership_.group;
 }
@@ -119,7 +119,7 @@ void ProcessGroupMCCL::finish_streams() {
 const char* ProcessGroupMCCL::unfinished(const mccl::Group& group,
                                          std::optional<std::uint32_t> last) {
   if (const char* const title = ledger_->awaited_title()) return title;
-  if (last && !group.has_come_to(*last)) return "a collective that GPUs carry out by themselves";
+  if (last && !group.has_come_to(*last)) return "a collective on GPU memory";
   const std::lock_guard lock(devices_mutex_);
   const bool over = std::all_of(devices_.begin(), devices_.end(), current_stream_is_done);
   return over ? nullptr : "the current stream";
@@ -144,8 +144,8 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
     if (!title) return;
     const auto now = std::chrono::steady_clock::now();
     if (timeout.count() > 0 && now - begun >= timeout) {
-      TORCH_WARN("mccl: rank ", rank_, " lets go of group \"", name_, "\" after ", timeout.count(),
-                 " ms, while it still waits on a GPU for ", title, ": its result is of no use");
+      TORCH_WARN("mccl: rank ", rank_, " releases group \"", name_, "\" after ", timeout.count(),
+                 " ms while a GPU still runs ", title, ": its result is invalid");
       return;
     }
     if (now - checked < kSignalInterval) continue;

@@ -35,10 +35,9 @@ class TorchStore final : public mccl::Store {
     std::string text;
     for (Clock::duration pause = kFirstPause; !find(key, text);) {
       if (Clock::now() >= deadline) {
-        throw mccl::TimeoutError(c10::str("torch's store has no \"", key, "\" after ",
-                                          timeout.count(),
-                                          " ms; see that every rank is started and reaches the "
-                                          "store"));
+        throw mccl::TimeoutError(
+            c10::str("torch's store has no \"", key, "\" after ", timeout.count(),
+                     " ms; check that every rank is started and can reach the store"));
       }
       std::this_thread::sleep_for(std::min(pause, deadline - Clock::now()));
       pause = std::min(2 * pause, kLongestPause);
@@ -130,9 +129,9 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
           request.rank;
     } else {
       TORCH_WARN("mccl: group \"", request.name,
-                 "\" cannot share the connections of another group of this process, since the "
-                 "default group is not of backend mccl; it listens on a free port instead of "
-                 "counting from MCCL_PORT_BASE");
+                 "\" cannot share the connections of another group of this process, because the "
+                 "default group does not use the backend mccl; it listens on a free port instead "
+                 "of a port based on MCCL_PORT_BASE");
       options.config.port_base = 0;
     }
   }
@@ -190,8 +189,8 @@ std::optional<mccl::Compression> compression_in(const GroupRequest& request,
 void require_topk(const mccl::Compression& compression) {
   if (compression.codec == mccl::Codec::topk) return;
   throw mccl::InvalidArgument(
-      "topk_ratio is of compression=\"topk\", but this group's sums are by " +
-      mccl::describe(compression) + "; give both, or no ratio");
+      "topk_ratio requires compression=\"topk\", but this group's sums use " +
+      mccl::describe(compression) + "; pass both, or no topk_ratio");
 }
 
 Membership join(const GroupRequest& request) {

@@ -84,7 +84,7 @@ bool JobStore::check(const std::vector<std::string>& keys) {
 }
 
 std::int64_t JobStore::getNumKeys() {
-  TORCH_CHECK_WITH(NotImplementedError, false, "the job's store does not count its keys");
+  TORCH_CHECK_WITH(NotImplementedError, false, "the job's store cannot count its keys");
 }
 
 void JobStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
@@ -105,7 +105,7 @@ c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::
     mccl::Config config = mccl::Config::from_environment();
     for (const auto& [name, value] : settings) config.set(name, value);
     const auto place = mccl::find_placement(config, mccl::process_environment());
-    TORCH_CHECK(place && place->size > 1, "mccl://: a job of several ranks was expected");
+    TORCH_CHECK(place && place->size > 1, "mccl://: expected a job of several ranks");
     rank = place->rank;
     const auto metrics = mccl::python::shared_metrics(rank);
     const WithoutGil without_gil;

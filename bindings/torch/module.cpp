@@ -63,36 +63,35 @@ PYBIND11_MODULE(_torch, module) {
           },
           py::arg("timeout") = c10d::kUnsetTimeout, py::arg("wait_all_ranks") = false,
           py::call_guard<py::gil_scoped_release>(),
-          "A barrier whose error names the ranks that did not come.")
+          "A barrier whose error names the ranks that did not arrive.")
       .def(
           "perform_nocolor_split", [](const ProcessGroupMCCL&, const py::object&) {},
-          py::arg("device"), "Nothing: a rank outside a new group need not take part.")
+          py::arg("device"), "No-op: a rank outside a new group does not take part.")
       .def("all_reduce_keeping", &ProcessGroupMCCL::all_reduce_keeping, py::arg("tensor"),
            py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
-           "all_reduce, after which left_out, of the same shape, holds what rounding on this rank "
-           "has left out of the sum: zeros where it was exact. With topk_ratio it is by topk of "
-           "that ratio; without, by the group's codec.")
+           "all_reduce that also fills left_out, of the same shape, with the rounding error of "
+           "this rank: zeros where it was exact. With topk_ratio it uses topk of that ratio; "
+           "without, the group's codec.")
       .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
            py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
            py::call_guard<py::gil_scoped_release>(),
-           "all_reduce in the order of the current stream, without a Work: what a loop of small "
-           "calls on a GPU costs the host least.")
-      .def(
-          "reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
-          py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
-          py::call_guard<py::gil_scoped_release>(),
-          "reduce_scatter_tensor, with left_out as that of all_reduce_keeping, like the input, and "
-          "its topk_ratio.")
+           "all_reduce in the order of the current stream, without a Work: the form with the least "
+           "host time for a loop of small calls on a GPU.")
+      .def("reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
+           py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
+           py::call_guard<py::gil_scoped_release>(),
+           "reduce_scatter_tensor with the left_out, of the input's shape, and topk_ratio of "
+           "all_reduce_keeping.")
       .def("bytes_to_sum", &ProcessGroupMCCL::bytes_to_sum, py::arg("tensor"),
            py::arg("topk_ratio") = py::none(),
-           "The bytes in which all_reduce would send a rank's part of the sum.")
+           "The bytes of this rank's contribution to an all_reduce on the wire.")
       .def_property_readonly(
           "mem_allocator",
           [](const ProcessGroupMCCL&) {
             return py::module_::import("mccl.torch_memory").attr("allocator")();
           },
-          "What torch.cuda.MemPool takes: GPU memory that the other ranks' GPUs can come to reach.")
+          "An allocator for torch.cuda.MemPool: GPU memory that other ranks' GPUs can access.")
       .def(
           "register_mem_pool",
           [](ProcessGroupMCCL& self, const py::object&, bool) {
@@ -101,13 +100,13 @@ PYBIND11_MODULE(_torch, module) {
             self.reach_memory(gpus->getDevice().index());
           },
           py::arg("pool") = py::none(), py::arg("symm") = false,
-          "On all ranks: from now on collectives use what mem_allocator has given on the current "
-          "GPU where it lies. Needs no undoing.")
+          "Must be called on all ranks. Collectives then use memory of mem_allocator on the "
+          "current GPU in place. Need not be undone.")
       .def(
           "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
-          py::arg("pool") = py::none(), "Nothing.")
+          py::arg("pool") = py::none(), "No-op.")
       .def("get_error", &ProcessGroupMCCL::getError,
-           "Why the group failed: an ErrorType, SUCCESS while it is healthy.")
+           "The group's state: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
       // torch binds this property for each of its own backends, and split_group reads it.
       .def_property_readonly("options", [](ProcessGroupMCCL& self) {
@@ -117,16 +116,17 @@ PYBIND11_MODULE(_torch, module) {
 
   using Options = ProcessGroupMCCL::Options;
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(backend, "Options")
-      .def(py::init([](std::chrono::milliseconds timeout, std::optional<std::string> compression,
-                       std::optional<double> topk_ratio) {
-             auto options = c10::make_intrusive<Options>(timeout);
-             options->compression = std::move(compression);
-             options->topk_ratio = topk_ratio;
-             return options;
-           }),
-           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(),
-           py::arg("compression") = py::none(), py::arg("topk_ratio") = py::none(),
-           "compression, topk_ratio: of this group's sums; by default as the settings say.")
+      .def(
+          py::init([](std::chrono::milliseconds timeout, std::optional<std::string> compression,
+                      std::optional<double> topk_ratio) {
+            auto options = c10::make_intrusive<Options>(timeout);
+            options->compression = std::move(compression);
+            options->topk_ratio = topk_ratio;
+            return options;
+          }),
+          py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(),
+          py::arg("compression") = py::none(), py::arg("topk_ratio") = py::none(),
+          "compression, topk_ratio: codec of this group's sums; by default, those of the settings.")
       .def_readwrite("compression", &Options::compression)
       .def_readwrite("topk_ratio", &Options::topk_ratio)
       .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
@@ -139,7 +139,7 @@ PYBIND11_MODULE(_torch, module) {
              py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"),
              py::arg("elsewhere"));
   module.def("open_job_store", &mccl_torch::open_job_store, py::arg("settings"),
-             "The store of a job that meets as the settings and the environment say.");
+             "The store of the job that the settings and the environment describe.");
   module.def(
       "torch_ranks",
       [](const c10::intrusive_ptr<c10d::Store>& store) {
@@ -147,7 +147,7 @@ PYBIND11_MODULE(_torch, module) {
         return job ? job->torch_ranks() : -1;
       },
       py::arg("store"), py::call_guard<py::gil_scoped_release>(),
-      "How many ranks of the job are torch's; -1 where the store is torch's own.");
+      "The number of ranks of the job that use torch; -1 if the store is torch's own.");
   module.def(
       "shutdown",
       [](std::chrono::milliseconds patience) {
@@ -155,11 +155,11 @@ PYBIND11_MODULE(_torch, module) {
         return mccl_torch::callback_threads().drain(patience);
       },
       py::arg("patience"), py::call_guard<py::gil_scoped_release>(),
-      "Ends every context; whether all callbacks ended in time.");
+      "Ends every context; returns whether all callbacks ended in time.");
   module.def("memory_functions", &mccl_torch::memory_functions,
-             "The addresses of the functions that take and give back GPU memory.");
+             "The addresses of the functions that allocate and free GPU memory.");
   module.def("has_contexts", &mccl_torch::has_contexts, py::call_guard<py::gil_scoped_release>(),
-             "Whether a process group of this backend is there, whose settings stand.");
+             "Whether a process group of this backend exists, so that its settings are fixed.");
   module.def("resize_storage_of_mps", &mccl_torch::resize_storage, py::arg("storage"),
              py::arg("bytes"), "UntypedStorage.resize_ for MPS.");
   module.def("before_fork", &mccl_torch::before_fork);

@@ -67,9 +67,8 @@ void ProcessGroupMCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
 void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool wait_all_ranks) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   if (timeout.count() <= 0) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("Rank 0 timed out in monitoredBarrier after ", timeout.count(),
-                             " ms: give it a timeout above zero"));
+    C10_THROW_ERROR(DistBackendError, c10::str("Rank 0 timed out in monitoredBarrier after ",
+                                               timeout.count(), " ms: pass a timeout above zero"));
   }
   CallOptions unlimited;
   unlimited.timeout = milliseconds(0);
@@ -90,7 +89,7 @@ void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool 
     group.abort(text);
     C10_THROW_ERROR(DistBackendError,
                     c10::str("[rank 0] ", text, cause.empty() ? "" : " (" + cause + ")",
-                             ": look at what those ranks do instead"));
+                             ": check what those ranks do instead"));
   }
   CallOptions release;
   release.timeout = timeout;

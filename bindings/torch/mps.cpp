@@ -99,8 +99,8 @@ std::shared_ptr<mccl::Fence> fence_of_mps() {
   const c10::Device device(c10::DeviceType::MPS, 0);
   if (guard.getStream(device).id() != guard.getDefaultStream(device).id()) {
     throw mccl::InvalidArgument(
-        "torch's stream is not the default one of MPS here, and torch has events for that one "
-        "only; call it outside `with torch.mps.stream(...)`");
+        "torch's current stream is not the default stream of MPS, and torch supports events only "
+        "on the default stream; make the call outside `with torch.mps.stream(...)`");
   }
   return std::make_shared<EventOfTorch>();
 }
@@ -123,8 +123,8 @@ mccl::MetalPlace metal_place_of(const at::Tensor& tensor) {
 void require_written_as_it_lies(const char* call, const at::Tensor& tensor) {
   if (!tensor.device().is_mps() || (!tensor.is_conj() && !tensor.is_neg())) return;
   invalid_argument(call,
-                   "an output on MPS is the view of a conjugate or a negative, which only torch's "
-                   "own stream can write; give resolve_conj() or resolve_neg() of it");
+                   "an output on MPS is a conjugate or negative view, which only torch's own "
+                   "stream can write; pass its resolve_conj() or resolve_neg()");
 }
 
 void resize_storage(c10::Storage storage, std::int64_t bytes) {

@@ -165,7 +165,7 @@ mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op) {
     case c10d::ReduceOp::BXOR:
       return ReduceKind::bxor;
     case c10d::ReduceOp::PREMUL_SUM: {
-      if (!op.supplement_) invalid_argument(call, "ReduceOp PREMUL_SUM comes without its factor");
+      if (!op.supplement_) invalid_argument(call, "ReduceOp PREMUL_SUM has no factor");
       const auto* factor = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
       const double value = factor->tensor_factor.defined()
                                ? factor->tensor_factor.item().to<double>()

@@ -43,8 +43,9 @@ void warn_of(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const c10::Error& e) {
-    TORCH_WARN("mccl: a call on a GPU failed; what its stream goes on with is of no use: ",
-               e.what_without_backtrace());
+    TORCH_WARN(
+        "mccl: a call on GPU memory failed; the data of later work in its stream is invalid: ",
+        e.what_without_backtrace());
   } catch (...) {
   }
 }

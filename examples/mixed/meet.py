@@ -77,9 +77,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--frameworks", default="torch,mlx,numpy", help="of rank 0, 1, …: torch, mlx, numpy, cpp"
+        "--frameworks", default="torch,mlx,numpy", help="of ranks 0, 1, …: torch, mlx, numpy, cpp"
     )
-    parser.add_argument("--cpp", help="the program of examples/mixed/meet.cpp, for cpp")
+    parser.add_argument("--cpp", help="program built from examples/mixed/meet.cpp, for cpp")
     arguments = parser.parse_args()
     names = arguments.frameworks.split(",")
     for name in names:

@@ -192,7 +192,7 @@ def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.nd
 def report(accuracy: float, distance: float) -> bool:
     """Prints the checks that failed; True if none did."""
     if accuracy < ACCURACY_WANTED:
-        print(f"FAIL  accuracy: {accuracy:.2%}, wanted {ACCURACY_WANTED:.0%}", flush=True)
+        print(f"FAIL  accuracy: {accuracy:.2%}, expected {ACCURACY_WANTED:.0%}", flush=True)
     if not distance <= TOLERANCE:
         print(f"FAIL  distance: {distance:.1e}, allowed {TOLERANCE:.0e}", flush=True)
     return accuracy >= ACCURACY_WANTED and distance <= TOLERANCE
@@ -204,10 +204,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--frameworks", default="torch,mlx", help="of rank 0, 1, … (default torch,mlx)"
+        "--frameworks", default="torch,mlx", help="of ranks 0, 1, … (default torch,mlx)"
     )
     parser.add_argument("--epochs", type=int, default=20, help="passes over the data (default 20)")
-    parser.add_argument("--batch", type=int, default=64, help="images of all ranks together")
+    parser.add_argument("--batch", type=int, default=64, help="images per step, over all ranks")
     parser.add_argument("--rate", type=float, default=0.3, help="learning rate (default 0.3)")
     arguments = parser.parse_args()
     for option in ("epochs", "batch"):

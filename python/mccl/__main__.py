@@ -29,7 +29,7 @@ def main() -> None:
     program = find_program()
     if program is None:
         sys.exit(
-            "mccl: the program is not installed with this package; install it: "
+            "mccl: the program `mccl` is not installed with this package; install it: "
             + mccl_engine.install_command()
         )
     os.execv(program, ["mccl", *sys.argv[1:]])

@@ -322,8 +322,8 @@ def init(
     late = [what for what, exists in _keepers.items() if exists()]
     if late:
         warnings.warn(
-            f"mccl.init() comes too late for {' and '.join(late)}, and changes nothing there: what "
-            "exists keeps the settings that it was made with. Call it first",
+            f"mccl.init() was called too late for {' and '.join(late)}: existing groups keep their "
+            "settings. Call it before they are made",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -111,7 +111,7 @@ def init(
             if made_with != text:
                 raise InvalidArgument(
                     f"init: {name} is {text}, but the world was made with {made_with}; "
-                    "call shutdown() first to make another"
+                    "call shutdown() before making another"
                 )
         return world
 

@@ -68,7 +68,7 @@ def is_on(environment: Environment, variable: str) -> bool:
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
     """The rank that a variable holds; Refusal unless it is below `size`, which `source` defines."""
     if not text.strip().isdecimal():
-        raise Refusal(f"{backend}: MLX_RANK is '{text}'; a rank is an integer from 0")
+        raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)
     if rank >= size:
         raise Refusal(

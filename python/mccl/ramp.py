@@ -9,9 +9,11 @@ FIRST = 0.25
 def check_ramp(ramp: int, codec: str) -> None:
     """Raises ValueError for a ramp with another codec than topk, or a negative number of steps."""
     if ramp < 0:
-        raise ValueError(f"ramp counts steps; found {ramp}")
+        raise ValueError(f"ramp: expected a number of steps, at least 0; found {ramp}")
     if ramp and codec != "topk":
-        raise ValueError(f"ramp is of topk, whose ratio it lowers step by step; found {codec}")
+        raise ValueError(
+            f"ramp applies only to topk, whose ratio it lowers step by step; found {codec}"
+        )
 
 
 def ratio_at(step: int, ratio: float, ramp: int) -> float:

@@ -78,9 +78,9 @@ def create(options: Any, group_options: Any) -> Any:
     elsewhere = of_torch >= 0 or torch_meeting.meets_elsewhere(options.store)
     if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():
         raise RuntimeError(
-            f"{of_torch} of the job's {dist.get_world_size()} ranks are torch's: it has one "
-            "process group of torch, that of all ranks, since torch makes others only where all "
-            "ranks are its own"
+            f"only {of_torch} of the job's {dist.get_world_size()} ranks use torch: such a job "
+            "has no torch process group except that of all ranks, because torch makes others "
+            "only if all ranks use it"
         )
     return shim.create(
         store=options.store,
@@ -123,7 +123,7 @@ def _require_matching_build() -> None:
         from . import _torch_build as build
     except ImportError:
         raise ImportError(
-            "mccl was installed without its torch extension, as the build saw no torch; "
+            "mccl was installed without its torch extension, because the build found no torch; "
             f"install it again: {mccl_engine.install_command()}"
         ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"

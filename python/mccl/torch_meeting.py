@@ -69,14 +69,14 @@ def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
     place = _core.placement(settings, dict(os.environ))
     if place is None:
         raise ValueError(
-            f"{url}: nothing tells this process its rank: start it with mccl launch, torchrun, "
+            f"{url}: the rank of this process is not set: start it with mccl launch, torchrun, "
             "mpirun or srun, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT"
         )
     given = parse_qs(urlparse(url).query)
     for name, found in (("rank", place["rank"]), ("world_size", place["size"])):
         if name in given and int(given[name][0]) not in (-1, found):
             raise ValueError(
-                f"{url}: {name} is {given[name][0]}, but the environment says {found}; leave it out"
+                f"{url}: {name} is {given[name][0]}, but the environment sets {found}; leave it out"
             )
     if place["size"] > 1 and settings.get("backend") != "mpi":
         yield torch_backend.load().open_job_store(settings), place["rank"], place["size"]
@@ -134,7 +134,7 @@ def _complete_environment(url: str) -> bool:
     os.environ.update(wanted)
     _set_here.update(wanted)
     variables = ", ".join(f"{name}={text}" for name, text in wanted.items())
-    _core.log_info(settings, place["rank"], f"torch: {variables}, as {place['found_by']} tells")
+    _core.log_info(settings, place["rank"], f"torch: {variables}, from {place['found_by']}")
     return elsewhere
 
 
@@ -156,8 +156,8 @@ def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
         tasks = os.environ.get("SLURM_NTASKS", "1")
         if tasks != "1":
             warnings.warn(
-                f"this is the script of a batch job of {tasks} tasks, and one rank alone; start "
-                "the program with srun to have a rank per task",
+                f"this is the script of a batch job of {tasks} tasks and runs as a single rank; "
+                "start the program with srun to run one rank per task",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -186,7 +186,7 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(
-            f"the ranks meet at {root}: expected a port below 65535, since torch's store takes the "
-            "next one"
+            f"the ranks meet at {root}: expected a port below 65535, because torch's store uses "
+            "the next port"
         )
     return host, str(port if made_now else port + 1)

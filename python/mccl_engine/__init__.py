@@ -32,8 +32,8 @@ def require_alone() -> None:
     other = _other_distribution()
     if other is not None:
         raise ImportError(
-            f"two distributions are installed that both have a package mccl: {DISTRIBUTION}, which "
-            f"is this one, and {other}. Files of one have replaced files of the other. Remove both "
+            f"two installed distributions both contain a package mccl: {DISTRIBUTION}, which is "
+            f"this one, and {other}. Files of one have replaced files of the other. Remove both "
             f"and install the one you want: {_pip('uninstall')} --yes mccl {DISTRIBUTION} && "
             f"{install_command()}",
             name="mccl",

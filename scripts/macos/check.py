@@ -38,33 +38,33 @@ def faults(image: Image, minimum: str, providers: dict[str, set[str]]) -> list[s
     """Lists the defects of a file. `providers` maps library names to their known symbols."""
     found = []
     if image.architecture != "arm64":
-        found.append(f"is for {image.architecture or 'no known machine'}, expected arm64")
+        found.append(f"is for {image.architecture or 'an unknown machine'}, expected arm64")
     if not image.minimum or version(image.minimum) != version(minimum):
-        found.append(f"runs on macOS {image.minimum or 'of no stated version'}, expected {minimum}")
+        found.append(f"requires macOS {image.minimum or 'of unknown version'}, expected {minimum}")
     if not image.signed:
-        found.append("is not signed, so no Mac runs it")
+        found.append("is not signed, so macOS refuses to run it")
     by_short = {short_name(name): name for name in image.libraries}
     for name in image.libraries:
         if name not in providers and name not in SYSTEM:
-            found.append(f"loads {name}, which no Mac is known to have")
+            found.append(f"loads {name}, which is not a known library of macOS")
         elif not name.startswith(EVERYWHERE):
-            found.append(f"loads {name}, a place on the machine that built it")
+            found.append(f"loads {name}, a path on the build machine")
         elif name.startswith("@rpath/") and not image.searched:
-            found.append(f"loads {name}, and says nowhere to look for it")
+            found.append(f"loads {name}, but has no rpath to find it")
     if image.name and not image.name.startswith(EVERYWHERE):
-        found.append(f"is to be loaded as {image.name}, a place on the machine that built it")
+        found.append(f"has the install name {image.name}, a path on the build machine")
     for needed in image.needed:
         library = by_short.get(needed.library, "")
         if not needed.library:
             if not OF_PYTHON.match(needed.symbol):
-                found.append(f"needs {needed.symbol} of nobody in particular")
+                found.append(f"needs {needed.symbol} from an unspecified library")
         elif not library:
-            found.append(f"needs {needed.symbol} of {needed.library}, which it does not load")
+            found.append(f"needs {needed.symbol} from {needed.library}, which it does not load")
         elif library in providers and needed.symbol not in providers[library]:
             found.append(f"needs {needed.symbol}, which {library} is not known to provide")
     # A second C++ library in the process would have its own types and exceptions.
     if "__ZTISt9exception" in image.provided:
-        found.append("has a C++ library of its own; the system's is meant")
+        found.append("contains its own C++ library; it must use the system's")
     return found
 
 

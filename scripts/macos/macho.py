@@ -87,7 +87,7 @@ def _run(tool: str, *arguments: str) -> str:
     names = [f"llvm-{tool}", *(f"llvm-{tool}-{version}" for version in range(30, 13, -1))]
     program = next((found for name in names if (found := shutil.which(name))), None)
     if program is None:
-        raise FileNotFoundError(f"no llvm-{tool} on this machine: install Debian's package llvm")
+        raise FileNotFoundError(f"llvm-{tool} is not installed: install Debian's package llvm")
     return subprocess.run(
         [program, *arguments], check=True, stdout=subprocess.PIPE, text=True
     ).stdout

@@ -24,7 +24,7 @@ def read_list(path: Path) -> tuple[str, list[str]]:
         elif text:
             raise ValueError(f"{path}:{number}: expected one symbol, found {text!r}")
     if not name:
-        raise ValueError(f"{path}: no line says which library this is, as in 'library: NAME'")
+        raise ValueError(f"{path}: expected a line 'library: NAME'")
     return name, symbols
 
 

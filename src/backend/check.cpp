@@ -31,7 +31,7 @@ void check_memory(Collective call, const char* argument, const ConstBuffer& buff
         fmt::format("{}: {} is null but has {} elements", name_of(call), argument, buffer.count));
   }
   if (buffer.count > std::numeric_limits<std::ptrdiff_t>::max() / size_of(buffer.dtype)) {
-    throw InvalidArgument(fmt::format("{}: {} of {} {} elements is more than an address space",
+    throw InvalidArgument(fmt::format("{}: {} of {} {} elements exceeds the address space",
                                       name_of(call), argument, buffer.count,
                                       name_of(buffer.dtype)));
   }
@@ -45,14 +45,14 @@ void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& 
 
 void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected) {
   if (found == expected) return;
-  throw InvalidArgument(fmt::format("{}: {} has {} elements, {} were expected", name_of(call),
-                                    argument, found, expected));
+  throw InvalidArgument(
+      fmt::format("{}: {} has {} elements; expected {}", name_of(call), argument, found, expected));
 }
 
 void check_counts(Collective call, std::span<const std::size_t> counts, int size) {
   if (counts.size() != static_cast<std::size_t>(size)) {
     throw InvalidArgument(
-        fmt::format("{}: {} counts given for {} ranks", name_of(call), counts.size(), size));
+        fmt::format("{}: found {} counts for {} ranks", name_of(call), counts.size(), size));
   }
 }
 
@@ -60,12 +60,12 @@ void check_shares(Collective call, const char* argument, const Shares& shares, D
   if (shares.fit(size_of(dtype))) return;
   if (shares.counts().empty()) {
     throw InvalidArgument(
-        fmt::format("{}: {} of {} {} elements on each of {} ranks is more than an address space",
+        fmt::format("{}: {} of {} {} elements on each of {} ranks exceeds the address space",
                     name_of(call), argument, shares.at(0), name_of(dtype), shares.ranks()));
   }
-  throw InvalidArgument(fmt::format("{}: {} ({}) add up to more {} elements than an address space",
-                                    name_of(call), argument, fmt::join(shares.counts(), ", "),
-                                    name_of(dtype)));
+  throw InvalidArgument(
+      fmt::format("{}: the sum of {} ({}), in {} elements, exceeds the address space",
+                  name_of(call), argument, fmt::join(shares.counts(), ", "), name_of(dtype)));
 }
 
 void check_reduction(Collective call, DType dtype, const ReduceOp& op) {
@@ -98,17 +98,16 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
 void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression) {
   check_ratio(compression);
   if (compression.codec == Codec::none || may_be_coded(call, dtype, op.kind)) return;
-  throw InvalidArgument(fmt::format(
-      "{} of {} {}: {} is for sums and averages of floats, by all_reduce and reduce_scatter; make "
-      "this call without it",
-      name_of(call), name_of(op.kind), name_of(dtype), describe(compression)));
+  throw InvalidArgument(
+      fmt::format("{} of {} {}: {} applies only to sums and averages of floats by all_reduce and "
+                  "reduce_scatter; make this call without it",
+                  name_of(call), name_of(op.kind), name_of(dtype), describe(compression)));
 }
 
 void check_ratio(const Compression& compression) {
   if (compression.codec != Codec::topk || (compression.ratio > 0 && compression.ratio <= 1)) return;
   throw InvalidArgument(
-      fmt::format("topk keeps a share of the elements that is above 0 and at most 1; found {}",
-                  compression.ratio));
+      fmt::format("the ratio of topk must be above 0 and at most 1; found {}", compression.ratio));
 }
 
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
@@ -123,15 +122,14 @@ void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& o
   };
   if (left.count == 0 || (apart(in) && (out.count == 0 || apart(out)))) return;
   throw InvalidArgument(fmt::format(
-      "{}: left_out overlaps the input or the output; it needs memory of its own", name_of(call)));
+      "{}: left_out overlaps the input or the output; give it separate memory", name_of(call)));
 }
 
 void refuse_codec(const std::optional<Compression>& compression) {
   if (!compression || compression->codec == Codec::none) return;
-  throw InvalidArgument(
-      fmt::format("{}: sums of MPI are exact; ask for no codec, or for another "
-                  "backend (MCCL_BACKEND)",
-                  describe(*compression)));
+  throw InvalidArgument(fmt::format(
+      "{}: MPI supports no codec; leave the codec out, or choose another backend (MCCL_BACKEND)",
+      describe(*compression)));
 }
 
 bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
@@ -143,7 +141,7 @@ bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& ou
   if (in_begin + in_offset * element_bytes == out_begin + out_offset * element_bytes) return true;
   if (in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin) return false;
   throw InvalidArgument(fmt::format(
-      "{}: input and output overlap; they must be apart, or in place as the call defines it",
+      "{}: input and output overlap; use separate memory, or the in-place form of the call",
       name_of(call)));
 }
 

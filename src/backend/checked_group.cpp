@@ -54,10 +54,10 @@ void CheckedGroup::refuse_capture(const Request& request, const CallOptions& opt
   const bool by_input = request.in.device.kind != DeviceKind::cpu;
   const Device device = by_input ? request.in.device : request.out.device;
   if (!device::depot_of(device)->accelerator().is_capturing(options.stream)) return;
-  throw InvalidArgument(fmt::format(
-      "{} of group '{}': the stream is being captured, and the ranks of the group have not met on "
-      "their GPUs yet, which the first collective on GPU memory does; make one before the capture",
-      name_of(request.collective), name()));
+  throw InvalidArgument(
+      fmt::format("{} of group '{}': the stream is being captured, but the GPUs of the ranks are "
+                  "not connected yet; make a first collective on GPU memory before the capture",
+                  name_of(request.collective), name()));
 }
 
 /// The first call may make the ranks meet, which fails if one has left. From then on kernels may
@@ -86,10 +86,9 @@ void CheckedGroup::split_path(Group* group, int color, int key) {
 /// neither the lane's own queue nor the number of the call.
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (notices_ && coding_of(request, options)) {
-    notices_->warn(
-        *this,
-        "sums that GPUs carry out by themselves are exact, and the group's compression is "
-        "not used; MCCL_BACKEND=native uses it");
+    notices_->warn(*this,
+                   "collectives on GPU memory do not use the group's compression, so their sums "
+                   "are exact; set MCCL_BACKEND=native to use it");
   }
   device::Lane& lane = *path_->lane();
   if (options.caller_waits || lane.accelerator().is_capturing(options.stream)) {
@@ -157,8 +156,7 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
   if (left.data) {
     if (staged::on_device(request) || left.device.kind != DeviceKind::cpu) {
       throw InvalidArgument(fmt::format(
-          "{}: left_out is kept of host memory only; give it input, output and left_out "
-          "that lie on the host",
+          "{}: left_out requires host memory; place input, output and left_out on the host",
           name_of(request.collective)));
     }
     check_left_out(request.collective, request.in, request.out, left);
@@ -336,7 +334,7 @@ Work CheckedGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& opt
   const std::size_t ranks = static_cast<std::size_t>(size());
   if (in.count % ranks != 0) {
     throw InvalidArgument(fmt::format(
-        "all_to_all: input has {} elements, which {} ranks do not divide; all_to_allv takes any",
+        "all_to_all: input has {} elements, which is not a multiple of {} ranks; use all_to_allv",
         in.count, ranks));
   }
   const Shares shares = Shares::equal(size(), in.count / ranks);

@@ -80,9 +80,9 @@ std::shared_ptr<Context> Context::from_environment(Config settings,
   const std::optional<Placement> placement = find_placement(options.config, process_environment());
   if (!placement) {
     throw InvalidArgument(
-        "MCCL_RANK and MCCL_WORLD_SIZE are not set, and no launcher tells them (mccl launch, "
-        "torchrun, mpirun or srun): give every process its rank (from 0) and the number of ranks, "
-        "and MCCL_ROOT=host:port of rank 0 when there are several");
+        "MCCL_RANK and MCCL_WORLD_SIZE are not set, and no launcher (mccl launch, torchrun, mpirun "
+        "or srun) provides them: give every process its rank (from 0) and the number of ranks; "
+        "with several ranks, set MCCL_ROOT=host:port of rank 0 too");
   }
   options.rank = placement->rank;
   options.size = placement->size;

@@ -141,7 +141,7 @@ std::string settings_markdown() {
       "variables |\n",
       kConfigFileVariable, kNotSet);
   table += fmt::format(
-      "| `{}` | | {} | true, false | Python programs that import MLX run on MCCL, unchanged; `mccl "
+      "| `{}` | | {} | true, false | Unchanged Python programs that import MLX run on MCCL; `mccl "
       "launch --mlx` sets it |\n",
       kMlxVariable, kNotSet);
   return table;

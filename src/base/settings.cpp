@@ -76,28 +76,27 @@ constexpr Row kRows[] = {
     {.name = "backend",
      .variable = "MCCL_BACKEND",
      .range = "auto, native, mpi, nccl, cuda",
-     .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
-                "library, whose mpirun or srun starts the ranks; nccl, cuda: NCCL, or kernels "
-                "of MCCL's own inside a host, do what collectives on GPU memory they can, with a "
-                "GPU for each rank, and native the rest; auto: native, and the faster of those two "
-                "where all ranks call with GPU memory",
+     .meaning = "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI "
+                "library, whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own "
+                "kernels inside a host, run the collectives on GPU memory that they support, with "
+                "one GPU per rank; native runs the rest. auto: native, and the faster of nccl and "
+                "cuda if all ranks call with GPU memory",
      .kind = choice,
      .field = &Config::backend},
     {.name = "transport",
      .variable = "MCCL_TRANSPORT",
      .range = "auto, tcp, shm, rdma",
-     .meaning =
-         "How bytes travel; each pair of ranks agrees on one: auto takes shared memory "
-         "inside a machine, else RDMA where both have it, else tcp; shm and rdma are for all "
-         "pairs, or an error says what is missing where",
+     .meaning = "Transport between ranks; each pair agrees on one. auto: shared memory inside a "
+                "machine, else RDMA if both ranks have it, else tcp. shm and rdma apply to all "
+                "pairs; an error names any pair that cannot use it and the reason",
      .kind = choice,
      .field = &Config::transport},
     {.name = "rdma_device",
      .variable = "MCCL_RDMA_DEVICE",
      .range = "device names, comma-separated, or a path",
      .meaning =
-         "RDMA devices to use, one link of a pair each; or the path of a JSON table of them by "
-         "pair, as MLX_IBV_DEVICES names; empty: all whose port is active",
+         "RDMA devices to use, with one link per device in each pair; or the path of a JSON table "
+         "of devices by pair, as for MLX_IBV_DEVICES; empty: all devices with an active port",
      .field = &Config::rdma_device},
     {.name = "rdma_port",
      .variable = "MCCL_RDMA_PORT",
@@ -110,61 +109,60 @@ constexpr Row kRows[] = {
     {.name = "rdma_gid",
      .variable = "MCCL_RDMA_GID",
      .range = "roce_v2, roce_v1, infiniband, ipv4, ipv6, or an address",
-     .meaning = "Which of the addresses (GIDs) of RDMA ports to use; empty: the best kind that "
-                "both ends of a pair have",
+     .meaning = "Address (GID) of the RDMA ports to use, or its kind; empty: the best kind that "
+                "both ranks of a pair have",
      .field = &Config::rdma_gid,
      .accepts = is_gid},
     {.name = "rdma_service",
      .variable = "MCCL_RDMA_SERVICE",
      .range = "auto, rc, uc",
-     .meaning = "Queue pairs: rc sends again what is lost, uc (all that Apple's devices have) ends "
-                "the link with an error; auto: rc where both ends have it",
+     .meaning = "Type of the queue pairs. rc retransmits lost data; uc (the only type of Apple's "
+                "devices) ends the link with an error; auto: rc if both ranks support it",
      .kind = choice,
      .field = &Config::rdma_service},
     {.name = "rdma_ring",
      .variable = "MCCL_RDMA_RING",
      .range = "true, false",
-     .meaning = "Of a table of RDMA devices use those that join each rank to the next, as "
-                "MLX_JACCL_RING asks; a ring that is broken is an error",
+     .meaning = "Use only the devices of an RDMA device table that join each rank to the next, as "
+                "with MLX_JACCL_RING; an incomplete ring is an error",
      .kind = boolean,
      .must_agree = true,
      .field = &Config::rdma_ring},
     {.name = "rdma_uncabled",
      .variable = "MCCL_RDMA_UNCABLED",
      .range = "relay, tcp",
-     .meaning =
-         "Ranks that a table of RDMA devices leaves without a cable between them: relay has "
-         "collectives go along the cables, where ranks pass on what is for others; tcp gives "
-         "such pairs links by TCP. Messages between them take TCP either way",
+     .meaning = "Pairs of ranks that a table of RDMA devices leaves without a cable. relay: "
+                "collectives follow the cables, and ranks forward data for others; tcp: such pairs "
+                "get TCP links. Messages between them use TCP in both cases",
      .kind = choice,
      .must_agree = true,
      .field = &Config::rdma_uncabled},
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     .meaning = "Least severe lines that are logged; INFO shows at start what was set and where, "
-                "at which address "
-                "each rank listens and how it reaches the others; DEBUG shows every setting",
+     .meaning = "Lowest level that is logged. INFO shows at start-up the changed settings and "
+                "their origin, the address at which each rank listens, and how it reaches the "
+                "others; DEBUG shows every setting",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",
      .variable = "MCCL_LISTEN_ADDR",
      .range = "addresses or host names, comma-separated",
-     .meaning = "Where this rank listens; several addresses, or one several times, give "
-                "several links per pair; empty: found by routing",
+     .meaning = "Addresses at which this rank listens; several addresses, or one several times, "
+                "give several links per pair; empty: found from the routes",
      .field = &Config::listen_addr},
     {.name = "link_profile",
      .variable = "MCCL_LINK_PROFILE",
      .range = "ethernet, thunderbolt",
-     .meaning = "Kind of cable, the same on all ranks; thunderbolt gives socket buffers of 4 MiB "
-                "and messages of up to 8 MiB, where those are not set",
+     .meaning = "Kind of cable, the same on all ranks; thunderbolt sets socket buffers of 4 MiB "
+                "and messages of up to 8 MiB, unless those are set",
      .kind = choice,
      .field = &Config::link_profile},
     {.name = "port_base",
      .variable = "MCCL_PORT_BASE",
      .range = "0 to 65535",
-     .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any "
-                "free port. Not set, any free port where that one is taken",
+     .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any free port. "
+                "If the setting is not set and the port is taken, a rank uses any free port",
      .kind = integer,
      .field = &Config::port_base,
      .maximum = 65535,
@@ -172,10 +170,9 @@ constexpr Row kRows[] = {
     {.name = "hostfile",
      .variable = "MCCL_HOSTFILE",
      .range = "a path",
-     .meaning =
-         "JSON file with the addresses of every rank, as MLX's ring reads it: the ranks then "
-         "meet along whatever cables there are between them, and pass on what is for those "
-         "that no cable reaches; empty: every rank reaches every other",
+     .meaning = "JSON file with the addresses of every rank, in the format of MLX's ring: the "
+                "ranks connect along the cables between them, and forward data for ranks without a "
+                "direct cable; empty: every rank reaches every other",
      .field = &Config::hostfile},
     {.name = "ifname",
      .variable = "MCCL_IFNAME",
@@ -185,7 +182,7 @@ constexpr Row kRows[] = {
     {.name = "chunk_bytes",
      .variable = "MCCL_CHUNK_BYTES",
      .range = "4K to 1G",
-     .meaning = "Largest message on the wire; not set, link_profile may say otherwise",
+     .meaning = "Largest message on the wire; if not set, link_profile may change it",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::chunk_bytes,
@@ -195,9 +192,8 @@ constexpr Row kRows[] = {
     {.name = "small_msg_threshold",
      .variable = "MCCL_SMALL_MSG_THRESHOLD",
      .range = "0 to 1G",
-     .meaning = "Bytes below which all_reduce sends everything to everyone at once, in groups of "
-                "at most 8 ranks of which no two share memory; where some do, predicted cost "
-                "decides",
+     .meaning = "Bytes below which all_reduce sends all data to all ranks at once, in groups of at "
+                "most 8 ranks without shared memory; with shared memory, predicted cost decides",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::small_msg_threshold,
@@ -227,42 +223,45 @@ constexpr Row kRows[] = {
     {.name = "reduce_on",
      .variable = "MCCL_REDUCE_ON",
      .range = "auto, cpu, gpu",
-     .meaning = "What reduces two arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
+     .meaning =
+         "Processor that reduces arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
      .kind = choice,
      .must_agree = true,
      .field = &Config::reduce_on},
     {.name = "accelerate",
      .variable = "MCCL_ACCELERATE",
      .range = "true, false",
-     .meaning = "Sums of f32 by macOS's Accelerate; `mccl bench kernels` tells what is faster",
+     .meaning =
+         "Compute sums of f32 with macOS's Accelerate; `mccl bench kernels` shows which is faster",
      .kind = boolean,
      .field = &Config::accelerate},
     {.name = "force_staging",
      .variable = "MCCL_FORCE_STAGING",
      .range = "true, false",
-     .meaning = "Copy to the host and back what a Mac's GPU shares with it, too: for diagnosis",
+     .meaning =
+         "Copy data to the host and back even if a Mac's GPU shares memory with it; for diagnosis",
      .kind = boolean,
      .field = &Config::force_staging},
     {.name = "test_only_shared_gpu",
      .variable = "MCCL_TEST_ONLY_SHARED_GPU",
      .range = "no, nvlink, pcie",
-     .meaning = "For MCCL's own tests only, because calls become a thousand times slower: kernels "
-                "also between ranks that share a GPU, which counts as two joined by NVLink or PCIe",
+     .meaning = "For MCCL's own tests only, because calls become a thousand times slower: use "
+                "kernels also between ranks that share a GPU, as if NVLink or PCIe joined two GPUs",
      .kind = choice,
      .must_agree = true,
      .field = &Config::test_only_shared_gpu},
     {.name = "compression",
      .variable = "MCCL_COMPRESSION",
      .range = "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
-     .meaning = "Codec in which sums of floats are rounded to go between machines; auto: bf16 for "
-                "those of f32 that are predicted to be a tenth faster by it",
+     .meaning = "Codec that rounds sums of floats between machines; auto: bf16 for sums of f32 "
+                "that it is predicted to make at least a tenth faster",
      .kind = choice,
      .must_agree = true,
      .field = &Config::compression},
     {.name = "topk_ratio",
      .variable = "MCCL_TOPK_RATIO",
      .range = "above 0, to 1",
-     .meaning = "Share of the elements that compression=topk sends",
+     .meaning = "Fraction of the elements that compression=topk sends",
      .kind = number,
      .must_agree = true,
      .field = &Config::topk_ratio,
@@ -271,7 +270,7 @@ constexpr Row kRows[] = {
     {.name = "compression_min_bytes",
      .variable = "MCCL_COMPRESSION_MIN_BYTES",
      .range = "0 to 1G",
-     .meaning = "Bytes of a call below which it is exact, whatever the codec",
+     .meaning = "Calls with fewer bytes are exact, whatever the codec",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::compression_min_bytes,
@@ -279,21 +278,21 @@ constexpr Row kRows[] = {
     {.name = "shader_path",
      .variable = "MCCL_SHADER_PATH",
      .range = "a path",
-     .meaning = "Metal shaders (.metal or .metallib); empty: those of the package",
+     .meaning = "File of Metal shaders (.metal or .metallib); empty: the shaders of the package",
      .only_with = kWithGpu,
      .field = &Config::shader_path},
     {.name = "algorithm",
      .variable = "MCCL_ALGORITHM",
      .range = "auto, direct, ring, ring_both, recursive_doubling, binomial_tree, chain, "
               "pairwise, dissemination, one_shot, two_shot, hierarchical, cable_tree",
-     .meaning = "Algorithm for whatever it can do; auto: by predicted cost",
+     .meaning = "Algorithm for all calls that it supports; auto: chosen by predicted cost",
      .kind = choice,
      .must_agree = true,
      .field = &Config::algorithm},
     {.name = "socket_buffer_bytes",
      .variable = "MCCL_SOCKET_BUFFER_BYTES",
      .range = "4K to 1G, or 0",
-     .meaning = "Send and receive buffer of each TCP socket; 0: by link_profile",
+     .meaning = "Size of the send and receive buffer of each TCP socket; 0: set by link_profile",
      .kind = bytes,
      .field = &Config::socket_buffer_bytes,
      .minimum = 4 * kKiB,
@@ -301,23 +300,21 @@ constexpr Row kRows[] = {
     {.name = "pinned_limit_bytes",
      .variable = "MCCL_PINNED_LIMIT_BYTES",
      .range = "0 to 1T",
-     .meaning =
-         "Pinned host memory that is kept per GPU for later calls; a call may use more while "
-         "it runs. Of several groups in a process, the one made last decides",
+     .meaning = "Pinned host memory kept per GPU for later calls; a call may use more while it "
+                "runs. If a process has several groups, the setting of the newest group applies",
      .kind = bytes,
      .field = &Config::pinned_limit_bytes,
      .maximum = 1024.0 * kGiB},
     {.name = "congestion_control",
      .variable = "MCCL_CONGESTION_CONTROL",
      .range = "auto, system, or a name such as cubic",
-     .meaning =
-         "How the system paces TCP links; auto: as it does by default, but cubic or reno for "
-         "bbr, which stops a link for 200 ms now and then",
+     .meaning = "Congestion control of TCP links; auto: the system's default, except cubic or reno "
+                "instead of bbr, which sometimes pauses a link for 200 ms",
      .field = &Config::congestion_control},
     {.name = "timeout",
      .variable = "MCCL_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds that a call may last, unless it says otherwise",
+     .meaning = "Seconds that a call may last, unless the call sets its own timeout",
      .kind = number,
      .field = &Config::timeout,
      .minimum = 0.001,
@@ -325,8 +322,8 @@ constexpr Row kRows[] = {
     {.name = "connect_timeout",
      .variable = "MCCL_CONNECT_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
-     .meaning =
-         "Seconds to meet the other ranks, and to wait at the end for one that takes nothing",
+     .meaning = "Seconds to connect to the other ranks at start-up, and to wait at the end for a "
+                "rank that receives nothing",
      .kind = number,
      .field = &Config::connect_timeout,
      .minimum = 0.001,
@@ -334,8 +331,8 @@ constexpr Row kRows[] = {
     {.name = "liveness_interval",
      .variable = "MCCL_LIVENESS_INTERVAL",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds without a word from a rank (stopped, host or cable gone) until the others "
-                "take it for dead",
+     .meaning = "Seconds without data from a rank (stopped, or its host or cable lost) after which "
+                "the others consider it dead",
      .kind = number,
      .must_agree = true,
      .field = &Config::liveness_interval,
@@ -344,7 +341,7 @@ constexpr Row kRows[] = {
     {.name = "spin_us",
      .variable = "MCCL_SPIN_US",
      .range = "0 to 1000000 microseconds",
-     .meaning = "Microseconds to look for data before sleeping",
+     .meaning = "Microseconds to poll for data before sleeping",
      .kind = integer,
      .field = &Config::spin_us,
      .maximum = 1e6},
@@ -358,7 +355,8 @@ constexpr Row kRows[] = {
     {.name = "link_latency_us",
      .variable = "MCCL_LINK_LATENCY_US",
      .range = "up to 1000000 microseconds, or 0",
-     .meaning = "Latency of the links between machines, for the choice of algorithms; 0: measured",
+     .meaning =
+         "Latency of the links between machines, for the choice of algorithms; 0: measure it",
      .kind = number,
      .must_agree = true,
      .field = &Config::link_latency_us,
@@ -366,7 +364,7 @@ constexpr Row kRows[] = {
     {.name = "link_gbit",
      .variable = "MCCL_LINK_GBIT",
      .range = "up to 100000 Gbit/s, or 0",
-     .meaning = "Rate of the links between machines, for the choice of algorithms; 0: measured",
+     .meaning = "Rate of the links between machines, for the choice of algorithms; 0: measure it",
      .kind = number,
      .must_agree = true,
      .field = &Config::link_gbit,
@@ -374,27 +372,27 @@ constexpr Row kRows[] = {
     {.name = "job_key",
      .variable = "MCCL_JOB_KEY",
      .range = "any text",
-     .meaning = "Secret that the ranks of a job share; who lacks it cannot join",
+     .meaning = "Secret shared by the ranks of a job; a process without it cannot join",
      .secret = true,
      .field = &Config::job_key},
     {.name = "require_key",
      .variable = "MCCL_REQUIRE_KEY",
      .range = "true, false",
-     .meaning = "Start several ranks only with MCCL_JOB_KEY set; the key that ranks of one machine "
-                "agree on by themselves does not do",
+     .meaning = "Refuse to start a job of several ranks unless MCCL_JOB_KEY is set; the key that "
+                "ranks of one machine generate themselves is not sufficient",
      .kind = boolean,
      .field = &Config::require_key},
     {.name = "rank",
      .variable = "MCCL_RANK",
      .range = "0 to 1048575, or -1 for not set",
-     .meaning = "This process's rank, where no framework gives one",
+     .meaning = "Rank of this process, if no framework provides it",
      .kind = integer,
      .field = &Config::rank,
      .maximum = kMaxRanks - 1},
     {.name = "world_size",
      .variable = "MCCL_WORLD_SIZE",
      .range = "1 to 1048576, or -1 for not set",
-     .meaning = "Number of ranks, where no framework gives one",
+     .meaning = "Number of ranks, if no framework provides it",
      .kind = integer,
      .field = &Config::world_size,
      .minimum = 1,
@@ -402,8 +400,8 @@ constexpr Row kRows[] = {
     {.name = "root",
      .variable = "MCCL_ROOT",
      .range = "host:port",
-     .meaning = "Where rank 0 serves the store at which ranks meet, where no framework "
-                "gives one",
+     .meaning = "Address at which rank 0 serves the store through which ranks connect, if no "
+                "framework provides it",
      .field = &Config::root},
 };
 

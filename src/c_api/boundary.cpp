@@ -45,9 +45,11 @@ Told told_of(const std::exception_ptr& error) {
   } catch (const std::system_error& e) {
     return {MCCL_ERROR_OTHER, e.what()};
   } catch (const std::exception& e) {
-    return {MCCL_ERROR_INTERNAL, fmt::format("a fault of libmccl, please report it: {}", e.what())};
+    return {MCCL_ERROR_INTERNAL,
+            fmt::format("internal error of libmccl; please report it: {}", e.what())};
   } catch (...) {
-    return {MCCL_ERROR_INTERNAL, "a fault of libmccl, please report it: an unknown exception"};
+    return {MCCL_ERROR_INTERNAL,
+            "internal error of libmccl; please report it: an unknown exception"};
   }
 }
 
@@ -65,7 +67,7 @@ mccl_status keep_error() noexcept {
 
 void require(const char* call, const char* argument, const void* pointer) {
   if (pointer) return;
-  throw InvalidArgument(fmt::format("{}: {} is NULL; pass one that is not", call, argument));
+  throw InvalidArgument(fmt::format("{}: {} is NULL; pass a valid pointer", call, argument));
 }
 
 const char* text_of(const char* call, const char* argument, const char* text) {
@@ -83,7 +85,7 @@ void copy_text(const char* call, std::string_view from, char* text, std::size_t 
   require(call, "text", text);
   text[0] = '\0';
   if (capacity <= from.size()) {
-    throw NoRoom(fmt::format("{}: the text and its NUL need {} bytes, there is room for {}", call,
+    throw NoRoom(fmt::format("{}: the text and its NUL need {} bytes, but the buffer has {}", call,
                              from.size() + 1, capacity));
   }
   std::memcpy(text, from.data(), from.size());
@@ -99,7 +101,7 @@ void copy_bytes(const char* call, std::string_view from, void* value, std::size_
   }
   require(call, "value", value);
   if (capacity < from.size()) {
-    throw NoRoom(fmt::format("{}: the value has {} bytes, there is room for {}", call, from.size(),
+    throw NoRoom(fmt::format("{}: the value has {} bytes, but the buffer has {}", call, from.size(),
                              capacity));
   }
   std::memcpy(value, from.data(), from.size());

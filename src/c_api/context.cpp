@@ -38,8 +38,8 @@ std::vector<int> members_of(const char* call, const mccl::Context& context, cons
                             std::size_t count) {
   if (count <= static_cast<std::size_t>(context.size())) return {members, members + count};
   throw mccl::InvalidArgument(std::string(call) + ": " + std::to_string(count) +
-                              " members of a job of " + std::to_string(context.size()) +
-                              " ranks; name each once");
+                              " members for a job of " + std::to_string(context.size()) +
+                              " ranks; list each rank once");
 }
 
 }  // namespace

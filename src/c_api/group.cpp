@@ -33,8 +33,8 @@ mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
     mccl::Group& whole = group_of(kCall, group);
     if (coalescing_on(group->group)) {
       throw mccl::InvalidArgument(
-          "mccl_group_split: this thread is between mccl_begin_coalescing and "
-          "mccl_end_coalescing, and a split cannot wait for that; end it first");
+          "mccl_group_split: this thread has an open batch; call mccl_end_coalescing before the "
+          "split");
     }
     auto handle = std::make_unique<mccl_group>();
     handle->group = whole.split(color, key);

@@ -22,7 +22,7 @@ std::string_view name_of(Kind kind) {
     case Kind::work:
       return "a mccl_work";
   }
-  return "no handle, or one that was destroyed";
+  return "not a handle, or a destroyed one";
 }
 
 }  // namespace

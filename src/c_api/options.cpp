@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 void refuse_flags(const char* call, std::uint32_t flags, std::uint32_t known) {
   if ((flags & ~known) == 0) return;
   throw InvalidArgument(
-      fmt::format("{}: options.flags is {:#x}, of which this library (MCCL_C_VERSION {}) knows "
+      fmt::format("{}: options.flags is {:#x}, but this library (MCCL_C_VERSION {}) supports only "
                   "{:#x}; zero the struct before filling it in",
                   call, flags, MCCL_C_VERSION, known));
 }
@@ -40,18 +40,17 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
   // 4096 is far more than any version will have; an uninitialised number is usually larger.
   constexpr std::uint32_t kTooLarge = 4096;
   if (stated < first_size || stated > kTooLarge) {
-    throw InvalidArgument(fmt::format(
-        "{}: options.struct_size is {}, expected the sizeof of the struct ({} in this library): "
-        "zero the struct, then set it",
-        call, stated, size));
+    throw InvalidArgument(
+        fmt::format("{}: options.struct_size is {}; expected the size of the struct ({} in this "
+                    "library): zero the struct, then set struct_size",
+                    call, stated, size));
   }
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::size_t i = size; i < stated; ++i) {
     if (bytes[i] == 0) continue;
     throw InvalidArgument(
-        fmt::format("{}: options set a field that this library (MCCL_C_VERSION {}) does not know; "
-                    "leave it 0 or "
-                    "use a newer library",
+        fmt::format("{}: options set a field that this library (MCCL_C_VERSION {}) does not "
+                    "support; leave it 0 or use a newer library",
                     call, MCCL_C_VERSION));
   }
   std::memset(into, 0, size);
@@ -99,23 +98,22 @@ CallOptions Options::of_sum(std::size_t count, DType dtype) const {
 void refuse_factor(const char* call, const Options& options) {
   if (!options.factor) return;
   throw InvalidArgument(
-      fmt::format("{}: options.factor is set, which only MCCL_PREMUL_SUM takes", call));
+      fmt::format("{}: options.factor is set, but only MCCL_PREMUL_SUM uses it", call));
 }
 
 void refuse_left_out(const char* call, const Options& options) {
   if (!options.left_out) return;
   throw InvalidArgument(fmt::format(
-      "{}: options.left_out is set, which only all_reduce and reduce_scatter take", call));
+      "{}: options.left_out is set, but only all_reduce and reduce_scatter use it", call));
 }
 
 std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio) {
   const bool says_ratio = topk_ratio != 0;
   if (!name && !says_ratio) return std::nullopt;
   if (says_ratio && (!name || std::string_view(name) != name_of(Codec::topk))) {
-    throw InvalidArgument(
-        fmt::format("{}: options.topk_ratio is {}, which goes with options.compression \"topk\", "
-                    "but that is {}",
-                    call, topk_ratio, name ? fmt::format("\"{}\"", name) : "NULL"));
+    throw InvalidArgument(fmt::format(
+        "{}: options.topk_ratio is {}, which requires options.compression \"topk\", but that is {}",
+        call, topk_ratio, name ? fmt::format("\"{}\"", name) : "NULL"));
   }
   try {
     return says_ratio ? compression_named(name, topk_ratio) : compression_named(name);
@@ -143,7 +141,7 @@ ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor)
   }
   if (!needs_factor && factor) {
     throw InvalidArgument(
-        fmt::format("{}: options.factor is set, which only MCCL_PREMUL_SUM takes, but op is {}",
+        fmt::format("{}: options.factor is set, but op is {}; only MCCL_PREMUL_SUM uses a factor",
                     call, name_of(static_cast<ReduceKind>(op))));
   }
   return {static_cast<ReduceKind>(op), needs_factor ? *factor : 1.0};
@@ -161,7 +159,7 @@ Counts counts_of(const char* call, const char* argument, const std::size_t* coun
   Counts result{{counts, static_cast<std::size_t>(group.size())}, 0};
   for (const std::size_t count : result.each) {
     if (!__builtin_add_overflow(result.total, count, &result.total)) continue;
-    throw InvalidArgument(fmt::format("{}: {} ({}) add up to more than an address space", call,
+    throw InvalidArgument(fmt::format("{}: the sum of {} ({}) exceeds the address space", call,
                                       argument, fmt::join(result.each, ", ")));
   }
   return result;
@@ -170,9 +168,8 @@ Counts counts_of(const char* call, const char* argument, const std::size_t* coun
 std::size_t total_of(const char* call, std::size_t count, const Group& group) {
   std::size_t total = 0;
   if (!__builtin_mul_overflow(count, static_cast<std::size_t>(group.size()), &total)) return total;
-  throw InvalidArgument(
-      fmt::format("{}: {} elements on each of {} ranks are more than an address space", call, count,
-                  group.size()));
+  throw InvalidArgument(fmt::format("{}: {} elements on each of {} ranks exceed the address space",
+                                    call, count, group.size()));
 }
 
 }  // namespace mccl::c_api

@@ -22,10 +22,10 @@ const Work& work_of(const char* call, const mccl_work* work) {
 const mccl_work& started(const char* call, const char* argument, const mccl_work* work) {
   const mccl_work& handle = checked(call, argument, work);
   if (!handle.started || *handle.started) return handle;
-  throw InvalidArgument(fmt::format(
-      "{}: {} is of a call that starts at mccl_end_coalescing, on the thread that began; "
-      "end that first",
-      call, argument));
+  throw InvalidArgument(
+      fmt::format("{}: {} belongs to a call in an open batch; call mccl_end_coalescing first, on "
+                  "the thread that began the batch",
+                  call, argument));
 }
 
 /// Calls a C callback with the status and error text of a completed call. Runs on the thread that

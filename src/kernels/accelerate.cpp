@@ -63,8 +63,7 @@ std::shared_ptr<Unit> make_accelerate() { return std::make_shared<Accelerate>();
 
 std::shared_ptr<Unit> make_accelerate() {
   throw InvalidArgument(
-      "accelerate=true: this system has no Accelerate, which only macOS has; leave the setting "
-      "out");
+      "accelerate=true: Accelerate is available only on macOS; leave the setting out");
 }
 
 #endif

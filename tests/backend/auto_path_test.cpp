@@ -132,7 +132,7 @@ TEST_F(AutoPaths, TheFirstCallOnDevicesIsRefusedWhileItsStreamIsCaptured) {
     } catch (const InvalidArgument& error) {
       refusal = error.what();
     }
-    EXPECT_THAT(refusal, HasSubstr("make one before the capture"));
+    EXPECT_THAT(refusal, HasSubstr("make a first collective on GPU memory before the capture"));
     stream.capture(false);
     EXPECT_EQ(all_reduce(group, true), 42) << "the refused call was none";
     EXPECT_TRUE(all_reduce_captured().done());

@@ -201,7 +201,7 @@ TEST_F(DeviceCalls, AStreamThatNeverComesThereEndsWithTheTimeout) {
     open->store(context.rank() == 1);
     work.wait();
   });
-  EXPECT_THAT(said[0], HasSubstr("all_reduce of rank 0 on a device timed out"));
+  EXPECT_THAT(said[0], HasSubstr("all_reduce on rank 0 (device memory) timed out"));
   EXPECT_THAT(said[1], HasSubstr("rank 0"));
 }
 
@@ -233,7 +233,7 @@ TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
                                    {data.buffer().data, kCount, DType::f32, {DeviceKind::cuda, 1}},
                                    ReduceKind::sum);
                 }),
-                HasSubstr("input lies on cuda:0 and output on cuda:1"));
+                HasSubstr("input is on cuda:0 and output on cuda:1"));
     EXPECT_THAT(failure_of<InvalidArgument>([&] {
                   group.broadcast({&host, 1, DType::f32, kDevice}, 0);
                 }),

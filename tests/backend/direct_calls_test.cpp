@@ -194,7 +194,7 @@ TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
       broken.wait();
       FAIL() << "it has not failed";
     } catch (const PeerError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("all_reduce of rank 0 on double:0"));
+      EXPECT_THAT(error.what(), HasSubstr("all_reduce on rank 0 (double:0)"));
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
     }
     EXPECT_TRUE(path_->aborted);
@@ -289,9 +289,9 @@ TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
                                 },
                             .enter = [&](int rank) { hosts.enter(rank); }});
   const std::string said = ranks.line(0);
-  const std::size_t first = said.find("compression is not used");
+  const std::size_t first = said.find("do not use the group's compression");
   EXPECT_NE(first, std::string::npos) << said;
-  EXPECT_EQ(said.find("compression is not used", first + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("do not use the group's compression", first + 1), std::string::npos) << said;
   EXPECT_EQ(ranks.line(1), "") << "one rank logs for all";
   ranks.expect_good_end();
 }

@@ -176,7 +176,8 @@ TEST_P(MetalCalls, Fault21AStepOfTheGpuHasTheTimeOfItsCall) {
       throw;
     }
   });
-  EXPECT_THAT(said[0], ::testing::HasSubstr("timed out before its input had left the device"));
+  EXPECT_THAT(said[0],
+              ::testing::HasSubstr("timed out before its input was copied from the device"));
 }
 
 TEST_P(MetalCalls, ACopyThatFailsIsAnErrorOnEveryRank) {

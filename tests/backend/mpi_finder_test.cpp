@@ -56,7 +56,7 @@ TEST(MpiLibrary, OfAnotherLauncherIsRefusedByBothNames) {
   const std::string text = refusal(kOfMpich, kOpenMpi, "MPI_LIBNAME");
   EXPECT_THAT(text, HasSubstr("MPICH 4.0.2 (/lib/libmpich.so.12"));
   EXPECT_THAT(text, HasSubstr("Open MPI's mpirun"));
-  EXPECT_THAT(text, HasSubstr("which MPI_LIBNAME names"));
+  EXPECT_THAT(text, HasSubstr("set by MPI_LIBNAME"));
   EXPECT_THAT(refusal(kOfOpenMpi, kHydra), HasSubstr("MPICH's mpirun"));
 }
 

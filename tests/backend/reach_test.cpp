@@ -74,10 +74,10 @@ TEST(Reach, InfoHasALineForEachWay) {
 /// Costs that were not measured are not logged.
 TEST(Reach, InfoHasOnlyFiguresThatWereMeasured) {
   const std::string tcp = said_by_ranks("tcp", "INFO");
-  EXPECT_THAT(tcp, ContainsRegex("measured: [0-9.e+-]+ us a link, "));
-  EXPECT_THAT(tcp, Not(HasSubstr("a window")));
+  EXPECT_THAT(tcp, ContainsRegex("measured: [0-9.e+-]+ us per link, "));
+  EXPECT_THAT(tcp, Not(HasSubstr("per window")));
   const std::string shared = said_by_ranks("auto", "INFO");
-  EXPECT_THAT(shared, ContainsRegex("measured: [0-9.e+-]+ us a link through shared memory, "));
+  EXPECT_THAT(shared, ContainsRegex("measured: [0-9.e+-]+ us per link through shared memory, "));
   EXPECT_THAT(shared, HasSubstr("in cache"));
 }
 

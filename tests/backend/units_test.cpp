@@ -80,7 +80,7 @@ TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
     native::units_of(config);
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("MCCL_SHADER_PATH: expected a file of Metal shaders"));
+    EXPECT_THAT(error.what(), HasSubstr("MCCL_SHADER_PATH: cannot read the file of Metal shaders"));
     EXPECT_THAT(error.what(), HasSubstr("\"/no/such/shaders.metallib\": No such file"));
   }
   config.shader_path = __FILE__;
@@ -89,7 +89,8 @@ TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
 
 TEST(Units, WhatThisMachineHasNotIsRefused) {
   for (const auto& [name, value, what] :
-       {std::tuple{"reduce_on", "gpu", "no Metal"}, {"accelerate", "true", "no Accelerate"}}) {
+       {std::tuple{"reduce_on", "gpu", "no Metal"},
+        {"accelerate", "true", "Accelerate is available only on macOS"}}) {
     Config config;
     config.set(name, value);
     try {

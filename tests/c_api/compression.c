@@ -171,7 +171,7 @@ static void ask_wrongly(Rank* rank) {
   CHECK_REFUSED(mccl_context_group_with(rank->context, &group, &none), "options.members is NULL");
   group.members = alone;
   group.count = (size_t)-1;
-  CHECK_REFUSED(mccl_context_group_with(rank->context, &group, &none), "members of a job");
+  CHECK_REFUSED(mccl_context_group_with(rank->context, &group, &none), "members for a job");
   group.count = 1;
   group.compression = "zip";
   CHECK_REFUSED(mccl_context_group_with(rank->context, &group, &none), "not a codec");

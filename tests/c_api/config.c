@@ -54,7 +54,7 @@ void c_config_text_has_to_fit(void) {
   CHECK(length == 5);
   CHECK_OK(mccl_config_get(config, "port_base", text, 6, NULL));
   CHECK_STATUS(mccl_config_get(config, "port_base", text, 5, &length), MCCL_ERROR_NO_ROOM);
-  CHECK_TEXT(mccl_last_error(), "need 6 bytes, there is room for 5");
+  CHECK_TEXT(mccl_last_error(), "need 6 bytes, but the buffer has 5");
   CHECK(text[0] == '\0' && length == 5);
   CHECK_REFUSED(mccl_config_get(config, "port_base", NULL, 6, &length), "text is NULL");
   CHECK_REFUSED(mccl_config_get(config, "port_base", NULL, 0, NULL), "length");

@@ -54,7 +54,7 @@ void c_context_options_of_other_versions(void) {
   CHECK_OK(mccl_context_create(&newer.known, &context)); /* unknown fields are zero */
   mccl_context_destroy(context);
   newer.later = 1;
-  CHECK_REFUSED(mccl_context_create(&newer.known, &context), "does not know");
+  CHECK_REFUSED(mccl_context_create(&newer.known, &context), "does not support");
   CHECK(context == NULL);
   newer.later = 0;
   newer.known.struct_size = 0;

@@ -43,8 +43,9 @@ static void exchange_at_once(Rank* rank) {
   CHECK_OK(mccl_all_reduce(rank->world, &sum, &sum, 1, MCCL_I32, MCCL_SUM, &options, NULL));
   CHECK_OK(mccl_work_test(one, &done));
   CHECK(done == 0);
-  CHECK_REFUSED(mccl_work_wait(one, 0), "starts at mccl_end_coalescing");
-  CHECK_REFUSED(mccl_work_all((const mccl_work* const*)&one, 1, &all), "works[0] is of a call");
+  CHECK_REFUSED(mccl_work_wait(one, 0), "belongs to a call in an open batch");
+  CHECK_REFUSED(mccl_work_all((const mccl_work* const*)&one, 1, &all),
+                "works[0] belongs to a call");
   CHECK_OK(mccl_end_coalescing(rank->world, &all));
   CHECK_OK(mccl_work_wait(all, 0));
   CHECK_OK(mccl_work_wait(one, 0));
@@ -70,7 +71,7 @@ static void coalesce_wrongly(Rank* rank) {
   CHECK_REFUSED(mccl_end_coalescing(rank->world, &work), "not begun");
   CHECK(work == NULL);
   CHECK_OK(mccl_begin_coalescing(rank->world));
-  CHECK_REFUSED(mccl_begin_coalescing(rank->world), "begun one already");
+  CHECK_REFUSED(mccl_begin_coalescing(rank->world), "already begun a batch");
   CHECK_REFUSED(mccl_group_split(rank->world, 0, 0, &part), "mccl_end_coalescing");
   CHECK_OK(mccl_end_coalescing(rank->world, &work)); /* the batch is empty */
   CHECK_OK(mccl_work_wait(work, 0));

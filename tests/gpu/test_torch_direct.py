@@ -85,7 +85,9 @@ def check_first_call_in_a_graph() -> None:
     with torch.cuda.stream(torch.cuda.Stream()):
         graph.capture_begin(capture_error_mode="thread_local")
         try:
-            with pytest.raises(ValueError, match="make one before the capture"):
+            with pytest.raises(
+                ValueError, match="make a first collective on GPU memory before the capture"
+            ):
                 dist.all_reduce(data, group=group)
         finally:
             graph.capture_end()

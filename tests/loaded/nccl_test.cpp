@@ -147,7 +147,7 @@ TEST(Nccl, WhereItIsTooOldARankSaysSo) {
   Job job;
   job.change = make_too_old;
   Processes ranks = job.start(2, say_call);
-  EXPECT_THAT(ranks.line(1), HasSubstr("is older than 2.18, which is needed"));
+  EXPECT_THAT(ranks.line(1), HasSubstr("is older than 2.18; install 2.18 or later"));
   EXPECT_THAT(ranks.line(0), HasSubstr("rank 1"));
 }
 
@@ -186,7 +186,7 @@ TEST(Nccl, WhatACommunicatorHasComeToFailsTheNextCall) {
     }
   });
   EXPECT_EQ(ranks.line(0),
-            "all_reduce of rank 0 on cuda:0 cannot start: NCCL says on rank 0: "
+            "all_reduce on rank 0 (cuda:0) cannot start: NCCL reports an error on rank 0: "
             "unhandled system error");
 }
 

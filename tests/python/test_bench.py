@@ -467,7 +467,7 @@ def test_checking_an_earlier_run_fails_where_a_bound_is_broken(tmp_path: Path):
     ("words", "expected"),
     [
         (["--from", "nowhere.json"], "argument --from: nowhere.json: No such file or directory"),
-        (["--from", __file__], "expected a file that --json has written"),
+        (["--from", __file__], "expected a file written by --json"),
         (["--ranks", "0"], "argument --ranks: expected numbers of ranks such as 2,4; found '0'"),
         (["--ranks", "2,x"], "argument --ranks: expected numbers of ranks such as 2,4; found"),
         (["--sizes", "8,1X"], "argument --sizes: '1X' is not a size such as 8, 64K or 16MiB"),

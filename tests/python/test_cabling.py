@@ -274,9 +274,9 @@ def test_of_two_cables_that_look_alike_the_faster_one_is_taken(slow: int) -> Non
         ended = [process.communicate(timeout=wired_hosts.PATIENCE) for process in ranks]
         told = "\n".join(out + err for out, err in ended)
         assert all(process.returncode == 0 for process in ranks), told
-        [line] = re.findall(r"rank 0: ways that look alike: .*", told)
+        [line] = re.findall(r"rank 0: equivalent routes: .*", told)
         assert line.count(" us, ") == 2
         taken = 1 - slow
-        assert line.endswith(f"links go through c{taken}, to {hosts.end(taken, 0)}"), told
+        assert line.endswith(f"links use c{taken}, to {hosts.end(taken, 0)}"), told
         made = re.findall(r"connection \d+, to rank 0 \(collectives.*", told)
         assert hosts.end(taken, 1) in made[-1], told

@@ -71,8 +71,8 @@ import mccl
     done = python("-c", code, before=other, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 1
     assert done.stdout == "torch is there\n"
-    assert "UserWarning: two distributions are installed" in done.stderr
-    assert "ImportError: two distributions are installed" in done.stderr
+    assert "UserWarning: two installed distributions both contain" in done.stderr
+    assert "ImportError: two installed distributions both contain" in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["torch", "mlx"])

@@ -85,7 +85,11 @@ def refusal_of(
     [
         ("ddp_digits", ("--epochs", -3), "--epochs must be at least 1"),
         ("ddp_digits", ("--global-batch", 0), "--global-batch must be at least 1"),
-        ("ddp_digits", ("--device", "cuda"), "--device cuda: torch finds no such device here"),
+        (
+            "ddp_digits",
+            ("--device", "cuda"),
+            "--device cuda: torch finds no such device on this machine",
+        ),
         ("mixed/train_digits", ("--epochs", 0), "--epochs must be at least 1"),
         ("mixed/train_digits", ("--batch", 0), "--batch must be at least 1"),
         ("slow_link", ("--rate", "fast"), "a rate such as 100mbit, or none; found 'fast'"),
@@ -120,7 +124,7 @@ def test_mlx_digits_want_an_image_for_each_rank(
 def test_mixed_digits_say_what_was_wanted():
     words = ("--frameworks", "numpy", "--epochs", 1)
     output = run(EXAMPLES / "mixed/train_digits.py", *words, status=1)
-    assert re.search(r"FAIL  accuracy: [\d.]+%, wanted 95%", output)
+    assert re.search(r"FAIL  accuracy: [\d.]+%, expected 95%", output)
 
 
 def test_digits_notice_weights_that_differ(monkeypatch: pytest.MonkeyPatch):
@@ -175,7 +179,7 @@ def test_swapped_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit, match=r"--baseline .*ddp\.json: expected .* swapped\?"):
         compare(monkeypatch, ddp, baseline, tmp_path / "c")
     with pytest.raises(
-        SystemExit, match=r"--ddp .*baseline\.json: expected the stats of a torchrun"
+        SystemExit, match=r"--ddp .*baseline\.json: expected the stats of a torchrun job"
     ):
         compare(monkeypatch, baseline, baseline, tmp_path / "c")
     assert not list(tmp_path.glob("c*"))
@@ -185,7 +189,7 @@ def test_a_folder_that_is_missing_is_found_before_the_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     missing = tmp_path / "missing"
-    with pytest.raises(SystemExit, match=r"there is no folder .*missing; make it first"):
+    with pytest.raises(SystemExit, match=r"the folder .*missing does not exist; create it first"):
         compare(monkeypatch, missing / "a.json", missing / "b.json", missing / "c")
     with pytest.raises(SystemExit, match="expected a prefix of file names"):
         compare(monkeypatch, missing / "a.json", missing / "b.json", tmp_path)
@@ -269,7 +273,7 @@ def test_a_variable_that_means_nothing_here_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     options_of(monkeypatch, NUM_CLASSES=64)
-    assert "NUM_CLASSES means nothing to this model" in capsys.readouterr().err
+    assert "NUM_CLASSES has no effect on this model" in capsys.readouterr().err
 
 
 def test_a_baseline_is_not_for_torchrun(
@@ -277,7 +281,7 @@ def test_a_baseline_is_not_for_torchrun(
 ):
     with pytest.raises(SystemExit):
         options_of(monkeypatch, "--baseline", RANK=1, WORLD_SIZE=2)
-    assert "torchrun would start 2 of them" in capsys.readouterr().err
+    assert "but torchrun starts 2 of them" in capsys.readouterr().err
 
 
 def test_where_the_stats_go_is_tried_before_the_work(

@@ -95,19 +95,22 @@ def test_nothing_is_wrong_with_one_whose_symbols_are_all_there():
     ("change", "said"),
     [
         (lambda made: setattr(made, "architecture", "x86_64"), "expected arm64"),
-        (lambda made: setattr(made, "minimum", "26.0"), "runs on macOS 26.0, expected 14.0"),
-        (lambda made: setattr(made, "minimum", ""), "of no stated version"),
+        (lambda made: setattr(made, "minimum", "26.0"), "requires macOS 26.0, expected 14.0"),
+        (lambda made: setattr(made, "minimum", ""), "of unknown version"),
         (lambda made: setattr(made, "signed", False), "is not signed"),
         (lambda made: made.libraries.append("/opt/libfmt.9.dylib"), "loads /opt/libfmt.9.dylib"),
         (lambda made: made.libraries.remove(CPP), "which it does not load"),
-        (lambda made: setattr(made, "name", "/home/me/libmccl.dylib"), "is to be loaded as /home"),
+        (
+            lambda made: setattr(made, "name", "/home/me/libmccl.dylib"),
+            "has the install name /home",
+        ),
         (
             lambda made: (made.libraries.append("@rpath/libx.dylib"), made.searched.clear()),
-            "loads @rpath/libx.dylib, and says nowhere to look for it",
+            "loads @rpath/libx.dylib, but has no rpath to find it",
         ),
         (
             lambda made: made.libraries.append("/home/me/libx.dylib"),
-            "loads /home/me/libx.dylib, a place on the machine that built it",
+            "loads /home/me/libx.dylib, a path on the build machine",
         ),
         (
             lambda made: made.needed.append(macho.Needed("__ZNSt3__13newEv", "libc++")),
@@ -115,9 +118,9 @@ def test_nothing_is_wrong_with_one_whose_symbols_are_all_there():
         ),
         (
             lambda made: made.needed.append(macho.Needed("_memfd_create", "")),
-            "needs _memfd_create of nobody",
+            "needs _memfd_create from an unspecified library",
         ),
-        (lambda made: made.provided.add("__ZTISt9exception"), "a C++ library of its own"),
+        (lambda made: made.provided.add("__ZTISt9exception"), "contains its own C++ library"),
     ],
 )
 def test_what_no_mac_would_run_is_said(change, said):

@@ -76,7 +76,7 @@ def test_log_metrics_says_that_there_is_no_group():
     result = run_python("from mccl.metrics import log_metrics; log_metrics()")
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert "this process has made no group yet" in line
+    assert "this process has no group yet" in line
 
 
 def test_the_capsule_is_what_other_extensions_expect():

@@ -147,7 +147,7 @@ dist.destroy_process_group()
 try:
     dist.init_process_group("mccl", init_method="mccl://", rank=1, world_size=2)
 except ValueError as error:
-    assert "rank is 1, but the environment says 0" in str(error), error
+    assert "rank is 1, but the environment sets 0" in str(error), error
 else:
     raise SystemExit("a wrong rank was taken")
 """
@@ -169,7 +169,7 @@ def test_nobody_tells_the_rank():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT,
         env=environment(), check=False,
     )  # fmt: skip
-    assert done.returncode == 1 and "nothing tells this process its rank" in done.stderr
+    assert done.returncode == 1 and "the rank of this process is not set" in done.stderr
 
 
 def five_lines() -> dict[str, list[str]]:

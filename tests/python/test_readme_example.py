@@ -96,4 +96,4 @@ def test_the_script_of_a_batch_job_is_one_rank(example: Path, slurm: Slurm, tmp_
     said = output.read_text()
     check_training(said, ranks=1)
     assert "a batch job of 2 tasks" in said and "start the program with srun" in said
-    assert "as Slurm (a batch script) tells" in said
+    assert "from Slurm (a batch script)" in said

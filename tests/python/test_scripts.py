@@ -151,7 +151,7 @@ def test_the_matrix_says_what_it_takes():
 def test_the_matrix_refuses_before_it_measures(tmp_path: Path):
     done = run_matrix(tmp_path / "out", SIZES="tiny huge")
     assert done.returncode != 0
-    assert "SIZES holds 'huge'" in done.stderr
+    assert "SIZES contains 'huge'" in done.stderr
     assert done.stdout == ""
     done = run_matrix(tmp_path / "out", PYTHON="/bin/false")
     assert done.returncode == 1

@@ -92,11 +92,14 @@ def compress(
     sharded = not isinstance(model, DistributedDataParallel)
     if momentum and (sharded or codec == "powersgd"):
         raise ValueError(
-            "momentum is for DistributedDataParallel and the codecs; leave it to the optimizer"
+            "momentum applies only to DistributedDataParallel with a codec; leave it to the "
+            "optimizer"
         )
     if sharded:
         if codec == "powersgd":
-            raise ValueError("powersgd is for DistributedDataParallel; fully_shard has the codecs")
+            raise ValueError(
+                "powersgd works only with DistributedDataParallel; choose a codec with fully_shard"
+            )
         return Sharded(model, codec, share, **rest)
     state: BucketState = (
         PowerSgd(model, rank, **rest)

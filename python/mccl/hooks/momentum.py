@@ -20,7 +20,7 @@ class Momentum:
 
     def __init__(self, factor: float) -> None:
         if not 0 <= factor < 1:
-            raise ValueError(f"momentum is at least 0 and below 1; found {factor}")
+            raise ValueError(f"momentum: expected at least 0 and below 1; found {factor}")
         self.factor = factor
         self.velocities = Kept("momentum")
 

@@ -39,7 +39,7 @@ class PowerSgd(BucketState):
     def __init__(self, model: DistributedDataParallel, rank: int, **rest: Any) -> None:
         super().__init__(model, **rest)
         if rank < 1:
-            raise ValueError(f"powersgd approximates by a rank of at least 1; found {rank}")
+            raise ValueError(f"powersgd: expected a rank of at least 1; found {rank}")
         self.rank = rank
         #: The matrices with which the next step starts.
         self._rights = Kept("matrix", shaped_as_gradient=False)

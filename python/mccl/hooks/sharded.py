@@ -103,16 +103,17 @@ class Sharded(State):
         ]
         if not groups:
             raise ValueError(
-                "compress takes a DistributedDataParallel, or a module after fully_shard; found "
-                f"{type(model).__name__}"
+                "compress: expected a DistributedDataParallel, or a module after fully_shard; "
+                f"found {type(model).__name__}"
             )
         # A second hook would never send the residuals of the first.
         if any(isinstance(hook_of(parameters), Unit) for _, parameters in groups):
-            raise RuntimeError("this model has a hook already; compress can only be called once")
+            raise RuntimeError("this model already has a hook; compress can only be called once")
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
         if len(meshes) > 1:
             raise ValueError(
-                f"compress takes modules that one process group shards; found {len(meshes)} groups"
+                f"compress: expected modules that one process group shards; found {len(meshes)} "
+                "groups"
             )
         super().__init__(meshes.pop(), model, **rest)
         self.rounding = group_like(self.group, codec, share.ratio)
@@ -171,7 +172,7 @@ class Sharded(State):
         """Returns the columns of a reduction that can be compressed; records why if none can."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-            why = "set_gradient_divide_factor makes them a sum that no codec takes"
+            why = "set_gradient_divide_factor turns them into a sum that no codec supports"
         elif columns is None:
             why = "the step used only some of a module's parameters, and fully_shard hides which"
         else:

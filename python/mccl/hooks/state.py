@@ -24,10 +24,10 @@ _numbers = itertools.count()
 
 #: Reasons to send gradients exact. Both are usual for small gradients beside large ones.
 UNCODED = (
-    "the engine would not send them in fewer bytes (the ranks share memory, the call is below "
-    "compression_min_bytes, or the codec is as wide as the gradients)"
+    "compression would not reduce the bytes that the engine sends (the ranks share memory, the "
+    "call is below compression_min_bytes, or the codec is as wide as the gradients)"
 )
-TOO_SMALL = "the two matrices that would stand for them are no smaller"
+TOO_SMALL = "the two matrices that would replace them are no smaller"
 _USUAL = (UNCODED, TOO_SMALL)
 
 
@@ -61,7 +61,8 @@ class State:
     ) -> None:
         if warm_up < 0 or report_every < 0:
             raise ValueError(
-                f"warm_up and report_every count steps; found {warm_up} and {report_every}"
+                "warm_up and report_every: expected numbers of steps, at least 0; found "
+                f"{warm_up} and {report_every}"
             )
         #: Group for exact sums, whatever the settings say for other groups.
         self.group: dist.ProcessGroup = group_like(group, "none")
@@ -129,7 +130,7 @@ class State:
             shape = self._shape(name)
             if shape is None or (kept.shaped_as_gradient and shape != each.shape):
                 raise ValueError(
-                    f"what was saved has a {kept.noun} of {name} with shape {tuple(each.shape)}, "
+                    f"the saved state has a {kept.noun} of {name} with shape {tuple(each.shape)}, "
                     f"but the model has {'no such name' if shape is None else tuple(shape)}"
                 )
 
@@ -145,7 +146,7 @@ class State:
         self._said.add(UNCODED)
         if dist.get_rank(self.group) == 0:
             _log.info(
-                "mccl.hooks: gradients are exact: all ranks share memory, where %s gains nothing",
+                "mccl.hooks: gradients are exact: all ranks share memory, where %s saves nothing",
                 codec,
             )
 

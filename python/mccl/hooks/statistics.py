@@ -71,7 +71,7 @@ class Share:
     def __init__(self, codec: str, ratio: float | None, ramp: int) -> None:
         if ratio is not None and not 0 < ratio <= 1:
             raise ValueError(
-                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
+                f"ratio: expected a fraction of the elements, above 0 and at most 1; found {ratio}"
             )
         check_ramp(ramp, codec)
         self.ratio = ratio

@@ -26,7 +26,7 @@ def main() -> None:
     )
     parser.add_argument("-m", dest="module", action="store_true", help="a module, not a file")
     parser.add_argument("program", help="the script, or with -m the module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="for the program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     given = parser.parse_args()
     if not given.module and not Path(given.program).exists():
         parser.error(f"no such file: {given.program}")

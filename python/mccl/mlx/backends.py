@@ -102,7 +102,7 @@ def _addresses_of(entry: object, rank: int, path: str) -> list[Address]:
     if not isinstance(entry, list) or not entry:
         hint = ""
         if isinstance(entry, dict):
-            hint = '; a hostfile with "ssh" and "ips" is one for mlx.launch, which makes the other'
+            hint = '; a hostfile with "ssh" and "ips" is for mlx.launch, which makes this one'
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: rank {rank}: expected a list of one or more "host:port"; '
             f"found {shape_of(entry)}{hint}"
@@ -132,8 +132,8 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
         raise Refusal(f"mccl: {error}") from None
     if place is None:
         raise Refusal(
-            "mccl: neither MCCL_RANK nor MCCL_WORLD_SIZE is set, and no launcher tells them "
-            "(mccl launch, torchrun, mpirun or srun)",
+            "mccl: neither MCCL_RANK nor MCCL_WORLD_SIZE is set, and no launcher (mccl launch, "
+            "torchrun, mpirun or srun) provides them",
             absent=True,
         )
     return Job("mccl", _verbosity(environment, settings), on_gpu=load().has_gpu())
@@ -153,8 +153,9 @@ def _is_utf8(text: str) -> bool:
 
 
 _NO_GPU = (
-    "nccl: arrays go through the host, by shared memory and TCP: {reason}. Calls between GPUs need "
-    "a GPU, MLX for CUDA (pip install mlx[cuda13]), and MCCL built beside it with CUDA's headers"
+    "nccl: arrays go through the host, by shared memory and TCP: {reason}. Calls between GPUs "
+    "need a GPU, MLX for CUDA (pip install mlx[cuda13]), and MCCL built for that MLX with CUDA's "
+    "headers"
 )
 
 
@@ -179,7 +180,7 @@ def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
     require_all("nccl", given)
     size = given["MLX_WORLD_SIZE"].strip()
     if not size.isdecimal() or int(size) == 0:
-        raise Refusal(f"nccl: MLX_WORLD_SIZE: expected how many ranks there are; found '{size}'")
+        raise Refusal(f"nccl: MLX_WORLD_SIZE: expected the number of ranks; found '{size}'")
     rank = rank_of("nccl", given["MLX_RANK"], int(size), "MLX_WORLD_SIZE")
     host, port = split_address(f"{given['NCCL_HOST_IP']}:{given['NCCL_PORT'].strip()}")
     if not port:

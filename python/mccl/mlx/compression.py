@@ -57,10 +57,10 @@ class Compression:
         config.texts_of({"compression": codec})  # raises for an unknown codec
         if not 0 < ratio <= 1:
             raise ValueError(
-                f"ratio is a share of the elements, above 0 and at most 1; found {ratio}"
+                f"ratio: expected a fraction of the elements, above 0 and at most 1; found {ratio}"
             )
         if warm_up < 0:
-            raise ValueError(f"warm_up counts steps; found {warm_up}")
+            raise ValueError(f"warm_up: expected a number of steps, at least 0; found {warm_up}")
         check_ramp(ramp, codec)
         self.codec = codec
         self.ratio = ratio

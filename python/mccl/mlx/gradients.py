@@ -74,8 +74,9 @@ def average_gradients(
         kept = Compression(compression) if isinstance(compression, str) else compression
         if traced and kept is compression:
             raise ValueError(
-                "average_gradients: a Compression keeps what a step leaves out, which a compiled "
-                "or transformed function cannot; call it outside, or name the codec only"
+                "average_gradients: a Compression keeps rounding errors across steps, which a "
+                "compiled or transformed function cannot do; call it outside, or pass only the "
+                "name of the codec"
             )
         averaged = _rounded_means(
             dict(enumerate(flat)), group, stream, all_reduce_size, kept, keeps=kept is compression

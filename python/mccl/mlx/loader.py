@@ -36,8 +36,8 @@ def _extension_for(core: ModuleType) -> ModuleType:
     except TypeError:
         raise ImportError(
             f"mccl's MLX extension was built with nanobind {build.NANOBIND}, and MLX "
-            f"{core.__version__} with one that does not match it; install scikit-build-core and "
-            "the nanobind that this MLX was built with, and build again: "
+            f"{core.__version__} with an incompatible one; install scikit-build-core and the "
+            "nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
     # Only after the extension is known to match.
@@ -68,8 +68,8 @@ def _require_matching_build(mlx: str) -> ModuleType:
         build = importlib.import_module("mccl._mlx_build")
     except ImportError:
         raise ImportError(
-            "mccl was installed without its MLX extension, as the build saw no MLX; install it "
-            f"again: {mccl_engine.install_command()}"
+            "mccl was installed without its MLX extension, because the build found no MLX; "
+            f"install it again: {mccl_engine.install_command()}"
         ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     if _release(build.MLX) != _release(mlx) or build.PYTHON != python:

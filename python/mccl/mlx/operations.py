@@ -172,7 +172,7 @@ def all_to_all(
     """
     group = _group_for("all_to_all", x, group)
     if (rows_to is None) != (rows_from is None):
-        raise ValueError("all_to_all: give both rows_to and rows_from, or neither")
+        raise ValueError("all_to_all: pass both rows_to and rows_from, or neither")
     shares = _shares(x, rows_to, group, "all_to_all")
     return _exchange("all_to_all", x, group, stream, rows=shares, rows_from=rows_from or shares)
 
@@ -230,7 +230,7 @@ def _shares(x: mx.array, rows: Rows, group: Group, call: str) -> Sequence[int]:
     size = group.size()
     if x.ndim == 0 or x.shape[0] % size != 0:
         raise ValueError(
-            f"{call}: {size} ranks do not divide axis 0 of shape {tuple(x.shape)}; say how many "
-            "rows each rank has, or pad the array"
+            f"{call}: axis 0 of shape {tuple(x.shape)} is not a multiple of {size} ranks; pass "
+            "the number of rows of each rank, or pad the array"
         )
     return [x.shape[0] // size] * size

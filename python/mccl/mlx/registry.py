@@ -99,7 +99,7 @@ def group_of_call(call: str, group: object) -> mx.distributed.Group:
         return default_group()
     if not isinstance(group, mx.distributed.Group):
         raise TypeError(
-            f"{call}: group: expected one that mccl.mlx.init() or its split made, or None; found "
+            f"{call}: group: expected a group from mccl.mlx.init() or its split, or None; found "
             f"{type(group).__name__} {group!r:.60}"
         )
     return group
@@ -124,8 +124,8 @@ def _check_factory(factory: object, backend: str) -> None:
         )
     if backend != "jaccl":
         raise ValueError(
-            f"init: all_gather_factory is for backend='jaccl', and this is {backend!r}; leave it "
-            "out"
+            "init: all_gather_factory works only with backend='jaccl', but the backend is "
+            f"{backend!r}; leave it out"
         )
 
 
@@ -155,7 +155,7 @@ def _make(backend: str, strict: bool, factory: Factory | None) -> mx.distributed
         _registry.alone_since = state
     else:
         level = logging.WARNING
-    _say(level, f"this process is alone in its group, and communicates nothing: {reasons}")
+    _say(level, f"this process is alone in its group and communicates nothing: {reasons}")
     return _alone()
 
 
@@ -204,8 +204,8 @@ def _world_of(job: backends.Job) -> Any:
         if not exists:
             raise
     warnings.warn(
-        f"this process has joined its job already, with another backend than {job.backend}, and "
-        f"joins it once: the group goes by that one. Ask for {job.backend} first, or set "
+        f"this process has already joined its job with another backend than {job.backend}, and "
+        f"can join only once: the group uses that backend. Ask for {job.backend} first, or set "
         f"MCCL_BACKEND={job.backend}",
         RuntimeWarning,
         stacklevel=2,

@@ -60,7 +60,7 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
     lost = [str(other) for other, answer in enumerate(found) if not answer["root"]]
     if lost:
         raise RuntimeError(
-            f"rank {', '.join(lost)} reached rank 0 at none of its addresses "
+            f"rank {', '.join(lost)} could not reach rank 0 at any of its addresses "
             f"({', '.join(first['addresses'])}), port {first['port']}; check the network and "
             "firewalls, or set MLX_JACCL_COORDINATOR=host:port and leave all_gather_factory out"
         )
@@ -90,12 +90,12 @@ def _gathered(
     try:
         messages = [json.loads(part) for part in parts]
         if not all(key in messages[0] for key in keys):
-            raise ValueError("it is another rank's")
+            raise ValueError("the message is from another rank")
         return messages
     except (ValueError, TypeError):
         raise ValueError(
-            "all_gather_factory: its function returned bytes that no rank has sent; it must return "
-            "those of all ranks in the order of ranks"
+            "all_gather_factory: its function returned bytes that no rank has sent; it must "
+            "return the bytes of all ranks in rank order"
         ) from None
 
 

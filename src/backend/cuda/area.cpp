@@ -119,9 +119,9 @@ std::string Area::open(Group& group) {
     } else if (!direct::on_one_host(card, own.card)) {
       objection = fmt::format("rank {} is on another host", peer);
     } else if (card.process == own.card.process) {
-      objection = fmt::format("rank {} is a thread of the same process", peer);
+      objection = fmt::format("rank {} runs in the same process", peer);
     } else if (shared_ == SharedGpu::refused && direct::is_one_device(card, own.card)) {
-      objection = fmt::format("rank {} has the same GPU, {}", peer, own.card.bus);
+      objection = fmt::format("rank {} uses the same GPU, {}", peer, own.card.bus);
     } else {
       Address there = 0;
       try {
@@ -129,8 +129,8 @@ std::string Area::open(Group& group) {
                                        kLazyPeerAccess),
                   "cuIpcOpenMemHandle");
       } catch (const Error& error) {
-        objection = fmt::format("the memory of rank {} ({}) cannot be reached: {}", peer, card.bus,
-                                error.what());
+        objection =
+            fmt::format("cannot open the memory of rank {} ({}): {}", peer, card.bus, error.what());
       }
       // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(there);
@@ -149,8 +149,8 @@ std::string Area::exchange_windows(Group& group) {
   std::string objection;
   try {
     if (told_ + own.size() > kMostWindows) {
-      throw Error(fmt::format("rank {} has {} pieces of memory for the others to reach, {} at most",
-                              group.rank(), told_ + own.size(), kMostWindows));
+      throw Error(fmt::format("rank {} shares {} blocks of memory; the limit is {}", group.rank(),
+                              told_ + own.size(), kMostWindows));
     }
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (!own[i].memory) continue;
@@ -202,7 +202,7 @@ std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
       cu_.check(cu_.IpcOpenMemHandle(&there, offers[i].memory, kLazyPeerAccess),
                 "cuIpcOpenMemHandle");
     } catch (const Error& error) {
-      return fmt::format("memory of rank {} cannot be reached: {}", peer, error.what());
+      return fmt::format("cannot open memory of rank {}: {}", peer, error.what());
     }
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
     row[i] = reinterpret_cast<std::byte*>(there);

@@ -93,7 +93,7 @@ void KernelPath::meet(Device device) {
   std::string objection = area_->objection();
   const auto image = kernels::cuda::image();
   if (objection.empty() && image.empty()) {
-    objection = "this build has no kernels for GPUs, as it had no nvcc";
+    objection = "this build has no GPU kernels, because nvcc was missing";
   }
   if (!objection.empty()) {
     notices_->warn(group_,
@@ -114,7 +114,7 @@ void KernelPath::meet(Device device) {
   if (!area_->all_by_nvlink()) limits_ = limits_.without_packed();
   own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
   order_by(*own_lane_);
-  log_.info("group '{}': collectives on {} go by kernels", group_.name(),
+  log_.info("group '{}': collectives on {} use MCCL's kernels", group_.name(),
             own_lane_->accelerator().name());
   exchange_windows();
 }
@@ -128,19 +128,19 @@ void KernelPath::exchange_windows() {
   const std::string objection = area_->exchange_windows(group_);
   if (objection.empty()) return;
   notices_->warn(
-      group_, fmt::format("the ranks do not reach each other's memory on {}, which is copied: {}",
+      group_, fmt::format("the ranks cannot access each other's memory on {}, so it is copied: {}",
                           device::name_of(device_), objection));
 }
 
 void KernelPath::enqueue(const Request& request, void* stream) {
   if (device_of(request) != device_) {
     throw InvalidArgument(fmt::format(
-        "{}: rank {} made group '{}' on {} and calls it on {}; a group stays on its GPU",
+        "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per group",
         name_of(request.collective), group_.rank(), group_.name(), device::name_of(device_),
         device::name_of(device_of(request))));
   }
   if (const std::string reason = failure(); !reason.empty()) {
-    throw PeerError(fmt::format("{} of rank {} on {} cannot start: {}", name_of(request.collective),
+    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}", name_of(request.collective),
                                 group_.rank(), device::name_of(device_), reason));
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
@@ -165,13 +165,13 @@ std::string KernelPath::failure() {
   const auto& alarm = area_->alarm();
   if (const std::uint32_t late = __atomic_load_n(&alarm.late, __ATOMIC_RELAXED); late != 0) {
     return fmt::format(
-        "rank {} of group '{}': a kernel has waited for rank {} for {} ms; some rank has not made "
-        "the call, or not with data on a GPU",
+        "rank {} of group '{}': a kernel waited for rank {} for {} ms; a rank has not made the "
+        "call, or made it with data outside GPU memory",
         group_.rank(), group_.name(), late - 1, timeout_.count());
   }
   std::string reason = group_.failure();  // a rank has died, left, or aborted the group
   if (reason.empty() && __atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
-    reason = "the group was ended";
+    reason = "the group has been aborted";
   }
   return reason;
 }

@@ -101,7 +101,7 @@ void AutoPath::decide(Device device) {
     if (count(kOnHost) == group_.size() || count(kOnHost) == 0) continue;
     const auto other = std::find(asked->all.begin(), asked->all.end(), kOnHost);
     return stay_on_host(
-        fmt::format("rank {} called with memory of the host", other - asked->all.begin()));
+        fmt::format("rank {} made the call with host memory", other - asked->all.begin()));
   }
 }
 
@@ -130,9 +130,9 @@ void AutoPath::meet(Device device) {
       own = error.what();
     }
     std::string objection = first_objection(group_, own);
-    if (objection.empty() && !way->takes(probe)) objection = "as was told";
+    if (objection.empty() && !way->takes(probe)) objection = "see the warning above";
     if (!objection.empty()) {
-      objections.push_back(fmt::format("not by {} ({})", candidate.name, objection));
+      objections.push_back(fmt::format("{} not used ({})", candidate.name, objection));
       continue;
     }
     names.push_back(candidate.name);
@@ -173,8 +173,8 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
                                      : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
                                                    row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
   }
-  log_.info("group '{}': collectives on {} go by {}", group_.name(),
-            own_lane_->accelerator().name(), fmt::join(told, " or "));
+  log_.info("group '{}': collectives on {} use {}", group_.name(), own_lane_->accelerator().name(),
+            fmt::join(told, " or "));
 }
 
 Path* AutoPath::way_for(const Request& request) {

@@ -19,8 +19,7 @@ Call::Call(std::shared_ptr<Path> path, const Request& request, void* stream, int
 }
 
 std::string Call::description() const {
-  return fmt::format("{} of rank {} on {}", name_of(collective_), rank_,
-                     lane_.accelerator().name());
+  return fmt::format("{} on rank {} ({})", name_of(collective_), rank_, lane_.accelerator().name());
 }
 
 /// Returns null unless the path has failed or the deadline has passed. Aborts the path in both
@@ -33,7 +32,8 @@ std::exception_ptr Call::failure() {
   if (Clock::now() < deadline_) return nullptr;
   path_->abort();
   return std::make_exception_ptr(TimeoutError(fmt::format(
-      "{} timed out: some rank has not made the call, or not with data on a GPU", description())));
+      "{} timed out: a rank has not made the call, or made it with data outside GPU memory",
+      description())));
 }
 
 bool Call::try_finish() {

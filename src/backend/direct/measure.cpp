@@ -77,7 +77,7 @@ class Stopwatch {
       if (Clock::now() < deadline_) continue;
       path_.abort();
       throw TimeoutError(
-          fmt::format("{} on {} timed out while it was measured: some rank has not come",
+          fmt::format("measurement of {} on {} timed out: a rank has not made the call",
                       name_of(request.collective), lane_.accelerator().name()));
     }
   }

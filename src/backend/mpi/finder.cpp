@@ -52,10 +52,10 @@ std::unique_ptr<Library> library_of(const Symbols& symbols) {
   for (const std::string_view word : {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}) {
     if (said.find(word) != said.npos) return mpich_library(symbols);
   }
-  throw InvalidArgument(fmt::format(
-      "{} says that it is {}, whose ABI MCCL does not know; it knows those of Open MPI, of MPICH "
-      "(also Intel MPI, MVAPICH) and of MPI 5 (libmpi_abi)",
-      symbols.path(), in_quotes(said.substr(0, said.find('\n')))));
+  throw InvalidArgument(
+      fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; it supports those "
+                  "of Open MPI, MPICH (also Intel MPI, MVAPICH) and MPI 5 (libmpi_abi)",
+                  symbols.path(), in_quotes(said.substr(0, said.find('\n')))));
 }
 
 std::vector<std::string> all_names() {
@@ -69,9 +69,9 @@ std::vector<std::string> all_names() {
 std::string advice_for(const Launcher& launcher) {
   switch (launcher.kind) {
     case Launcher::Kind::open_mpi:
-      return "install Open MPI's (Debian: libopenmpi3)";
+      return "install Open MPI (Debian: libopenmpi3)";
     case Launcher::Kind::hydra:
-      return "install MPICH's (Debian: libmpich12)";
+      return "install MPICH (Debian: libmpich12)";
     default:
       return "install Open MPI (Debian: openmpi-bin) or MPICH (mpich)";
   }
@@ -116,17 +116,17 @@ Wanted wanted_of(const Environment& environment, const Launcher& launcher,
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
   if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.tells_mpi) {
     throw InvalidArgument(fmt::format(
-        "srun has started {} ranks without telling MPI: start them with srun --mpi={} for {}",
+        "srun has started {} ranks without MPI support: start them with srun --mpi={} for {}",
         launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
   }
   const bool mismatch = (launcher.kind == Launcher::Kind::open_mpi && !is_open_mpi(identity)) ||
                         (launcher.kind == Launcher::Kind::hydra && is_open_mpi(identity));
   if (!mismatch) return;
-  throw InvalidArgument(fmt::format(
-      "the MPI library is {}{}, but {} has started this process: start it with the mpirun of that "
-      "library, or let MPI_LIBNAME name a library of that mpirun",
-      identity.describe(), named_by.empty() ? "" : fmt::format(", which {} names", named_by),
-      launcher.name));
+  throw InvalidArgument(
+      fmt::format("the MPI library is {}{}, but {} has started this process: start it with the "
+                  "mpirun of that library, or set MPI_LIBNAME to a library of that mpirun",
+                  identity.describe(), named_by.empty() ? "" : fmt::format(", set by {}", named_by),
+                  launcher.name));
 }
 
 std::unique_ptr<Library> find_library(const Environment& environment) {
@@ -150,20 +150,20 @@ std::unique_ptr<Library> find_library(const Environment& environment) {
     if (!loaded.empty() && !wanted.named_by.empty()) {
       const std::string present = Symbols::load(loaded.front()).path();
       if (present != symbols->path()) {
-        throw InvalidArgument(fmt::format(
-            "{} names {}, but this process has loaded {} already; a process can hold one MPI",
-            wanted.named_by, symbols->path(), present));
+        throw InvalidArgument(
+            fmt::format("{} names {}, but this process has already loaded {}; a process can use "
+                        "only one MPI library",
+                        wanted.named_by, symbols->path(), present));
       }
     }
     return library;
   }
   if (!wanted.named_by.empty()) {
-    throw InvalidArgument(fmt::format("the MPI library that {} names cannot be loaded: {}",
-                                      wanted.named_by, failures));
+    throw InvalidArgument(
+        fmt::format("cannot load the MPI library that {} names: {}", wanted.named_by, failures));
   }
-  throw InvalidArgument(
-      fmt::format("there is no MPI library ({}): {}, or name one with MPI_LIBNAME",
-                  fmt::join(wanted.names, ", "), advice_for(launcher)));
+  throw InvalidArgument(fmt::format("no MPI library found ({}): {}, or name one with MPI_LIBNAME",
+                                    fmt::join(wanted.names, ", "), advice_for(launcher)));
 }
 
 }  // namespace mccl::mpi

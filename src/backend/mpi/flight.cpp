@@ -19,9 +19,9 @@ int tag_of(const Place& place, const engine::Call& call) {
   const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
   const std::uint32_t within = call.tag & ~kUpperHalf;
   if (within >= half - 1) {
-    throw InvalidArgument(fmt::format(
-        "{}: tag {} is more than this MPI has: {} is the largest ({})", name_of(call.collective),
-        call.tag, half - 2, place.library->identity().version));
+    throw InvalidArgument(fmt::format("{}: tag {} exceeds the largest of this MPI library, {} ({})",
+                                      name_of(call.collective), call.tag, half - 2,
+                                      place.library->identity().version));
   }
   return static_cast<int>(call.tag & kUpperHalf ? half + within : within);
 }
@@ -53,10 +53,11 @@ void Flight::land() {
   }
   if (wants_arrival_) {
     if (!arrival_.cancelled && arrival_.bytes != static_cast<std::int64_t>(target_bytes_)) {
-      throw MismatchError(fmt::format(
-          "rank {} sent {} bytes where {} {} ({} bytes) were expected; both must give one size",
-          arrival_.source, arrival_.bytes, target_bytes_ / size_of(dtype_), name_of(dtype_),
-          target_bytes_));
+      throw MismatchError(
+          fmt::format("rank {} sent {} bytes, but this rank expected {} {} ({} bytes); both sides "
+                      "must use the same size",
+                      arrival_.source, arrival_.bytes, target_bytes_ / size_of(dtype_),
+                      name_of(dtype_), target_bytes_));
     }
   }
   std::byte* whole = result_ ? result_ : static_cast<std::byte*>(target_);

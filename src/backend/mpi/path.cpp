@@ -322,14 +322,14 @@ void Path::close(bool whole) noexcept {
 void check_place(const ContextOptions& options, Process& process) {
   const std::string library = process.library().identity().describe();
   if (options.size > 0 && options.size != process.size()) {
-    throw InvalidArgument(fmt::format(
-        "this job has {} ranks, but MPI's has {} ({}): start the ranks with that MPI's mpirun, as "
-        "mccl launch --backend mpi does",
-        options.size, process.size(), library));
+    throw InvalidArgument(
+        fmt::format("this job has {} ranks, but the MPI job has {} ({}): start the ranks with the "
+                    "mpirun of that library, as mccl launch --backend mpi does",
+                    options.size, process.size(), library));
   }
   if (options.rank >= 0 && options.rank != process.rank()) {
     throw InvalidArgument(fmt::format(
-        "rank {} of this job is rank {} of MPI's ({}): take the ranks that mpirun gives",
+        "rank {} of this job is rank {} of the MPI job ({}): use the ranks that mpirun assigns",
         options.rank, process.rank(), library));
   }
 }
@@ -352,13 +352,13 @@ void check_libraries(Group& group, Process& process, std::chrono::milliseconds p
         .wait();
   } catch (const TimeoutError& error) {
     throw TimeoutError(fmt::format(
-        "group '{}': not all of its ranks have come to make it in time (MCCL_CONNECT_TIMEOUT): {}",
+        "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
         group.name(), error.what()));
   }
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
     if (theirs == all.front().text) continue;
-    throw MismatchError(fmt::format("group '{}': rank {} has {} where rank 0 has {}", group.name(),
+    throw MismatchError(fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}", group.name(),
                                     rank, theirs, all.front().text));
   }
 }
@@ -377,7 +377,7 @@ ContextOptions placed(const ContextOptions& options) {
   own.config.hostfile.clear();
   if (compression_named(own.config.compression).codec != Codec::none) {
     Log(own.rank, log_level_of(own.config.log_level))
-        .warn("MCCL_COMPRESSION={} changes nothing here: MPI's sums are exact",
+        .warn("MCCL_COMPRESSION={} has no effect: the backend mpi does not compress",
               own.config.compression);
     own.config.compression = "none";
   }

@@ -71,8 +71,8 @@ Process& Process::get(const ContextOptions& options) {
   }
   if (own.process->process_ != ::getpid()) {
     throw InvalidArgument(
-        "this process is a child by fork() of one that uses MPI, which no child can; start it "
-        "with mpirun instead");
+        "this process is a fork() child of a process that uses MPI, and a child cannot use MPI; "
+        "start it with mpirun instead");
   }
   if (own.process->is_over()) throw InvalidArgument(own.process->failure());
   return *own.process;
@@ -82,8 +82,8 @@ Process::Process() : library_(find_library(process_environment())), thread_("mcc
   process_ = ::getpid();
   if (library_->finalized()) {
     throw InvalidArgument(
-        "MPI has been finalised in this process, and can be initialised once: "
-        "leave MPI_Finalize to the end of the program");
+        "MPI has been finalised in this process and cannot be initialised again: call MPI_Finalize "
+        "only at the end of the program");
   }
   joined_ = library_->initialized();
 }
@@ -93,10 +93,10 @@ void Process::start(const ContextOptions& options) {
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
-    throw TimeoutError(fmt::format(
-        "{} has not initialised after {:.3g} s (MCCL_CONNECT_TIMEOUT): it waits for all ranks that "
-        "its launcher has started; see what the others printed last",
-        library_->identity().describe(), options.config.connect_timeout));
+    throw TimeoutError(
+        fmt::format("{} has not initialised after {:.3g} s (MCCL_CONNECT_TIMEOUT): it waits for "
+                    "all ranks that its launcher started; check the last output of the other ranks",
+                    library_->identity().describe(), options.config.connect_timeout));
   }
   started.get();
   Log(rank_, log_level_of(options.config.log_level))
@@ -110,17 +110,18 @@ void Process::initialise(const Config& config) {
   if (joined_) {
     level_ = library_->level();
     if (level_ != ThreadLevel::multiple) {
-      throw InvalidArgument(fmt::format(
-          "the program has initialised MPI with {}, but MCCL calls it beside the program: ask "
-          "MPI_Init_thread for MPI_THREAD_MULTIPLE (mpi4py does, unless mpi4py.rc says otherwise)",
-          name_of(level_)));
+      throw InvalidArgument(
+          fmt::format("the program has initialised MPI with {}, but MCCL calls MPI from other "
+                      "threads: ask MPI_Init_thread for MPI_THREAD_MULTIPLE (the default of "
+                      "mpi4py, unless mpi4py.rc changes it)",
+                      name_of(level_)));
     }
   } else {
     level_ = library_->init(ThreadLevel::multiple);
     if (level_ == ThreadLevel::single) {
-      throw InvalidArgument(
-          fmt::format("{} grants {}, but MCCL has threads: it needs MPI_THREAD_FUNNELED at least",
-                      library_->identity().describe(), name_of(level_)));
+      throw InvalidArgument(fmt::format(
+          "{} provides {}, but MCCL uses threads and needs at least MPI_THREAD_FUNNELED",
+          library_->identity().describe(), name_of(level_)));
     }
     library_->return_errors(library_->constants().world);
     library_->return_errors(library_->constants().self);
@@ -135,10 +136,10 @@ void Process::set_up(const Config& config) {
   const Launcher launcher = launcher_of(process_environment());
   if (launcher.ranks > 0 && launcher.ranks != size_) {
     throw InvalidArgument(fmt::format(
-        "{} has started {} ranks, but {} sees {}: the library is not that of the launcher; start "
-        "the ranks with the library's own mpirun{}, or let MPI_LIBNAME name the right one",
+        "{} has started {} ranks, but {} sees {}: the library does not match the launcher; start "
+        "the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching library",
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
-        launcher.name == "srun" ? " or srun --mpi=pmix or pmi2, whichever it knows" : ""));
+        launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
   }
   const Handle program_handler = library_->error_handler(world);
   library_->return_errors(world);
@@ -189,16 +190,16 @@ void Process::call_in_turn(const std::function<void()>& body) {
 std::string Process::failure() const {
   const std::lock_guard lock(mutex_);
   if (!reason_over_.empty() || !is_over()) return reason_over_;
-  return "the program has called MPI_Finalize, after which nobody can call MPI; shut MCCL down "
-         "before that";
+  return "the program has called MPI_Finalize, after which MPI cannot be called; shut MCCL down "
+         "first";
 }
 
 void Process::end_for_good(const std::string& reason) {
   note_trouble();
-  end_use(fmt::format(
-      "MPI is not called any more in this process, since it cannot take back a call that was given "
-      "up while it had memory of the program's: {}",
-      reason));
+  end_use(
+      fmt::format("MPI is no longer used in this process, because it cannot cancel an abandoned "
+                  "call that uses the program's memory: {}",
+                  reason));
 }
 
 void Process::end_use(const std::string& reason) {
@@ -227,7 +228,7 @@ void Process::depart() {
 void Process::end() {
   if (joined_ || library_->finalized()) return;
   const bool was_over = is_over();
-  end_use("MPI is not called any more, since the process ends");
+  end_use("MPI is no longer used, because the process is ending");
   try {
     if (was_over) return depart();
     Handle all_end = library_->ibarrier(control_);

@@ -26,10 +26,10 @@ bool Symbols::is_loaded(const std::string& path) {
 
 void* Symbols::required(const char* name) const {
   if (void* found = ::dlsym(library_, name)) return found;
-  throw InvalidArgument(fmt::format(
-      "{} has no {}, which MCCL needs: it is no MPI library, or one older than MPI 3.0; name "
-      "another with MPI_LIBNAME",
-      path_, name));
+  throw InvalidArgument(
+      fmt::format("{} lacks {}, which MCCL needs: it is not an MPI library, or it is older than "
+                  "MPI 3.0; name another with MPI_LIBNAME",
+                  path_, name));
 }
 
 void* Symbols::variable(const char* name) const {

@@ -30,8 +30,8 @@ std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
   }
   if (!sane) {
     throw CorruptionError(
-        fmt::format("rank {} states the figures of its cables in a text that is not pairs of "
-                    "ranks, each with a latency and a rate: {}",
+        fmt::format("rank {} sent malformed cable measurements; expected pairs of ranks, each with "
+                    "a latency and a rate: {}",
                     rank, in_quotes(card)));
   }
   return found;

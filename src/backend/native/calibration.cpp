@@ -140,11 +140,11 @@ class Calibration {
       if (found > 0) figures.push_back(fmt::format("{:.3g} {}", found * scale, unit));
     };
     const std::string_view where = one_node() ? " through shared memory" : "";
-    add(agreed.link_latency_s, 1e6, fmt::format("us a link{}", where));
-    add(agreed.link_bytes_per_s, 1e-9, fmt::format("GB/s a link{}", where));
-    add(agreed.window_latency_s, 1e6, "us a window");
+    add(agreed.link_latency_s, 1e6, fmt::format("us per link{}", where));
+    add(agreed.link_bytes_per_s, 1e-9, fmt::format("GB/s per link{}", where));
+    add(agreed.window_latency_s, 1e6, "us per window");
     add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
-    add(agreed.memory_bytes_per_s, 1e-9, "GB/s beyond it");
+    add(agreed.memory_bytes_per_s, 1e-9, "GB/s in memory");
     add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
     // The figures are the same on all ranks, so rank 0 logs them.
     if (!figures.empty() && engine_->rank() == 0)
@@ -317,9 +317,9 @@ class Calibration {
     for (int rank = 0; rank < engine_->size(); ++rank) {
       const auto told = parse_numbers(cards[static_cast<std::size_t>(rank)]);
       if (!told || told->size() != values.size() || std::ranges::min(*told) < 0) {
-        throw CorruptionError(
-            fmt::format("rank {} states its speed in a text that is not {} numbers of at least 0",
-                        rank, values.size()));
+        throw CorruptionError(fmt::format(
+            "rank {} sent malformed speed measurements; expected {} numbers of at least 0", rank,
+            values.size()));
       }
       for (std::size_t i = 0; i < values.size(); ++i) {
         if ((*told)[i] > 0) values[i].push_back((*told)[i]);

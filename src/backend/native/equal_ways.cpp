@@ -53,8 +53,8 @@ std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
     }
     if (!sane) {
       throw CorruptionError(
-          fmt::format("rank {} states how many ways lead to its peers in a text that is not pairs "
-                      "of a lower rank and a count of 2 to {}",
+          fmt::format("rank {} sent malformed counts of its routes to peers; expected pairs of a "
+                      "lower rank and a count of 2 to {}",
                       rank, kMostWays));
     }
   }
@@ -86,7 +86,7 @@ void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, i
   std::vector<std::string> tried;
   for (std::size_t way = 0; way < found.size(); ++way)
     tried.push_back(text_of(ways[way], found[way]));
-  engine->log().info("rank {}: ways that look alike: {}; links go through {}", pair.second,
+  engine->log().info("rank {}: equivalent routes: {}; links use {}", pair.second,
                      fmt::join(tried, "; "), ways[best]);
 }
 
@@ -104,7 +104,7 @@ void try_equal_ways(const std::shared_ptr<engine::Engine>& engine) {
   const std::map<Pair, int> counts = counts_of(exchange.all_gather("ways", card));
   if (counts.size() > kMostPairs) {
     if (!card.empty())
-      engine->log().info("{} pairs of ranks have ways that look alike: too many to try them",
+      engine->log().info("{} pairs of ranks have equivalent routes, which is too many to measure",
                          counts.size());
     return;
   }

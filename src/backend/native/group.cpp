@@ -83,13 +83,13 @@ std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) co
 }
 
 void NativeGroup::watch_failure(const std::function<void()>& told) {
-  state_->watch_failure(
-      [told, log = engine_->log(), name = name()](const engine::Failure& failure) {
-        if (failure.kind != engine::FailureKind::aborted) {
-          log.warn("group '{}': its calls on GPUs end without a result: {}", name, failure.reason);
-        }
-        told();
-      });
+  state_->watch_failure([told, log = engine_->log(),
+                         name = name()](const engine::Failure& failure) {
+    if (failure.kind != engine::FailureKind::aborted) {
+      log.warn("group '{}': calls on GPU memory end without a result: {}", name, failure.reason);
+    }
+    told();
+  });
 }
 
 /// True for collectives, whose schedules know which memory each step needs. False for premul_sum,
@@ -145,9 +145,8 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
   if (coding.codec != Codec::topk || options.left_out.data || rank() != 0) return;
   if (warned_.exchange(true)) return;
   engine_->log().warn(
-      "sums of group '{}' are by topk, and what it leaves out is lost for good: "
-      "mccl.hooks.compress, "
-      "or CallOptions::left_out, keeps it for the next sum",
+      "sums of group '{}' use topk, and the elements that it leaves out are lost: use "
+      "mccl.hooks.compress, or CallOptions::left_out, to keep them for the next sum",
       name());
 }
 
@@ -180,7 +179,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
 void NativeGroup::begin_batch() {
   std::lock_guard lock(mutex_);
   if (!coalescing_.emplace(std::this_thread::get_id(), std::vector<OperationPtr>()).second) {
-    throw InvalidArgument("begin_coalescing: this thread has begun one already; end it first");
+    throw InvalidArgument("begin_coalescing: this thread has already begun a batch; end it first");
   }
   ++coalescing_threads_;
 }
@@ -197,7 +196,7 @@ Work NativeGroup::end_batch() {
     std::lock_guard lock(mutex_);
     const auto found = coalescing_.find(std::this_thread::get_id());
     if (found == coalescing_.end()) {
-      throw InvalidArgument("end_coalescing: this thread has not begun one");
+      throw InvalidArgument("end_coalescing: this thread has not begun a batch");
     }
     operations = std::move(found->second);
     coalescing_.erase(found);

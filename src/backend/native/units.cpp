@@ -37,10 +37,10 @@ class Several final : public kernels::Unit {
 std::shared_ptr<kernels::Unit> units_of(const Config& config) {
   // The path is checked even if it is not used, because a file that a setting names must exist.
   if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
-    throw InvalidArgument(fmt::format(
-        "MCCL_SHADER_PATH: expected a file of Metal shaders that can be read; {}: {}; correct it, "
-        "or leave it out for those of the package",
-        in_quotes(config.shader_path), std::strerror(errno)));
+    throw InvalidArgument(
+        fmt::format("MCCL_SHADER_PATH: cannot read the file of Metal shaders {}: {}; correct the "
+                    "path, or leave it out to use the shaders of the package",
+                    in_quotes(config.shader_path), std::strerror(errno)));
   }
   std::vector<std::shared_ptr<kernels::Unit>> units;
   if (config.reduce_on == "gpu") {

@@ -48,11 +48,11 @@ std::string find_functions(void* handle, Library& nccl) {
 std::string load(Library& nccl) {
   void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD);
   if (!handle) handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return fmt::format("no NCCL is found ({})", ::dlerror());
+  if (!handle) return fmt::format("NCCL is not found ({})", ::dlerror());
   nccl.path = library_file(handle, kFile);
   const std::string missing = find_functions(handle, nccl);
   if (!missing.empty() || nccl.GetVersion(&nccl.version) != kSuccess || nccl.version < kOldest) {
-    return fmt::format("the NCCL in {} is older than 2.18, which is needed", nccl.path);
+    return fmt::format("the NCCL in {} is older than 2.18; install 2.18 or later", nccl.path);
   }
   return {};
 }

@@ -121,13 +121,13 @@ std::string NcclPath::objection(const device::Accelerator& accelerator) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     const Offer& offer = offers[static_cast<std::size_t>(rank)];
     if (offer.version != offers.front().version) {
-      return fmt::format("rank {} has NCCL {} where rank 0 has {}", rank, offer.version,
+      return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
                          offers.front().version);
     }
     for (int other = 0; other < rank; ++other) {
       const Offer& theirs = offers[static_cast<std::size_t>(other)];
       if (!direct::is_one_device(offer.card, theirs.card)) continue;
-      return fmt::format("ranks {} and {} have the same GPU, {}", other, rank, offer.card.bus);
+      return fmt::format("ranks {} and {} use the same GPU, {}", other, rank, offer.card.bus);
     }
   }
   return {};
@@ -155,8 +155,8 @@ void NcclPath::meet(Device device) {
   own_lane_ = std::make_unique<device::Lane>(depot);
   order_by(*own_lane_);
   device_ = device;
-  log_.info("group '{}': collectives on {} go through {}", group_.name(),
-            own_lane_->accelerator().name(), nccl_.described());
+  log_.info("group '{}': collectives on {} use {}", group_.name(), own_lane_->accelerator().name(),
+            nccl_.described());
 }
 
 /// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
@@ -194,7 +194,7 @@ void NcclPath::begin_as_part(Device device) {
   own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
   order_by(*own_lane_);
   device_ = device;
-  log_.info("group '{}': collectives on {} go through {}, by a part of its parent's communicator",
+  log_.info("group '{}': collectives on {} use {}, with a communicator split from the parent's",
             group_.name(), own_lane_->accelerator().name(), nccl_.described());
 }
 
@@ -212,7 +212,7 @@ void NcclPath::settle(Result result, const char* call) {
   const char* const more = nccl_.GetLastError ? nccl_.GetLastError(comm_) : nullptr;
   failure_ = fmt::format("{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
                          was_aborted()           ? group_.failure()
-                         : result == kInProgress ? "timed out; some rank has not come"
+                         : result == kInProgress ? "timed out; a rank has not made the call"
                                                  : nccl_.GetErrorString(result),
                          more && *more ? ": " : "", more ? more : "");
   if (result == kInProgress && !was_aborted()) throw TimeoutError(failure_);
@@ -222,7 +222,7 @@ void NcclPath::settle(Result result, const char* call) {
 void NcclPath::enqueue(const Request& request, void* stream) {
   if (device_of(request) != device_) {
     throw InvalidArgument(fmt::format(
-        "{}: rank {} made group '{}' on {} and calls it on {}; NCCL's groups stay where they are",
+        "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per NCCL group",
         name_of(request.collective), group_.rank(), group_.name(), device::name_of(device_),
         device::name_of(device_of(request))));
   }
@@ -230,7 +230,7 @@ void NcclPath::enqueue(const Request& request, void* stream) {
                                       device::cuda::context_of(device_.index));
   const std::lock_guard lock(mutex_);
   if (const std::string reason = why_failed(); !reason.empty()) {
-    throw PeerError(fmt::format("{} of rank {} on {} cannot start: {}", name_of(request.collective),
+    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}", name_of(request.collective),
                                 group_.rank(), device::name_of(device_), reason));
   }
   begin(request, stream);
@@ -327,7 +327,8 @@ std::string NcclPath::why_failed() {
   Result state = kSuccess;
   if (failure_.empty() && comm_ && nccl_.CommGetAsyncError(comm_, &state) == kSuccess &&
       state != kSuccess && state != kInProgress) {
-    failure_ = fmt::format("NCCL says on rank {}: {}", group_.rank(), nccl_.GetErrorString(state));
+    failure_ = fmt::format("NCCL reports an error on rank {}: {}", group_.rank(),
+                           nccl_.GetErrorString(state));
   }
   return failure_;
 }
@@ -338,7 +339,7 @@ std::string NcclPath::why_failed() {
 void NcclPath::end_calls() noexcept {
   const std::lock_guard lock(mutex_);
   if (!comm_) return;
-  if (failure_.empty()) failure_ = "the group was ended";
+  if (failure_.empty()) failure_ = "the group has been aborted";
   const auto end = [&nccl = nccl_, comm = std::exchange(comm_, nullptr)] { nccl.CommAbort(comm); };
   try {
     ending_ = start_thread("mccl-nccl-end", end);

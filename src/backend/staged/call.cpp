@@ -114,14 +114,14 @@ bool Call::try_finish() {
 }
 
 std::string Call::description() const {
-  return fmt::format("{} of rank {}{}", name_of(request_.collective), rank_,
-                     is_staged_ ? " on a device" : "");
+  return fmt::format("{} on rank {}{}", name_of(request_.collective), rank_,
+                     is_staged_ ? " (device memory)" : "");
 }
 
 void Call::require_started_batch() const {
   if (!held_back_.load(std::memory_order_acquire)) return;
   throw InvalidArgument(fmt::format(
-      "{}: it starts when end_coalescing is called; to wait for it before would be for ever",
+      "{}: the call starts only when end_coalescing is called; call that before waiting for it",
       description()));
 }
 

@@ -100,7 +100,8 @@ void Line::fail_group(const Call& call, const std::exception_ptr& error) {
   } catch (const std::exception& said) {
     what = said.what();
   }
-  const std::string reason = fmt::format("{} failed before it began: {}", call.description(), what);
+  const std::string reason =
+      fmt::format("{} failed before it started: {}", call.description(), what);
   group_->give_up(reason);
   throw Error(reason);
 }
@@ -165,8 +166,8 @@ void Line::advance() {
 
 void Line::give_up(const CallPtr& call) {
   const std::string reason = fmt::format(
-      "{} timed out before its input had left the device: what the stream was given "
-      "before it is not done",
+      "{} timed out before its input was copied from the device: earlier work in the stream is not "
+      "finished",
       call->description());
   {
     const std::lock_guard lock(mutex_);
@@ -265,7 +266,7 @@ void Line::close() {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
-    reason = fmt::format("rank {} has let go of the group", group_->own_rank());
+    reason = fmt::format("rank {} has released the group", group_->own_rank());
     group_ = nullptr;
     watcher = std::move(watcher_);
     returning = std::exchange(returning_, {});

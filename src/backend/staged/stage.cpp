@@ -23,7 +23,7 @@ Device device_of(const Request& request) {
   if (!lies_on_device(request.in)) return request.out.device;
   if (lies_on_device(request.out) && request.in.device != request.out.device) {
     throw InvalidArgument(fmt::format(
-        "{}: input lies on {} and output on {}; both must lie on one device, or one on the host",
+        "{}: input is on {} and output on {}; both must be on the same device, or one on the host",
         name_of(request.collective), device::name_of(request.in.device),
         device::name_of(request.out.device)));
   }
@@ -75,10 +75,10 @@ Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
   require_there(depot_->accelerator(), request, "input", request.in);
   require_there(depot_->accelerator(), request, "output", request.out);
   if (depot_->accelerator().is_capturing(options.stream)) {
-    throw InvalidArgument(fmt::format(
-        "{}: the stream is being captured, and this call goes through host memory, which a graph "
-        "cannot repeat; make it outside the capture",
-        name_of(request.collective)));
+    throw InvalidArgument(
+        fmt::format("{}: the stream is being captured, but this call goes through host memory, "
+                    "which a graph cannot replay; make the call outside the capture",
+                    name_of(request.collective)));
   }
   trip_ = stand_in(request, rank);
   trip_.stream = options.stream;

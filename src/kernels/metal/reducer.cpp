@@ -102,8 +102,8 @@ class Reducer final : public Unit {
       if (one) driver_->free(one);
     }
     throw Error(
-        fmt::format("{}: no {} bytes of shared memory to reduce on the GPU; reduce_on=cpu "
-                    "needs none",
+        fmt::format("{}: cannot allocate {} bytes of shared memory for reductions on the GPU; set "
+                    "reduce_on=cpu to need none",
                     driver_->name(), 2 * buffers.bytes));
   }
 

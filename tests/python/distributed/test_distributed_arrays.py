@@ -190,14 +190,17 @@ def test_what_has_no_dtype_of_ours(alone, x):
         (lambda w, x: w.scatter(x, 7), "scatter: root 7"),
         (lambda w, x: w.scatter(None), "scatter: x is None on rank 0"),
         (lambda w, x: w.broadcast(None), "neither x nor out is given"),
-        (lambda w, x: w.reduce_scatter(1.0), "no axis along which ranks have parts"),
-        (lambda w, x: w.all_to_all(x, in_counts=[4]), "go together"),
+        (lambda w, x: w.reduce_scatter(1.0), "x is a scalar; expected an array with an axis"),
+        (lambda w, x: w.all_to_all(x, in_counts=[4]), "pass both in_counts and out_counts"),
         (lambda w, x: w.all_to_all(x, x), "no in-place form"),
         (
             lambda w, x: w.all_gather(x, counts=[1, 2]),
             "counts has 2 numbers; expected one for each",
         ),
-        (lambda w, x: w.all_gather(x, counts=[-4]), "counts has -4; expected rows, at least 0"),
+        (
+            lambda w, x: w.all_gather(x, counts=[-4]),
+            "counts has -4; expected numbers of rows, at least 0",
+        ),
         (lambda w, x: w.all_gather(x, counts=[3]), "x has 4 rows .* expected 3"),
         (lambda w, x: w.reduce_scatter(x, counts=[5]), "x has 4 rows .* expected 5"),
         (lambda w, x: w.send(x, 0), "cannot exchange messages with itself"),
@@ -254,9 +257,9 @@ def check_templates(world) -> None:
     assert (out == root).all()
     whole = np.arange(world.size * 2).reshape(world.size, 2) if rank == root else None
     assert world.scatter(whole, root, np.empty((1, 2), "i8"))[0, 1] == 2 * rank + 1
-    with pytest.raises(dist.InvalidArgument, match=r"which \d ranks do not divide; counts="):
+    with pytest.raises(dist.InvalidArgument, match=r"not a multiple of \d ranks; use counts="):
         world.reduce_scatter(np.ones(world.size + 1))
-    with pytest.raises(dist.InvalidArgument, match=r"which \d ranks do not divide; counts="):
+    with pytest.raises(dist.InvalidArgument, match=r"not a multiple of \d ranks; use counts="):
         world.all_to_all(np.ones(world.size + 1))
     assert world.all_reduce(1) == world.size
 

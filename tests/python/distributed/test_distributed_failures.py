@@ -167,7 +167,10 @@ def test_a_failed_group_breaks_no_other(four):
 def check_second_init(world) -> None:
     assert dist.init() is world
     assert dist.init(rank=world.rank, size=world.size, timeout=30) is world
-    says = r"init: timeout is 31, but the world was made with 30; call shutdown\(\) first"
+    says = (
+        r"init: timeout is 31, but the world was made with 30; "
+        r"call shutdown\(\) before making another"
+    )
     with pytest.raises(dist.InvalidArgument, match=says):
         dist.init(timeout=31)
     with pytest.raises(dist.InvalidArgument, match=r"init: rank is \d+, but"):

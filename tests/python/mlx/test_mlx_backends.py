@@ -98,8 +98,8 @@ def test_ipv6_addresses_and_host_names(tmp_path: Path):
         ([["a:1"], [7]], 0, "found 7"),
         ([[":1"]], 0, 'found ":1"'),
         (FOUR, 4, "has 4 ranks, 0 to 3"),
-        (FOUR, -1, "MLX_RANK is '-1'"),
-        (FOUR, "one", "MLX_RANK is 'one'"),
+        (FOUR, -1, "MLX_RANK: expected an integer from 0; found '-1'"),
+        (FOUR, "one", "MLX_RANK: expected an integer from 0; found 'one'"),
     ],
 )
 def test_a_bad_hostfile_or_rank(tmp_path: Path, content: object, rank: object, expected: str):
@@ -342,7 +342,7 @@ def test_jaccl_goes_by_its_own_names_first(tmp_path: Path):
         ({"MLX_IBV_DEVICES": ""}, MESH, "MLX_IBV_DEVICES is not"),
         ({"MLX_JACCL_COORDINATOR": ""}, MESH, "MLX_JACCL_COORDINATOR is not"),
         ({"MLX_RANK": "3"}, MESH, "has 3 ranks, 0 to 2"),
-        ({"MLX_RANK": "x"}, MESH, "MLX_RANK is 'x'"),
+        ({"MLX_RANK": "x"}, MESH, "MLX_RANK: expected an integer from 0; found 'x'"),
         ({"MLX_JACCL_COORDINATOR": "10.0.0.1"}, MESH, "expected host:port of rank 0"),
         ({"MLX_IBV_DEVICES": "/nowhere"}, MESH, "cannot be read"),
         ({}, "{", "is not JSON"),

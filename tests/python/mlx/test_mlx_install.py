@@ -99,7 +99,7 @@ assert mx.distributed.init(False, "any") is mccl.mlx.init()
 assert mx.distributed.is_available("ring") and not mx.distributed.is_available("gloo")
 with pytest.raises(RuntimeError, match="no group can be made"):
     mx.distributed.init(strict=True, backend="mpi")
-with pytest.raises(ValueError, match="all_gather_factory is for backend='jaccl'"):
+with pytest.raises(ValueError, match="all_gather_factory works only with backend='jaccl'"):
     mx.distributed.init(all_gather_factory=print)
 with pytest.raises(TypeError, match="all_gather_factory: expected a function.*found int"):
     mx.distributed.init(backend="jaccl", all_gather_factory=7)
@@ -126,7 +126,7 @@ assert all(getattr(mx.distributed, name) is value for name, value in before.item
             "def refuse(array): raise TypeError('incompatible function arguments')\n"
             "import types\n"
             "sys.modules['mccl._mlx'] = types.SimpleNamespace(accepts=refuse)",
-            "with one that does not match it",
+            "with an incompatible one",
         ),
     ],
 )

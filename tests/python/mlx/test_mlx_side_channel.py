@@ -79,7 +79,7 @@ def test_ranks_that_do_not_reach_rank_0_are_named_on_all(monkeypatch: pytest.Mon
 
     with ThreadPoolExecutor(3) as threads:
         for text in threads.map(error, range(3)):
-            assert "rank 1, 2 reached rank 0 at none of its addresses (127.0.0.1)" in text
+            assert "rank 1, 2 could not reach rank 0 at any of its addresses (127.0.0.1)" in text
 
 
 @pytest.mark.parametrize(

@@ -482,7 +482,7 @@ def check_refusals() -> None:
             dist.all_gather([torch.ones(10) for _ in range(size)], data)
         load().set_stream(3)
         try:
-            with pytest.raises(ValueError, match="not the default one of MPS"):
+            with pytest.raises(ValueError, match="not the default stream of MPS"):
                 dist.all_reduce(data)
         finally:
             load().set_stream(0)

@@ -119,7 +119,7 @@ def check_groups(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="did you mean int8"):
         dist.new_group(ranks, pg_options=Options(compression="int9"))
     for wrong in (Options(topk_ratio=0.5), Options(compression="int8", topk_ratio=0.5)):
-        with pytest.raises(ValueError, match="topk_ratio is of compression"):
+        with pytest.raises(ValueError, match="topk_ratio requires compression"):
             dist.new_group(ranks, pg_options=wrong)
 
 

@@ -359,7 +359,7 @@ def check_shared_memory(codec: str) -> None:
     assert torch.equal(weights_of(ddp), weights_of(exact))
     assert all(not residual.any() for residual in state.residuals.values())
     assert state.statistics.ratio == 1
-    text = f"gradients are exact: all ranks share memory, where {codec} gains nothing"
+    text = f"gradients are exact: all ranks share memory, where {codec} saves nothing"
     assert lines == ([(logging.INFO, f"mccl.hooks: {text}")] if rank == 0 else []), lines
 
 
@@ -377,9 +377,9 @@ def check_refusals() -> None:
         ("topk", {"ratio": 0.0}, "above 0"),
         ("topk", {"ratio": 1.5}, "at most 1"),
         ("powersgd", {"rank": 0}, "at least 1"),
-        ("int8", {"warm_up": -1}, "count steps"),
-        ("topk", {"ramp": -1}, "counts steps"),
-        ("int8", {"ramp": 10}, "ramp is of topk"),
+        ("int8", {"warm_up": -1}, "expected numbers of steps"),
+        ("topk", {"ramp": -1}, "expected a number of steps"),
+        ("int8", {"ramp": 10}, "ramp applies only to topk"),
         ("topk", {"momentum": 1.0}, "below 1"),
         ("powersgd", {"momentum": 0.9}, "leave it to the optimizer"),
     ):

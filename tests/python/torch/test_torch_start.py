@@ -61,7 +61,7 @@ def check_late_init(path: str, rank: int, size: int) -> None:
     store = dist.FileStore(path, size)
     dist.init_process_group("mccl", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     (text,) = late(lambda: mccl.init(log_level="INFO"))
-    assert "mccl.init() comes too late for the process groups of torch" in text
+    assert "mccl.init() was called too late for the process groups of torch" in text
     end_group()
     assert late(mccl.init) == []
 
