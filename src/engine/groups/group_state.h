@@ -211,8 +211,8 @@ class GroupState {
   CollectiveQueue collectives_;
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
-  std::unique_ptr<Carrier> carrier_;  ///< Null if calls go through links.
-  bool in_messages_ = false;          // the part that advance_calls() is in
+  std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
+  bool in_messages_ = false;                                // the part that advance_calls() is in
   bool failure_announced_ = false;
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. This rank waits a moment for the announcement, which says more.

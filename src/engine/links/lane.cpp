@@ -65,12 +65,7 @@ const Frame* Lane::incoming(Traffic& traffic) {
   const ScopedTimer timer(traffic.network_s, traffic.timed);
   const std::span<const std::byte> bytes = link_->peek(kFrameBytes);
   if (bytes.empty()) return nullptr;
-  try {
-    incoming_ = decode(bytes.first(kFrameBytes), payload_limit_, crc_);
-  } catch (const CorruptionError& error) {
-    throw CorruptionError(
-        fmt::format("from rank {} over {}: {}", peer_, link_->description(), error.what()));
-  }
+  incoming_ = decode_header(bytes);
   link_->consume(kFrameBytes);
   traffic.bytes_received += kFrameBytes;
   accepted_ = false;
@@ -101,13 +96,6 @@ std::span<const std::byte> Lane::peek_payload(std::size_t element_bytes, Traffic
   return bytes.first(usable - usable % element_bytes);
 }
 
-std::span<const std::byte> Lane::whole_payload() {
-  const std::size_t bytes = incoming_->payload_bytes;
-  if (bytes > link_->peek_capacity()) return {};
-  const std::span<const std::byte> arrived = link_->peek(bytes);
-  return arrived.first(std::min(bytes, arrived.size()));
-}
-
 bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
   if (incoming_->has_crc) incoming_crc_ = kernels::crc32c(incoming_crc_, link_->peek(n).first(n));
   link_->consume(n);
@@ -117,13 +105,41 @@ bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
 }
 
 void Lane::finish_incoming() {
-  if (incoming_->has_crc && incoming_crc_ != incoming_->crc) {
+  check_payload(*incoming_, incoming_crc_);
+  incoming_.reset();
+}
+
+std::optional<Lane::Arriving> Lane::peek_message() {
+  std::span<const std::byte> bytes = link_->peek(kFrameBytes);
+  if (bytes.empty()) return std::nullopt;
+  Arriving message{.frame = decode_header(bytes), .payload = {}};
+  const std::size_t total = kFrameBytes + message.frame.payload_bytes;
+  if (bytes.size() < total && total <= link_->peek_capacity()) bytes = link_->peek(total);
+  if (bytes.size() >= total) message.payload = bytes.first(total).subspan(kFrameBytes);
+  return message;
+}
+
+void Lane::consume_message(const Arriving& message) {
+  if (message.frame.has_crc) check_payload(message.frame, kernels::crc32c(0, message.payload));
+  link_->consume(kFrameBytes + message.payload.size());
+}
+
+Frame Lane::decode_header(std::span<const std::byte> bytes) const {
+  try {
+    return decode(bytes.first(kFrameBytes), payload_limit_, crc_);
+  } catch (const CorruptionError& error) {
+    throw CorruptionError(
+        fmt::format("from rank {} over {}: {}", peer_, link_->description(), error.what()));
+  }
+}
+
+void Lane::check_payload(const Frame& frame, std::uint32_t crc) const {
+  if (frame.has_crc && crc != frame.crc) {
     throw CorruptionError(fmt::format(
         "a message of {} bytes from rank {} over {} arrived with checksum {:08x} where {:08x} was "
         "sent: the network damages data",
-        incoming_->payload_bytes, peer_, link_->description(), incoming_crc_, incoming_->crc));
+        frame.payload_bytes, peer_, link_->description(), crc, frame.crc));
   }
-  incoming_.reset();
 }
 
 }  // namespace mccl::engine

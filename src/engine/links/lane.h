@@ -58,16 +58,26 @@ class Lane {
   bool read_payload(std::span<std::byte> destination, Traffic& traffic);
   /// The available payload, rounded down to whole elements; may be empty.
   std::span<const std::byte> peek_payload(std::size_t element_bytes, Traffic& traffic);
-  /// The payload of the incoming message, which is not empty, once all of it has arrived. Until
-  /// then, and if the link cannot show that many bytes in one piece, an empty span.
-  std::span<const std::byte> whole_payload();
-  /// Consumes n bytes returned by peek_payload() or whole_payload(). Returns true when the payload
-  /// is complete.
+  /// Consumes n bytes returned by peek_payload(). Returns true when the payload is complete.
   bool consume_payload(std::size_t n, Traffic& traffic);
   /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();
 
+  /// A message in the link's memory. `payload` is empty until all of it has arrived.
+  struct Arriving {
+    Frame frame;
+    std::span<const std::byte> payload;
+    bool whole() const { return payload.size() == frame.payload_bytes; }
+  };
+  /// The next message, once its header has arrived. Consumes nothing. No message is incoming.
+  std::optional<Arriving> peek_message();
+  /// Consumes a whole message. Throws CorruptionError if its checksum is wrong.
+  void consume_message(const Arriving& message);
+
  private:
+  Frame decode_header(std::span<const std::byte> bytes) const;
+  void check_payload(const Frame& frame, std::uint32_t crc) const;
+
   std::unique_ptr<transport::Link> link_;
   const GroupRank peer_;
   const std::size_t payload_limit_;

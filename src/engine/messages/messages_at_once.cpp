@@ -58,7 +58,7 @@ bool Messages::may_receive_at_once(const Task& task) {
   const Channel& channel = channels_.at(Purpose::point_to_point, rank);
   if (!channel.connected() || !channel.lost.empty()) return false;
   peer.lanes.resize(channel.lanes.size());
-  return peer.lanes.front().between_messages() &&
+  return peer.lanes.front().between_messages() && !channel.lanes.front()->header() &&
          !unexpected_.contains({task.call.peer, task.call.tag});
 }
 
@@ -66,22 +66,22 @@ Messages::AtOnce Messages::receive_at_once(Task& task) {
   const GroupRank rank(task.call.peer);
   Peer& peer = peers_[rank];
   Lane& lane = *channels_.at(Purpose::point_to_point, rank).lanes.front();
-  Traffic aside{.timed = false};
-  const Frame* const frame = lane.incoming(aside);
-  if (!frame) return AtOnce::not_yet;
-  const std::size_t bytes = frame->payload_bytes;
-  if (frame->kind != FrameKind::eager || frame->call.tag != task.call.tag ||
-      bytes > lane.link().peek_capacity()) {
-    return AtOnce::no;
+  const std::optional<Lane::Arriving> message = lane.peek_message();
+  if (!message) return AtOnce::not_yet;
+  const Frame& frame = message->frame;
+  if (frame.kind == FrameKind::credit) {
+    check_form(rank, peer, peer.lanes.front(), frame);
+    lane.consume_message(*message);
+    take_credit(rank, peer, frame);
+    return AtOnce::not_yet;
   }
-  std::span<const std::byte> payload;
-  if (bytes != 0 && (payload = lane.whole_payload()).empty()) return AtOnce::not_yet;
-  check_form(rank, peer, peer.lanes.front(), *frame);
-  check(task.call, rank, *frame);
-  count_announcement(rank, peer, *frame);
-  deliver(rank, payload, task);
-  if (bytes != 0) lane.consume_payload(bytes, aside);
-  lane.finish_incoming();
+  if (frame.kind != FrameKind::eager || frame.call.tag != task.call.tag) return AtOnce::no;
+  if (!message->whole()) return AtOnce::not_yet;
+  check_form(rank, peer, peer.lanes.front(), frame);
+  check(task.call, rank, frame);
+  count_announcement(rank, peer, frame);
+  deliver(rank, message->payload, task);
+  lane.consume_message(*message);
   ++peer.taken;
   // Credit that this call returns must not wait for the next call.
   if (peer.has_to_write()) write_to(rank, peer);
