@@ -107,8 +107,8 @@ def test_the_networks_can_be_chosen(pair: CabledHosts):
 @pytest.mark.parametrize(
     ("network", "complaint"),
     [
-        ("10.99", "is no network; expected one such as"),
-        ("10.99.0.0", "is no network; expected one such as"),
+        ("10.99", "is not a network; expected one such as"),
+        ("10.99.0.0", "is not a network; expected one such as"),
         ("10.99.0.1/16", "did you mean 10.99.0.0/16?"),
         ("8.8.0.0/16", "is not private"),
         ("10.99.0.0/31", "too small"),
