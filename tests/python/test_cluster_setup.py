@@ -66,7 +66,7 @@ def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
             timeout=PATIENCE, env=environment(),
         )  # fmt: skip
         assert done.returncode == status, done.stderr
-        assert ("nothing was changed, since you did not agree" in done.stderr) == bool(status)
+        assert ("nothing was changed: you did not agree" in done.stderr) == bool(status)
     assert " 192.168.0.1/30 " in pair.addresses("a")
 
 

@@ -83,7 +83,7 @@ def test_settings_that_mccl_would_refuse():
 def test_for_people_it_is_a_table():
     lines = alone().stdout.splitlines()
     assert lines[0].split()[:3] == ["host", "system", "cores"]
-    assert lines[-1] == "nothing is wrong"
+    assert lines[-1] == "no faults found"
 
 
 @needs_hosts
@@ -133,7 +133,7 @@ def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
         hosts.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
         assert anything(hosts.mccl("doctor", "--hostfile", file, "--json")) == []
         text = hosts.mccl("doctor", "--hostfile", file).stdout
-        assert text.endswith("nothing is wrong\n")
+        assert text.endswith("no faults found\n")
         # A second run has nothing to set up and leaves the file unchanged.
         before = file.read_text()
         again = hosts.mccl("config", "--hostfile", file, "--json", "--output", file)
@@ -147,7 +147,7 @@ def test_a_host_that_does_not_answer(hosts: CabledHosts):
         found = look(hosts, "--hosts", "a")
     finally:
         hosts.use_key("client")
-    assert found == ["a: it cannot be asked"]
+    assert found == ["a: it cannot be queried"]
 
 
 @needs_hosts
@@ -424,7 +424,7 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
     assert "failed" not in outcomes.values()
     rows = answer["selftest"][0]["result"]["rows"]
     assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
-    assert "bound" in done.stdout and "all.json has all of it" in done.stdout
+    assert "bound" in done.stdout and "all.json contains all results" in done.stdout
 
 
 @needs_hosts
@@ -458,12 +458,12 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
     hosts.ip("c", "link", "set", "c2", "mtu", 1000)
     try:
         refused = hosts.mccl("doctor", *ALL, "--fix", status=1, cwd=tmp_path)
-        assert "Do it? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
+        assert "Run these commands? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
         # After the fixes, doctor examines the hosts again and reports what it finds then.
         done = hosts.mccl("doctor", *ALL, "--fix", "--yes", cwd=tmp_path)
         assert "on b: ip link set c0 up\n" in done.stderr
-        before, after = done.stdout.split("Looked at again:")
-        assert "to be looked at" in before and after.endswith("nothing is wrong\n")
+        before, after = done.stdout.split("Checked again:")
+        assert "faults found: " in before and after.endswith("no faults found\n")
         assert look(hosts, sound=True) == []
         undo = hosts.on("desk", "sh", tmp_path / "mccl-doctor.undo.sh")
         assert subprocess.run(undo, capture_output=True).returncode == 0

@@ -208,7 +208,7 @@ def test_json_is_json_when_a_host_cannot_be_asked(pair: CabledHosts):
         done = pair.mccl("config", *PAIR, "--json", status=1)
     finally:
         pair.use_key("client")
-    assert "some hosts cannot be asked" in json.loads(done.stdout)["error"]
+    assert "some hosts cannot be queried" in json.loads(done.stdout)["error"]
 
 
 def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
@@ -221,7 +221,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
             preexec_fn=heed_signals,
         )  # fmt: skip
         said = ""
-        while "Do it?" not in said:
+        while "Run these commands?" not in said:
             letter = running.stderr.read(1)
             assert letter, said
             said += letter
@@ -431,7 +431,7 @@ def commands() -> list[list[str]]:
 def test_an_ssh_that_never_answers_is_given_up(pair: CabledHosts):
     with silent(pair, "b", "71234.5"):
         done = pair.mccl("doctor", *PAIR, "--json", "--patience", 8, status=1)
-    assert findings(done) == ["b: it cannot be asked"]
+    assert findings(done) == ["b: it cannot be queried"]
     assert "it did not answer in 8 s" in done.stdout
     assert ["sleep", "71234.5"] not in commands()
 
