@@ -12,8 +12,8 @@ for the ring through all hosts whose slowest cable is fastest, or shows which ca
 It gives every cable that it uses its own network, unless the cable already has one. Finally, it
 writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
 
-The names of the ports identify Thunderbolt cables. To find other cables, the hosts send test packets
-to each other through every interface that is up. Each host must have mccl.
+The names of the ports identify Thunderbolt cables. To find other cables, the hosts send test
+packets to each other through every interface that is up. Each host must have mccl.
 
 Nothing is changed without --auto-setup. With it, the commands are shown and need your consent. A
 script that undoes everything is written first. If a command fails, the completed steps are undone.
