@@ -42,7 +42,7 @@ using cluster::SetupStep;
 using cluster::Shape;
 
 constexpr std::chrono::seconds kForOwnNetworks(15);
-constexpr const char* kSummary = "Find out how hosts are cabled, set it up, and write a hostfile";
+constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
 
 void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
 
@@ -81,9 +81,9 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   }
   if (faults.empty()) return;
   if (!flags.ignore_unreachable)
-    throw Error("some hosts cannot be asked (--ignore-unreachable does without them):" + faults);
-  if (cluster.hosts.empty()) throw Error("no host can be asked:" + faults);
-  say("does without hosts that cannot be asked:" + faults);
+    throw Error("some hosts cannot be queried (--ignore-unreachable skips them):" + faults);
+  if (cluster.hosts.empty()) throw Error("no host can be queried:" + faults);
+  say("skipping hosts that cannot be queried:" + faults);
 }
 
 void refuse_without_graphviz() {
@@ -91,8 +91,8 @@ void refuse_without_graphviz() {
   const auto path = environment.find("PATH");
   if (path != environment.end() && !launch::find_program("dot", path->second, "").empty()) return;
   throw Error(
-      "--svg: there is no dot in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
-      "install graphviz), or draw what --dot prints on a machine that has it");
+      "--svg: dot is not in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
+      "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
 /// Called before anything is asked or done.
@@ -100,15 +100,15 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
                                    const std::vector<launch::Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
-        "a host is named twice; name each once: \"slots\" of the hostfile says how many ranks it "
-        "has");
+        "a host is named twice; name each host once: \"slots\" in the hostfile sets its number of "
+        "ranks");
   if (std::filesystem::is_directory(flags.output))
     throw InvalidArgument(
-        fmt::format("{} is a folder; expected the hostfile that is to be written", flags.output));
+        fmt::format("{} is a folder; expected the name of the hostfile to write", flags.output));
   for (const std::string& variable : flags.variables) launch::parse_variable("--env", variable);
   if ((flags.dot || flags.svg) && (flags.auto_setup || !flags.output.empty()))
     throw InvalidArgument(fmt::format(
-        "--{} prints a picture and does nothing else; leave it out for --{}",
+        "--{} prints a picture and does nothing else; leave it out to use --{}",
         flags.dot ? "dot" : "svg", flags.auto_setup ? "auto-setup" : "output-hostfile"));
   if (flags.svg) refuse_without_graphviz();
 }
@@ -169,19 +169,19 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
     const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
     if (!facts.is_root && !facts.has_sudo)
       throw Error(
-          fmt::format("{}: sudo asks for a password there, and nobody could give it; "
-                      "nothing was changed. Log in as root, let sudo do without for this "
-                      "user, or run the commands by hand (without --auto-setup)",
+          fmt::format("{}: sudo asks for a password there, which cannot be entered; nothing was "
+                      "changed. Log in as root, allow this user sudo without a password, or run "
+                      "the commands by hand (without --auto-setup)",
                       facts.host));
   }
   const std::string wanted =
       flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
   fmt::print(stderr, "These commands give the cables their addresses:\n{}", commands_text(cluster));
-  if (!flags.sure && !hosts::person_agrees("Do it?", "--yes", signals))
-    throw Error("nothing was changed, since you did not agree");
+  if (!flags.sure && !hosts::person_agrees("Run these commands?", "--yes", signals))
+    throw Error("nothing was changed: you did not agree");
   std::string undo = hosts::write_undo_script(
       wanted, hosts::undo_script(cluster.hosts, all, reaching.ssh_arguments));
-  say(fmt::format("sh {} undoes what follows", undo));
+  say(fmt::format("sh {} undoes the following changes", undo));
   const std::chrono::seconds revert_after(flags.revert_after_s);
   const hosts::SetupResult given =
       hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
@@ -191,7 +191,7 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;
   throw Error(kept.undone ? fmt::format("{}; the cables have their addresses, but lose them when "
-                                        "their hosts restart; sh {} takes them back at once",
+                                        "their hosts restart; sh {} removes them at once",
                                         kept.fault, undo)
                           : text_of(kept, undo));
 }
@@ -202,8 +202,8 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
     return exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
   } catch (const Error& error) {
     if (undo.empty()) throw;
-    throw Error(fmt::format("{}; the cables keep their addresses: sh {} takes them back",
-                            error.what(), undo));
+    throw Error(
+        fmt::format("{}; the cables keep their addresses: sh {} removes them", error.what(), undo));
   }
 }
 
@@ -220,8 +220,7 @@ void draw(const std::string& graph) {
   FILE* const dot = ::popen("dot -Tsvg", "w");
   if (dot == nullptr) throw Error(fmt::format("cannot start dot: {}", std::strerror(errno)));
   std::fwrite(graph.data(), 1, graph.size(), dot);
-  if (::pclose(dot) != 0)
-    throw Error("dot -Tsvg failed; mccl config --dot prints what it was given");
+  if (::pclose(dot) != 0) throw Error("dot -Tsvg failed; mccl config --dot prints its input");
 }
 
 /// The picture is the only thing on standard output, so that it can be piped.

@@ -39,29 +39,30 @@ using cluster::Finding;
 using cluster::Severity;
 using hosts::Asked;
 
-constexpr const char* kSummary = "Find what is wrong with this machine or a cluster, before a run";
+constexpr const char* kSummary = "Find faults of this machine or a cluster before a run";
 
 constexpr const char* kFooter =
-    R"(Every finding says what is wrong, where, why it matters, and the command that cures it. A problem
-makes a job fail, now or some day; a warning makes it slower or less certain; a note asks for nothing.
-Nothing is changed on any machine without --fix.
+    R"(Every finding names the fault, its place, its consequence, and the command that cures it. A
+problem makes a job fail, now or later. A warning makes a job slower or less reliable. A note needs
+no action. Nothing is changed on any machine without --fix.
 
-Alone: shared memory, limits of files and locked memory, cores, interfaces, RDMA devices, GPUs, and
-settings in the environment that MCCL would refuse.
-Of several machines also, over ssh: versions, clocks, settings that must agree, addresses, and real
-connections: every address that should be reached, in both directions, on ports that a job uses, the
-size of packets that arrive, latency and rate of each link. Each machine must have mccl.
+One machine: shared memory, limits of open files and locked memory, cores, interfaces, RDMA devices,
+GPUs, and settings in the environment that MCCL would refuse.
+Several machines, over ssh: the same, and versions, clocks, settings that must agree, addresses, and
+real connections to every address that should be reachable, in both directions, on ports that a job
+uses. The connections show the size of packets that arrive, and the latency and rate of each link.
+Each machine must have mccl.
 
 Examples:
   mccl doctor                            this machine
-  mccl doctor --hosts a,b,me@c:2222      three machines and what joins them
-  mccl doctor --hostfile desk.json       those of a job
+  mccl doctor --hosts a,b,me@c:2222      three machines and their connections
+  mccl doctor --hostfile desk.json       the machines of a job
   mccl doctor --hostfile desk.json --json > cluster.json
-  mccl doctor --hosts a,b --fix          cures what it can, and looks again; a script undoes it
-  mccl doctor --selftest                 all that this machine has, into one file for a report
+  mccl doctor --hosts a,b --fix          cure what is possible, check again; a script undoes it
+  mccl doctor --selftest                 test all of this machine; one file for a report
   mccl doctor --hosts a,b || echo "not today"
 
-Exit status: 0 nothing is wrong (there may be notes), 1 problems, 2 bad arguments, 3 warnings alone.)";
+Exit status: 0 no faults (there may be notes), 1 problems, 2 bad arguments, 3 only warnings.)";
 
 struct Flags {
   hosts::WhichHosts which;
@@ -81,14 +82,15 @@ Finding unreachable(const Asked& asked) {
             .severity = Severity::problem,
             .what = asked.fault,
             .where = launch::text_of(asked.host),
-            .why = "programs that use MCCL cannot run there, and nothing can look at the host",
+            .why = "programs that use MCCL cannot run there, and the host cannot be checked",
             .cure = cluster::how_to_install(asked.host.name)};
   return {.id = "host-unreachable",
           .severity = Severity::problem,
-          .what = "it cannot be asked",
+          .what = "it cannot be queried",
           .where = launch::text_of(asked.host),
           .why = "no rank can be started there: " + asked.fault,
-          .cure = fmt::format("ssh {} true, until it says nothing", asked.host.name)};
+          .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
+                              asked.host.name)};
 }
 
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
@@ -218,7 +220,7 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
   file << cluster::dumped(all);
   file.close();
   if (!file) throw Error(fmt::format("{}: {}", flags.output, std::strerror(errno)));
-  fmt::print("\n{} has all of it: attach it to a report\n", flags.output);
+  fmt::print("\n{} contains all results: attach it to a report\n", flags.output);
   return std::ranges::none_of(outcomes, [](const doctor::Outcome& outcome) {
     return outcome.kind == doctor::Outcome::Kind::failed;
   });
@@ -260,7 +262,7 @@ int run_doctor(const Flags& flags) {
   std::fflush(stdout);
   if (flags.fix && fix_findings(report, reaching, signals, flags.sure)) {
     report = look(flags, all, reaching, signals);
-    fmt::print("\nLooked at again:\n{}", text_of(report));
+    fmt::print("\nChecked again:\n{}", text_of(report));
   }
   if (flags.selftest && !run_selftest(flags, report, signals)) return kFailed;
   const auto worst = cluster::worst_of(report.findings);
@@ -275,32 +277,32 @@ Command add_doctor(CLI::App& program) {
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
   hosts::add_flags(*app, flags->which);
-  CLI::Option* json =
-      app->add_flag("--json", flags->json, "Print everything that was seen, and found, as JSON");
+  CLI::Option* json = app->add_flag("--json", flags->json, "Print all facts and findings as JSON");
   CLI::Option* fix = app->add_flag("--fix", flags->fix,
-                                   "Cure what can be cured safely, asking first: interfaces that\n"
-                                   "are down, and MTUs that are too small")
+                                   "Cure what can be cured safely, after a question: interfaces\n"
+                                   "that are down, and MTUs that are too small")
                          ->excludes(json)
                          ->option_text(" ");
   app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
-  CLI::Option* measure = app->add_flag("--measure", flags->measure,
-                                       "Time all links; default: those of hosts where no job runs")
-                             ->option_text(" ");
-  app->add_flag("--no-measure", flags->no_measure, "Time no link")
+  CLI::Option* measure =
+      app->add_flag("--measure", flags->measure,
+                    "Time all links; default: only those of hosts where no job runs")
+          ->option_text(" ");
+  app->add_flag("--no-measure", flags->no_measure, "Do not time any link")
       ->excludes(measure)
       ->option_text(" ");
   app->add_option("--measure-for", flags->longest_measuring,
-                  "Seconds after which no link is timed any more; default 120")
+                  "Seconds after which no further link is timed; default 120")
       ->check(integer_between(1, 86'400))
       ->option_text("S");
   CLI::Option* selftest =
       app->add_flag("--selftest", flags->selftest,
-                    "Then run every collective, transport and face that is there;\n"
-                    "takes minutes")
+                    "Then run every collective, transport and framework that is\n"
+                    "available; takes minutes")
           ->excludes(json)
           ->option_text(" ");
   app->add_option("--output", flags->output,
-                  "Of --selftest: the one file with all of it; default\n" + flags->output)
+                  "File for all results of --selftest; default\n" + flags->output)
       ->needs(selftest)
       ->option_text("FILE");
   return {app, [flags] { return run_doctor(*flags); }};

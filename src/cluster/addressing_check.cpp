@@ -50,20 +50,20 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
                         fmt::format("a cable has an address at {} and none at {}",
                                     has_a ? a.name : b.name, has_a ? b.name : a.name),
                         where, "no job can use the cable",
-                        "mccl config --auto-setup gives it both"});
+                        "mccl config --auto-setup gives both ends an address"});
   } else if (!has_a) {
     findings.push_back({"cable-without-address", Severity::note, "a cable has no addresses", where,
-                        "MLX's backends cannot use it; MCCL can only where ranks meet over another "
-                        "network, by the addresses that IPv6 gives every interface",
-                        "mccl config --auto-setup gives it some"});
+                        "MLX's backends cannot use it; MCCL uses its IPv6 link-local addresses, "
+                        "but only if the ranks can connect over another network at start-up",
+                        "mccl config --auto-setup gives both ends an address"});
   } else if (!share_a_network(*a.interface, *b.interface)) {
     findings.push_back(
         {"cable-ends-differ", Severity::problem,
-         fmt::format("the ends of a cable are of different networks: {} and {}",
+         fmt::format("the ends of a cable are in different networks: {} and {}",
                      address_of(*a.interface), address_of(*b.interface)),
-         where, "nothing that is sent through it arrives",
-         fmt::format("remove the address of one end, of {}: sudo {}; then mccl config "
-                     "--auto-setup gives it one that fits",
+         where, "no packet through the cable arrives",
+         fmt::format("remove the address of one end, {}: sudo {}; then run mccl config "
+                     "--auto-setup, which gives it a matching address",
                      b.name,
                      command_to_remove(b.system, b.interface->name, address_of(*b.interface)))});
   }
@@ -85,12 +85,13 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
       others_share = true;
     }
     if (!alone || !others_share) continue;
-    findings.push_back({"network-odd-address", Severity::problem,
-                        fmt::format("its address {} is of another network than those of all others "
-                                    "that are on the same switch",
-                                    address_of(*place.interface)),
-                        place.name, "it reaches none of them, or goes through a router to do so",
-                        "give it an address of their network"});
+    findings.push_back(
+        {"network-odd-address", Severity::problem,
+         fmt::format(
+             "its address {} is in another network than all other addresses on the same switch",
+             address_of(*place.interface)),
+         place.name, "it reaches the others only through a router, or not at all",
+         "give it an address in their network"});
   }
 }
 
@@ -108,16 +109,15 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
     if (most == nullptr || place.interface->mtu > most->interface->mtu) most = &place;
   }
   if (least == nullptr || least->interface->mtu == most->interface->mtu) return;
-  findings.push_back(
-      {"mtu-differs", Severity::warning,
-       fmt::format("MTUs differ: {} has {}, {} has {}", least->name, least->interface->mtu,
-                   most->name, most->interface->mtu),
-       fmt::format("{}, {}", least->name, most->name),
-       "what is larger than the smaller one gets lost: RDMA and datagrams at once, TCP "
-       "where a router or bridge hides it",
-       fmt::format(
-           "the same on both: sudo {}",
-           command_to_set_mtu(least->system, least->interface->name, most->interface->mtu))});
+  findings.push_back({"mtu-differs", Severity::warning,
+                      fmt::format("MTUs differ: {} has {}, {} has {}", least->name,
+                                  least->interface->mtu, most->name, most->interface->mtu),
+                      fmt::format("{}, {}", least->name, most->name),
+                      "packets larger than the smaller MTU are lost: RDMA and datagrams at once, "
+                      "TCP if a router or bridge hides the MTU",
+                      fmt::format("set the same MTU at both ends: sudo {}",
+                                  command_to_set_mtu(least->system, least->interface->name,
+                                                     most->interface->mtu))});
 }
 
 /// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
@@ -141,7 +141,7 @@ std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Lin
                    Severity::problem,
                    "two cables are exchanged: the networks of their ends match crosswise",
                    fmt::format("{}, {}", place_of(hosts, first).name, place_of(hosts, second).name),
-                   "nothing that is sent through them arrives",
+                   "no packet through these cables arrives",
                    "exchange the plugs of these two interfaces"};
   }
   return {};

@@ -23,7 +23,9 @@ std::string text_of_end(std::span<const HostFacts> hosts, const End& end) {
 
 std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
   if (host.system == System::macos)
-    return fmt::format("on {}: System Settings, Network, Firewall: let mccl in", host.host);
+    return fmt::format(
+        "on {}: System Settings, Network, Firewall: allow incoming connections for mccl",
+        host.host);
   return fmt::format(
       "on {}: sudo nft insert rule inet filter input iifname \"{}\" udp dport {} accept, or sudo "
       "ufw "
@@ -55,13 +57,15 @@ bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& hos
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls) {
   std::vector<Finding> findings;
   for (const int host : calls.deaf) {
-    findings.push_back(
-        {"calls-deaf", Severity::warning, fmt::format("it cannot listen at UDP port {}", kCallPort),
-         hosts[static_cast<std::size_t>(host)].host,
-         "hosts call to each other there to find cables; what leads to it may be missing",
-         fmt::format("see what has the port: ss -ulpn sport = :{}; IPv6 must not be off: sysctl "
-                     "net.ipv6.conf.all.disable_ipv6",
-                     kCallPort)});
+    findings.push_back({"calls-deaf", Severity::warning,
+                        fmt::format("it cannot listen on UDP port {}", kCallPort),
+                        hosts[static_cast<std::size_t>(host)].host,
+                        "hosts send test packets to this port to find cables; cables to this host "
+                        "may not be found",
+                        fmt::format("find the process that uses the port: ss -ulpn sport = :{}; "
+                                    "IPv6 must not be disabled: sysctl "
+                                    "net.ipv6.conf.all.disable_ipv6",
+                                    kCallPort)});
   }
   std::set<Heard> heard;
   for (const Heard& each : calls.heard) {
@@ -79,10 +83,10 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
     for (const End& end : ends) texts.push_back(text_of_end(hosts, end));
     findings.push_back(
         {"calls-blocked", Severity::warning,
-         fmt::format("calls from it arrive at {}, and it does not hear the answers",
+         fmt::format("its test packets arrive at {}, but the answers do not reach it",
                      fmt::join(texts, ", ")),
          text_of_end(hosts, caller),
-         fmt::format("a firewall there drops UDP port {}: the cable is taken for missing",
+         fmt::format("a firewall there drops UDP port {}, so the cable appears to be missing",
                      kCallPort),
          how_to_let_in(host_of_end(hosts, caller), caller.interface)});
   }
@@ -108,10 +112,10 @@ std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls
   }
   if (silent.empty()) return {};
   return {{"calls-silent", Severity::warning,
-           "no call of another host was heard, though cables are plugged in",
+           "no test packet of another host arrived, although cables are plugged in",
            fmt::format("{}", fmt::join(silent, ", ")),
-           fmt::format("if these cables join hosts that were named, firewalls drop UDP port {}, at "
-                       "which hosts call to each other",
+           fmt::format("if these cables join the given hosts, firewalls drop UDP port {}, to which "
+                       "hosts send test packets",
                        kCallPort),
            cure}};
 }

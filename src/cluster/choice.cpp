@@ -50,22 +50,23 @@ std::string all_names(std::span<const HostFacts> hosts) {
 
 Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severity severity) {
   const bool one = ring.missing.size() == 1;
-  Finding finding{.id = "no-ring",
-                  .severity = severity,
-                  .what = ring.proved
-                              ? "no ring of cables goes through all hosts"
-                              : fmt::format("no ring of cables through all hosts was found within "
-                                            "{} steps of the search",
-                                            kMostRingSteps),
-                  .where = all_names(hosts),
-                  .why =
-                      "MLX's ring and jaccl-ring need one; MCCL runs along any cables that join "
-                      "all hosts, and fastest on a ring",
-                  .cure = ""};
+  Finding finding{
+      .id = "no-ring",
+      .severity = severity,
+      .what = ring.proved
+                  ? "no ring of cables goes through all hosts"
+                  : fmt::format("no ring of cables through all hosts was found in {} search steps",
+                                kMostRingSteps),
+      .where = all_names(hosts),
+      .why =
+          "MLX's ring and jaccl-ring need one; MCCL works on any cables that join all hosts, and "
+          "is fastest on a ring",
+      .cure = ""};
   if (!ring.missing.empty())
-    finding.cure = fmt::format("{} would make one: {}{}", one ? "this cable" : "these cables",
-                               cables_text(hosts, ring.missing),
-                               ring.fewest ? "" : " (perhaps fewer do: not all ways were tried)");
+    finding.cure =
+        fmt::format("{} would make one: {}{}", one ? "this cable" : "these cables",
+                    cables_text(hosts, ring.missing),
+                    ring.fewest ? "" : " (fewer may be enough: not all orders were tried)");
   return finding;
 }
 
@@ -75,18 +76,19 @@ Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing)
           .what = fmt::format("{} pair{} of hosts {} no cable", missing.size(),
                               missing.size() == 1 ? "" : "s", missing.size() == 1 ? "has" : "have"),
           .where = all_names(hosts),
-          .why = "jaccl needs one from every host to every other",
-          .cure = "lay these, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
+          .why = "jaccl needs a cable from every host to every other host",
+          .cure = "add these cables, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
 }
 
 Finding too_many(std::span<const HostFacts> hosts) {
   return {.id = "too-many-hosts",
           .severity = Severity::problem,
-          .what = fmt::format("no ring of cables is looked for among {} hosts; among {} at most",
-                              hosts.size(), kMostRingHosts),
+          .what = fmt::format(
+              "a ring of cables is not searched for among {} hosts; the limit is {} hosts",
+              hosts.size(), kMostRingHosts),
           .where = fmt::format("{} to {}", hosts.front().host, hosts.back().host),
-          .why = "to find one among so many may take forever",
-          .cure = "--over ethernet for a network that all are in, or fewer hosts"};
+          .why = "a search among so many hosts may never end",
+          .cure = "use --over ethernet if one network contains all hosts, or name fewer hosts"};
 }
 
 bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
@@ -100,15 +102,15 @@ bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
 }
 
 Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
-  return {.id = "no-rdma",
-          .severity = Severity::problem,
-          .what = fmt::format("not every end of the cables has an RDMA device, which {} needs",
-                              backend),
-          .where = all_names(hosts),
-          .why =
-              "RDMA over Thunderbolt is there from Thunderbolt 5 and macOS 26.2 on, where it was "
-              "enabled",
-          .cure = "see mccl doctor for the hosts that lack it, or use --backend ring"};
+  return {
+      .id = "no-rdma",
+      .severity = Severity::problem,
+      .what =
+          fmt::format("not every end of the cables has an RDMA device, which {} needs", backend),
+      .where = all_names(hosts),
+      .why =
+          "RDMA over Thunderbolt needs Thunderbolt 5 and macOS 26.2 or later, and must be enabled",
+      .cure = "run mccl doctor to see which hosts lack it, or use --backend ring"};
 }
 
 /// True if a and b are adjacent in `order`, where the last and the first are adjacent too.
@@ -289,14 +291,13 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
   if (best.medium == Medium::wireless) {
-    choice.findings.push_back({.id = "only-wifi",
-                               .severity = Severity::warning,
-                               .what = "Wi-Fi alone joins all hosts",
-                               .where = all_names(hosts),
-                               .why =
-                                   "it is ten to a hundred times slower than a cable, and packets "
-                                   "get lost",
-                               .cure = "lay cables; then mccl config again"});
+    choice.findings.push_back(
+        {.id = "only-wifi",
+         .severity = Severity::warning,
+         .what = "only Wi-Fi joins all hosts",
+         .where = all_names(hosts),
+         .why = "it is 10 to 100 times slower than a cable and loses packets",
+         .cure = "connect the hosts with cables, then run mccl config again"});
   }
   return choice;
 }

@@ -38,8 +38,8 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
          fmt::format("its clock is {:.0f} s {} of this machine's", std::abs(host.clock_off_s),
                      host.clock_off_s > 0 ? "ahead" : "behind"),
          host.host,
-         "lines of logs cannot be put in order, and certificates and package "
-         "downloads may be refused",
+         "log lines of different hosts cannot be ordered, and certificates and package downloads "
+         "may be refused",
          host.system == System::macos ? "sudo sntp -sS time.apple.com"
                                       : "sudo timedatectl set-ntp true"});
   }
@@ -56,9 +56,9 @@ void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& fin
     if (!differ(values)) continue;
     findings.push_back({"settings-differ", Severity::problem,
                         fmt::format("{} differs", setting.info.variable), list_of(values),
-                        "ranks that differ in it refuse each other",
-                        fmt::format("set it alike on all, or unset it: mccl launch --env {}=VALUE "
-                                    "sets it for all ranks",
+                        "ranks with different values refuse to connect to each other",
+                        fmt::format("set the same value on all hosts, or unset it; mccl launch "
+                                    "--env {}=VALUE sets it for all ranks",
                                     setting.info.variable)});
   }
 }
@@ -82,10 +82,10 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
     if (of.size() < 2) continue;
     findings.push_back(
         {"address-twice", Severity::problem,
-         fmt::format("the address {} is there {} times", text_of(address), of.size()),
+         fmt::format("the address {} is used {} times", text_of(address), of.size()),
          fmt::format("{}", fmt::join(of, ", ")),
-         "what is sent to it reaches one of them, now this, now that",
-         "give each its own: mccl config finds free ones"});
+         "packets to this address reach only one of these interfaces, and not always the same one",
+         "give each interface its own address; mccl config finds free ones"});
   }
 }
 
@@ -112,8 +112,8 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
           {"masks-differ", Severity::warning,
            fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
            fmt::format("{}, {}", places[i].text, places[k].text),
-           "one of them takes the other for a neighbour, the other sends through its router",
-           "give both the same number of bits behind the slash"});
+           "one end sends directly to the other, the other end sends through its router",
+           "give both the same prefix length (the number after the slash)"});
     }
   }
 }
@@ -141,10 +141,9 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
   for (const auto& [identity, of] : names) {
     if (of.size() < 2) continue;
     findings.push_back(
-        {"one-machine", Severity::problem, "they are one machine",
+        {"one-machine", Severity::problem, "these names belong to one machine",
          fmt::format("{}", fmt::join(of, ", ")),
-         "no cable leads from a machine to itself, and what is measured there says "
-         "nothing",
+         "no cable leads from a machine to itself, and measurements there mean nothing",
          "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});
   }
   return findings;

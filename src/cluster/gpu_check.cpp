@@ -37,10 +37,10 @@ std::string meaning_of(const std::string& word) {
   const std::map<std::string, std::string> known = {
       {"CNS", "the chipset does not support it"},
       {"GNS", "the GPUs do not support it"},
-      {"TNS", "they hang at places that do not reach each other"},
+      {"TNS", "their positions in the topology do not reach each other"},
       {"DR", "it is disabled by a registry key"},
       {"NS", "it is not supported"},
-      {"U", "nobody knows why"}};
+      {"U", "the reason is unknown"}};
   const auto found = known.find(word);
   return found == known.end() ? in_quotes(word) : found->second;
 }
@@ -57,7 +57,7 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
   if (links.empty() || any) return;
   findings.push_back({"gpu-no-nvlink", Severity::note,
                       fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()), facts.host,
-                      "their bytes go over PCIe", "see: nvidia-smi topo -m"});
+                      "data between them goes over PCIe", "see: nvidia-smi topo -m"});
 }
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
@@ -77,9 +77,9 @@ void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
          fmt::format("{} (GPUs {}{})", facts.host,
                      fmt::join(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                      of.size() > shown ? ", …" : ""),
-         "what they send each other goes through the memory of the host, at half the rate or less",
+         "data between them goes through host memory, at half the rate or less",
          can_be_changed(word)
-             ? "turn off IOMMU and ACS in the firmware where nobody needs them; see: nvidia-smi "
+             ? "turn off IOMMU and ACS in the firmware if nothing needs them; see: nvidia-smi "
                "topo -p2p r"
              : ""});
   }

@@ -40,21 +40,22 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
   if (interface == nullptr && !parse_ipv4(text)) return;
   if (interface == nullptr) {
     findings.push_back({"hostfile-address", Severity::problem,
-                        fmt::format("{} gives it {}, and it has no such address", by, text),
+                        fmt::format("{} selects {}, but the host has no such address", by, text),
                         host.host,
                         "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
-                        "mccl config writes the hostfile anew"});
+                        "run mccl config to write the hostfile again"});
     return;
   }
   const Interface* cable = cable_of(host);
   if (!is_slow(*interface) || cable == nullptr) return;
   findings.push_back(
       {"hostfile-slow-interface", Severity::warning,
-       fmt::format(
-           "{} gives it {}, which is {} ({}), and it has a cable: {}", by, text, interface->name,
-           interface->medium == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge", cable->name),
-       host.host, "all that ranks send goes the slow way",
-       fmt::format("give it {}, or nothing: MCCL finds the best by itself",
+       fmt::format("{} selects {}, which is {} ({}), although the host has a cable: {}", by, text,
+                   interface->name,
+                   interface->medium == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge",
+                   cable->name),
+       host.host, "all data of the ranks passes through the slower interface",
+       fmt::format("select {}, or select no address: MCCL then finds the best one by itself",
                    text_of(cable->addresses.front().address))});
 }
 

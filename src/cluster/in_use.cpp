@@ -57,7 +57,7 @@ void note_tcp_peers(HostFacts& facts, std::string_view table) {
     if (words.size() < 4 || words[3] != kEstablished) continue;
     std::string_view peer = words[2].substr(0, words[2].find(':'));
     if (peer.starts_with(kMapped)) peer.remove_prefix(kMapped.size());
-    if (const auto address = ipv4_of_hex(peer)) keep(facts, {*address, 32}, "a peer of TCP");
+    if (const auto address = ipv4_of_hex(peer)) keep(facts, {*address, 32}, "a TCP peer");
   }
 }
 

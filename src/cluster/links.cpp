@@ -64,7 +64,7 @@ std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket
 void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& host,
                const Port& port, Severity severity, std::string what, std::string cure) {
   findings.push_back({id, severity, std::move(what), place_of(host, port),
-                      "no link of the cluster comes of this cable", std::move(cure)});
+                      "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
 
 /// Union-find over interfaces: groups those that hear each other, directly or through others.
@@ -167,7 +167,7 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
       }
       note_port(findings, "thunderbolt-no-interface", host, *one.port, Severity::problem,
                 "no interface belongs to one end of its cable",
-                "networksetup -detectnewhardware, or plug the cable in again");
+                "run networksetup -detectnewhardware, or plug the cable in again");
       continue;
     }
     if (other != sockets.end()) {
@@ -181,11 +181,11 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
         sockets, [&](const Socket& socket) { return socket.port->own == one.port->peer; });
     note_port(findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
               known ? Severity::warning : Severity::note,
-              known ? "it sees a cable whose other end does not"
-                    : fmt::format("its cable leads to {}, which is none of these hosts",
+              known ? "it detects a cable that the other end does not detect"
+                    : fmt::format("its cable leads to {}, which is not one of these hosts",
                                   one.port->peer_name.empty() ? "a computer" : one.port->peer_name),
-              known ? "unplug the cable and plug it in again; then ask once more"
-                    : "name that host too, if it is to take part");
+              known ? "unplug the cable, plug it in again, then run this command again"
+                    : "name that host too if it should take part");
   }
   std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
   return links;

@@ -45,19 +45,19 @@ class Findings {
 void check_memory(const HostFacts& facts, Findings& findings) {
   if (facts.system != System::gnu_linux) return;
   const char* why =
-      "ranks of one machine hand their job's key over there, and torch's DataLoader and NCCL keep "
-      "what processes share there";
+      "ranks of one host pass their job key through shared memory, and torch's DataLoader and NCCL "
+      "keep shared data there";
   if (!facts.shared_kib || !facts.shared_writable) {
     findings.add("shared-memory-missing", Severity::problem,
                  facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
-                                  : "there is no /dev/shm: no shared memory",
+                                  : "/dev/shm does not exist: there is no shared memory",
                  why,
                  "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
                  "--shm-size=1g");
   } else if (*facts.shared_kib < kLittleShared) {
     findings.add("shared-memory-small", Severity::warning,
                  fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
-                 "remove what is left there, or sudo mount -o remount,size=1g /dev/shm; for a "
+                 "remove unused files there, or run sudo mount -o remount,size=1g /dev/shm; for a "
                  "container: --shm-size=1g");
   }
 }
@@ -65,26 +65,26 @@ void check_memory(const HostFacts& facts, Findings& findings) {
 void check_limits(const HostFacts& facts, Findings& findings) {
   if (facts.most_open_files && *facts.most_open_files != kNoLimit &&
       *facts.most_open_files < kFewFiles) {
-    findings.add("open-files-few", Severity::problem,
-                 fmt::format("a process may open {} files at most", *facts.most_open_files),
-                 "every peer takes a few of them, and a job of some ten ranks runs out",
-                 facts.system == System::macos
-                     ? "sudo launchctl limit maxfiles 65536 524288; then log in again"
-                     : "raise it: a line \"* hard nofile 65536\" in /etc/security/limits.conf, or "
-                       "LimitNOFILE=65536 of the service; then log in again");
+    findings.add(
+        "open-files-few", Severity::problem,
+        fmt::format("a process may open {} files at most", *facts.most_open_files),
+        "every peer needs several open files, and a job of about ten ranks exceeds the limit",
+        facts.system == System::macos
+            ? "sudo launchctl limit maxfiles 65536 524288; then log in again"
+            : "raise the limit: add the line \"* hard nofile 65536\" to /etc/security/limits.conf, "
+              "or set LimitNOFILE=65536 for the service; then log in again");
   }
   if (facts.rdma.empty() || !facts.locked_kib || *facts.locked_kib == kNoLimit) return;
   if (*facts.locked_kib < kLittleLocked) {
     findings.add(
         "locked-memory-small", Severity::problem,
         fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
-        "RDMA devices move bytes from and to memory that is locked: buffers of a job are "
+        "RDMA devices transfer data from and to locked memory only, so buffers of a job are "
         "refused",
         facts.system == System::macos
-            ? "macOS has no such limit by itself: find what sets one, with ulimit -l, in the "
-              "start-up files of the shell"
-            : "a line \"* - memlock unlimited\" in /etc/security/limits.conf, or "
-              "LimitMEMLOCK=infinity of the service; then log in again");
+            ? "macOS sets no such limit by default: search the shell's start-up files for ulimit -l"
+            : "add the line \"* - memlock unlimited\" to /etc/security/limits.conf, or set "
+              "LimitMEMLOCK=infinity for the service; then log in again");
   }
 }
 
@@ -93,14 +93,14 @@ void check_cores(const HostFacts& facts, Findings& findings) {
     findings.add("cores-asleep", Severity::note,
                  fmt::format("cores run at {} of {} MHz, and the governor is powersave", facts.mhz,
                              facts.most_mhz),
-                 "small calls wait for cores that sleep",
+                 "small calls wait for cores to wake up",
                  "sudo cpupower frequency-set -g performance");
   }
   if (facts.cores > 0 && facts.load > 1.5 * facts.cores) {
     findings.add("load-high", Severity::note,
                  fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
-                 "what is measured now is slower than what the machine can do",
-                 "see what runs: top");
+                 "measurements taken now are slower than what the machine can do",
+                 "see which processes run: top");
   }
 }
 
@@ -111,15 +111,15 @@ void check_cables(const HostFacts& facts, Findings& findings) {
       findings.add("cable-cut", Severity::problem,
                    fmt::format("{} has the address {} and no carrier", interface.name,
                                text_of(interface.addresses.front())),
-                   "its cable is cut, unplugged, or the other end is off: nothing goes through",
-                   "see that both ends are plugged in and up: " +
+                   "its cable is cut or unplugged, or the other end is off: no packets pass",
+                   "check that both ends are plugged in and up: " +
                        command_to_show(facts.system, interface.name));
     }
     if (!interface.up && !interface.joins && !interface.addresses.empty()) {
       findings.add_fixed_by("interface-down",
                             fmt::format("{} has the address {} and is down", interface.name,
                                         text_of(interface.addresses.front())),
-                            "nothing goes through it",
+                            "no packets pass through it",
                             command_to_set(facts.system, interface.name, true),
                             command_to_set(facts.system, interface.name, false));
     }
@@ -128,7 +128,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
       findings.add_fixed_by(
           "mtu-small", fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
           fmt::format(
-              "packets of less than {} bytes cost throughput, and IPv6 does not work at all",
+              "packets of less than {} bytes reduce throughput, and IPv6 does not work at all",
               kLeastMtu),
           command_to_set_mtu(facts.system, interface.name, 1500),
           command_to_set_mtu(facts.system, interface.name, interface.mtu));
@@ -145,7 +145,7 @@ void check_bridge(const HostFacts& facts, Findings& findings) {
                              port.receptacle, interface->bridge),
                  "the Thunderbolt Bridge hides which cable leads where, and RDMA through it fails "
                  "with errno 22",
-                 fmt::format("sudo ifconfig {} down; for good: networksetup "
+                 fmt::format("sudo ifconfig {} down; to make this permanent: networksetup "
                              "-setnetworkserviceenabled \"Thunderbolt Bridge\" off",
                              interface->bridge));
   }
@@ -157,8 +157,9 @@ void check_mac_rdma(const HostFacts& facts, Findings& findings) {
       facts.ports, [](const Port& port) { return port.mbit_per_s >= kThunderbolt5; });
   if (facts.ports.empty() || !facts.rdma.empty()) return;
   if (!any5) {
-    findings.add("thunderbolt-no-rdma", Severity::note, "its Thunderbolt is of version 4 or older",
-                 "that has no RDMA, whatever rdma_ctl says; cables carry TCP", "");
+    findings.add("thunderbolt-no-rdma", Severity::note, "its Thunderbolt is version 4 or older",
+                 "these versions have no RDMA, whatever rdma_ctl reports; the cables carry TCP",
+                 "");
   } else if (!enabled && !facts.rdma_control.empty()) {
     findings.add("rdma-not-enabled", Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
                  "TCP is used, with ten times the latency",
@@ -173,16 +174,16 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
     if (interface == nullptr || !interface->usable()) continue;
     if (!device.state.empty() && device.state != "ACTIVE") {
       findings.add("rdma-port-inactive", Severity::warning,
-                   fmt::format("the port of {} is {} though {} is up", device.name, device.state,
+                   fmt::format("the port of {} is {} although {} is up", device.name, device.state,
                                interface->name),
-                   "nothing goes through an RDMA port that is not ACTIVE",
-                   fmt::format("see what the driver says: dmesg | grep -i {}", device.name));
+                   "an RDMA port that is not ACTIVE carries no data",
+                   fmt::format("see the messages of the driver: dmesg | grep -i {}", device.name));
     }
     if (interface->addresses.empty()) {
       findings.add(
           "rdma-no-address", Severity::warning,
           fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
-          "the device has no IPv4 GID then, and connections fail with errno 22 or 60",
+          "without one, the device has no IPv4 GID, and connections fail with errno 22 or 60",
           facts.system == System::macos
               ? fmt::format("mccl config --auto-setup gives it one; by hand: sudo ifconfig {} inet "
                             "ADDRESS netmask 255.255.255.252 alias",

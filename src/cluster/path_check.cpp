@@ -34,8 +34,9 @@ std::string name_of(std::span<const HostFacts> hosts, const End& end) {
 /// Returns the instructions to open the ports of a job on the host.
 std::string open_ports(const HostFacts& host, const Path& path) {
   if (host.system == System::macos)
-    return fmt::format("on {}: System Settings, Network, Firewall: let mccl and Python in",
-                       host.host);
+    return fmt::format(
+        "on {}: System Settings, Network, Firewall: allow incoming connections for mccl and Python",
+        host.host);
   const char* family = path.is_ipv6() ? "ip6" : "ip";
   const std::string from = path.routed ? "" : fmt::format("{} saddr {} ", family, path.source);
   return fmt::format(
@@ -82,13 +83,13 @@ std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, con
   }
   for (const Wire& wire : joined.networks)
     if (std::ranges::find(wire.ends, end) != wire.ends.end())
-      return fmt::format("a network of {}", wire.ends.size());
+      return fmt::format("a network of {} interfaces", wire.ends.size());
   return {};
 }
 
 Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const Path& path) {
   std::string what =
-      fmt::format("{} and {} are of one network, and no cable joins their interfaces", path.source,
+      fmt::format("{} and {} are in one network, but no cable joins their interfaces", path.source,
                   path.target);
   for (const End* end : {&path.from, &path.to}) {
     const std::string there = leads_to(hosts, joined, *end);
@@ -98,10 +99,9 @@ Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const
           Severity::problem,
           std::move(what),
           fmt::format("{}, {}", name_of(hosts, path.from), name_of(hosts, path.to)),
-          "one host takes the other for a neighbour there, and what it sends is lost",
-          "change the cables, or remove one of these addresses; then mccl config --auto-setup "
-          "gives each "
-          "cable a network of its own"};
+          "a host assumes a direct connection there, so the packets that it sends are lost",
+          "change the cables, or remove one of these addresses; then run mccl config --auto-setup, "
+          "which gives each cable its own network"};
 }
 
 /// Returns the interface through which the host routes to the IPv4 address; empty if unknown.
@@ -142,15 +142,13 @@ std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Join
       "return-path-filtered",
       Severity::problem,
       fmt::format(
-          "packets from {} to {} come in at {}, and answers leave through {}; rp_filter is 1 "
-          "there",
+          "packets from {} to {} arrive at {}, but answers leave through {}; rp_filter is 1 there",
           source, target, in.interface, back),
       fmt::format("{} to {}", name_of(hosts, from), host.host),
-      "Linux drops packets that come in at another interface than answers would leave through",
-      fmt::format(
-          "give each cable a network of its own: mccl config does; or on {}: sudo sysctl -w "
-          "net.ipv4.conf.all.rp_filter=2",
-          host.host)};
+      "Linux drops packets that arrive at an interface through which answers would not leave",
+      fmt::format("give each cable its own network with mccl config; or run on {}: sudo sysctl -w "
+                  "net.ipv4.conf.all.rp_filter=2",
+                  host.host)};
 }
 
 Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* back) {
@@ -160,13 +158,13 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
   std::string what =
       fmt::format("{} at {} is not reached from {}: {}", path.target, name_of(hosts, path.to),
                   path.routed ? host_of(hosts, path.from).host : path.source, *fault);
-  if (!all) what += "; some of the ports of a job are, and some are not";
+  if (!all) what += "; other ports of a job are reached";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
   return {"path-blocked",
           Severity::problem,
           std::move(what),
           fmt::format("{} to {}", name_of(hosts, path.from), to.host),
-          "ranks cannot connect there; a firewall lets them in nowhere, or on some ports only",
+          "ranks cannot connect there; a firewall blocks all or some of the ports of a job",
           open_ports(to, path)};
 }
 
@@ -198,16 +196,16 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
                    std::vector<Finding>& findings) {
   for (const Path& path : paths) {
     if (path.packet == 0 || path.packet >= path.mtu) continue;
-    findings.push_back(
-        {"packets-lost", Severity::problem,
-         fmt::format("packets of {} bytes get lost on the way, though both ends have an MTU of {}; "
-                     "{} bytes arrive",
-                     path.mtu, path.mtu, path.packet),
-         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
-         "connections open, and stand still as soon as much is sent",
-         fmt::format("raise the MTU of the switch or bridge between them, or, on both: sudo {}",
-                     command_to_set_mtu(host_of(hosts, path.from).system, path.from.interface,
-                                        path.packet))});
+    findings.push_back({"packets-lost", Severity::problem,
+                        fmt::format("packets of {} bytes are lost on the way, although both ends "
+                                    "have an MTU of {}; packets of {} bytes arrive",
+                                    path.mtu, path.mtu, path.packet),
+                        fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
+                        "connections open, but stall as soon as they carry much data",
+                        fmt::format("raise the MTU of the switch or bridge between them, or lower "
+                                    "it at both ends: sudo {}",
+                                    command_to_set_mtu(host_of(hosts, path.from).system,
+                                                       path.from.interface, path.packet))});
   }
 }
 
@@ -240,12 +238,13 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
     if (slow[i]) {
       findings.push_back(
           {"path-slow", Severity::warning,
-           fmt::format("it carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
-                       is_below_hardware(path)
-                           ? fmt::format("and its hardware {}", rate_text(path.nominal_mbit))
-                           : fmt::format("others of its kind {}", rate_text(usual * 8 / 1e6))),
+           fmt::format(
+               "it carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
+               is_below_hardware(path)
+                   ? fmt::format("but its hardware supports {}", rate_text(path.nominal_mbit))
+                   : fmt::format("but similar links carry {}", rate_text(usual * 8 / 1e6))),
            where, "the slowest link sets the pace of a job",
-           "another cable or port; errors on it: " +
+           "try another cable or port; to count errors on this one: " +
                command_to_count(host_of(hosts, path.from).system, path.from.interface)});
     }
     if (path.latency_s > kLongLatency)
@@ -290,10 +289,10 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
   }
   findings.push_back(
       {"hosts-apart", any_tried ? Severity::problem : Severity::warning,
-       fmt::format("they fall into {} parts that nothing joins", parts.size()),
+       fmt::format("the hosts fall into {} parts that no connection joins", parts.size()),
        fmt::format("{}", fmt::join(texts, " | ")),
-       "a job needs a way from every host to every other, if need be through others",
-       "see the findings above it; mccl config shows the cables and gives them addresses"});
+       "a job needs a path from every host to every other host, directly or through other hosts",
+       "see the findings above this one; mccl config shows the cables and gives them addresses"});
 }
 
 }  // namespace

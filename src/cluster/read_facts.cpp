@@ -50,7 +50,7 @@ void keep_version(HostFacts& facts, const std::string& package, const std::strin
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value) {
   if (!name.starts_with("MCCL_")) return;
   if (facts.variables.size() == kMostVariables || value.size() > kLongestVariable)
-    return note_odd(facts, "env", "the settings of a shell", name);
+    return note_odd(facts, "env", "at most 256 settings of at most 4096 bytes each", name);
   facts.variables[name] = name.ends_with("KEY") && !value.empty() ? "(set)" : value;
 }
 
@@ -87,12 +87,11 @@ void note_odd(HostFacts& facts, const std::string& source, const std::string& ex
               std::string_view found) {
   keep_odd(facts, {.id = "answer-odd",
                    .severity = Severity::warning,
-                   .what = fmt::format("what {} says is not understood: expected {}; found {}",
+                   .what = fmt::format("the output of {} is not understood: expected {}; found {}",
                                        source, expected, in_quotes(found.substr(0, 60))),
                    .where = facts.host,
-                   .why = "what it would tell is missing from what follows",
-                   .cure = fmt::format(
-                       "run {} there, and look whether its output is as it should be", source)});
+                   .why = "the information that it provides is missing below",
+                   .cure = fmt::format("run {} there and check its output", source)});
 }
 
 }  // namespace mccl::cluster

@@ -163,8 +163,7 @@ void Capacities::add(int a, int b, double mbit) {
 RingAnswer best_ring(const Capacities& capacities) {
   if (capacities.size() > kMostRingHosts) {
     throw InvalidArgument(
-        fmt::format("{} hosts are too many to look for a ring among them; there "
-                    "may be {}",
+        fmt::format("{} hosts are too many for the search for a ring; the limit is {}",
                     capacities.size(), kMostRingHosts));
   }
   if (capacities.size() == 2) return ring_of_two(capacities);

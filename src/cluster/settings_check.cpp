@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr const char* kWhy = "MCCL refuses to start with it";
+constexpr const char* kWhy = "MCCL refuses to start with this setting";
 
 bool has_address(const HostFacts& facts, const std::string& text) {
   const auto wanted = parse_ipv4(text);
@@ -41,9 +41,7 @@ std::vector<Finding> check_settings(const HostFacts& facts) {
   const auto add = [&](Severity severity, const std::string& name, std::string what,
                        std::string why) {
     findings.push_back({"setting-refused", severity, std::move(what), facts.host, std::move(why),
-                        fmt::format("unset {}, or set it right, where the shell's start-up files "
-                                    "set it",
-                                    name)});
+                        fmt::format("unset or correct {} in the shell's start-up files", name)});
   };
   for (const auto& [name, value] : facts.variables) {
     const std::string refusal = refusal_of(name, value);

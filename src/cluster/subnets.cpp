@@ -94,8 +94,8 @@ class FreeNetworks {
     if (within_)
       throw Error(fmt::format(
           "no network of four addresses is free in {}: {}; choose another --subnet",
-          text_of(*within_), blocked_by_.empty() ? "cables have taken all of it" : blocked_by_));
-    throw Error("no private network is free on all hosts; remove addresses that nobody needs");
+          text_of(*within_), blocked_by_.empty() ? "the cables use all of it" : blocked_by_));
+    throw Error("no private network is free on all hosts; remove unused addresses");
   }
 
  private:
@@ -181,7 +181,7 @@ std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts, std::spa
 std::string fault_of_subnet(const std::string& text) {
   const auto network = parse_network(text);
   if (!network || text.find('/') == text.npos)
-    return fmt::format("{} is no network; expected one such as 10.99.0.0/16", in_quotes(text));
+    return fmt::format("{} is not a network; expected one such as 10.99.0.0/16", in_quotes(text));
   if (network->base() != *network)
     return fmt::format("{} is an address in a network; did you mean {}?", text,
                        text_of(network->base()));
@@ -190,7 +190,7 @@ std::string fault_of_subnet(const std::string& text) {
            " is not private; expected a network in 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, "
            "100.64.0.0/10 or 198.18.0.0/15";
   if (network->prefix_bits > kPrefixBits)
-    return fmt::format("{} is too small; a cable takes four addresses (/{})", text, kPrefixBits);
+    return fmt::format("{} is too small; a cable needs four addresses (/{})", text, kPrefixBits);
   return {};
 }
 

@@ -63,13 +63,14 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                         "programs may behave differently there", ""});
     return;
   }
-  findings.push_back({"version-differs", ours ? Severity::problem : Severity::warning,
-                      fmt::format("versions of {} differ", name), list_of(installed, !same_names),
-                      ours ? "ranks whose wire protocols differ refuse each other"
-                           : "what is pickled, compiled or loaded by one may not fit the other",
-                      ours ? how_to_install("each")
-                           : fmt::format("install the same everywhere: pip install {}=={}",
-                                         first.package, first.version)});
+  findings.push_back(
+      {"version-differs", ours ? Severity::problem : Severity::warning,
+       fmt::format("versions of {} differ", name), list_of(installed, !same_names),
+       ours ? "ranks with different wire protocols refuse to connect to each other"
+            : "objects that one version pickles, compiles or loads may not work with the other",
+       ours ? how_to_install("each")
+            : fmt::format("install the same version on all hosts: pip install {}=={}",
+                          first.package, first.version)});
 }
 
 /// A package without which a job may fail on a host, although it runs on the others.
@@ -79,9 +80,9 @@ struct Needed {
 };
 
 constexpr std::array kNeeded = {
-    Needed{"torch", "a program that imports torch ends there as soon as it starts"},
-    Needed{"mlx", "a program that imports mlx ends there as soon as it starts"},
-    Needed{"nccl", "its GPUs cannot take part in calls that others hand to NCCL"},
+    Needed{"torch", "a program that imports torch fails there at start-up"},
+    Needed{"mlx", "a program that imports mlx fails there at start-up"},
+    Needed{"nccl", "its GPUs cannot take part in calls for which other ranks use NCCL"},
 };
 
 /// True if the host needs the package. NCCL is needed only on hosts with GPUs. MLX is mostly used
@@ -106,11 +107,11 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
     if (has_some || !should_have(host, needed.family, owners)) continue;
     findings.push_back(
         {"package-missing", Severity::warning,
-         fmt::format("{} is not there, and {} of {} hosts {} it", needed.family, owners.size(),
+         fmt::format("{} is not installed, but {} of {} hosts {} it", needed.family, owners.size(),
                      hosts.size(), owners.size() == 1 ? "has" : "have"),
          host.host, std::string(needed.why),
-         fmt::format("in the Python that ranks run there: pip install {}=={}; another Python is "
-                     "named by \"python\" of the hostfile",
+         fmt::format("run with the Python of the ranks there: pip install {}=={}; \"python\" in "
+                     "the hostfile selects another Python",
                      first.package, first.version)});
   }
 }

@@ -79,9 +79,9 @@ TEST(ThunderboltLinks, TellOfCablesThatLeadElsewhere) {
   std::vector<Finding> findings;
   EXPECT_THAT(thunderbolt_links(hosts, {}, findings), IsEmpty());
   ASSERT_THAT(findings, SizeIs(3));
-  EXPECT_THAT(findings[0].what, HasSubstr("none of these hosts"));
+  EXPECT_THAT(findings[0].what, HasSubstr("not one of these hosts"));
   EXPECT_THAT(findings[1].what, HasSubstr("another port of the same host"));
-  EXPECT_THAT(findings[2].what, HasSubstr("whose other end does not"));
+  EXPECT_THAT(findings[2].what, HasSubstr("that the other end does not detect"));
 }
 
 TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {
@@ -191,7 +191,7 @@ TEST(GiveAddresses, SaysWhenCablesHaveTakenTheWholeSubnet) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   EXPECT_THAT([&] { give_addresses(hosts, links, {.within = parse_network("10.9.8.0/30")}); },
-              ThrowsMessage<Error>(HasSubstr("cables have taken all of it")));
+              ThrowsMessage<Error>(HasSubstr("cables use all of it")));
 }
 
 std::vector<std::string> kept_by(const std::string& manager, HostFacts host) {

@@ -57,7 +57,7 @@ TEST(CheckPaths, HoldsTheRateAgainstTheHardware) {
   paths[0].bytes_per_s = 0.1e9;
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_THAT(findings[0].what, HasSubstr("800 Mbit/s, and its hardware 10 Gbit/s"));
+  EXPECT_THAT(findings[0].what, HasSubstr("800 Mbit/s, but its hardware supports 10 Gbit/s"));
 }
 
 /// Both cables are in one network, and one host answers through the other cable.
@@ -82,7 +82,7 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   };
   EXPECT_EQ(dropped(), static_cast<std::ptrdiff_t>(paths.size()));
   const auto findings = check_paths(hosts, paths, joined);
-  EXPECT_THAT(findings[0].what, HasSubstr("come in at eth0, and answers leave through eth1"));
+  EXPECT_THAT(findings[0].what, HasSubstr("arrive at eth0, but answers leave through eth1"));
   EXPECT_THAT(findings[0].cure, HasSubstr("on b: sudo sysctl -w net.ipv4.conf.all.rp_filter=2"));
   // rp_filter is not the cause if a connection is refused, or if the check is loose.
   for (Path& path : paths) path.faults = {"Connection refused", ""};
@@ -180,7 +180,8 @@ TEST(CheckHostfile, KnowsAddressesOfIpv6) {
   const std::vector<std::vector<std::string>> given = {{"FD00:1:0::1", "fd00:9::9", "fe80::1%x"}};
   const auto findings = check_hostfile(hosts, given);
   ASSERT_THAT(findings, SizeIs(1));  // hosts report only lasting addresses
-  EXPECT_THAT(findings[0].what, HasSubstr("which is eth0 (Wi-Fi), and it has a cable: eth1"));
+  EXPECT_THAT(findings[0].what,
+              HasSubstr("which is eth0 (Wi-Fi), although the host has a cable: eth1"));
 }
 
 TEST(Paths, OfAHostWithThousandsOfAddressesAreFew) {
@@ -236,7 +237,7 @@ TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME gives it 10.9.0.2, which is wg0 (a tunnel"));
+  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME selects 10.9.0.2, which is wg0 (a tunnel"));
   // A list, as MCCL accepts it.
   hosts[0].variables["MCCL_IFNAME"] = "eth0, wg0";
   EXPECT_EQ(check_hostfile(hosts, none), findings);
@@ -248,7 +249,7 @@ TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));  // check_settings reports the unknown 9.9.9.9
-  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR gives it 10.9.0.2, which is wg0"));
+  EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR selects 10.9.0.2, which is wg0"));
 }
 
 TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
@@ -261,7 +262,8 @@ TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
   const std::vector<std::vector<std::string>> by_air = {{"192.168.1.7"}};
   const auto findings = check_hostfile(hosts, by_air);
   ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_THAT(findings[0].what, HasSubstr("which is wlan0 (Wi-Fi), and it has a cable: eth0"));
+  EXPECT_THAT(findings[0].what,
+              HasSubstr("which is wlan0 (Wi-Fi), although the host has a cable: eth0"));
   const std::vector<std::vector<std::string>> by_cable = {{"10.0.0.1"}};
   EXPECT_THAT(check_hostfile(hosts, by_cable), IsEmpty());
 }

@@ -78,7 +78,7 @@ TEST(ReadFacts, NoteWhatIsOdd) {
         R"({"system": "Linux", "interfaces": [{"name": 3}]})", R"({"system": "Plan 9"})"}) {
     const HostFacts facts = facts_of(text);
     ASSERT_FALSE(facts.odd.empty()) << text;
-    EXPECT_THAT(facts.odd[0].what, HasSubstr("what mccl probe says is not understood")) << text;
+    EXPECT_THAT(facts.odd[0].what, HasSubstr("the output of mccl probe is not understood")) << text;
     EXPECT_EQ(facts.odd[0].where, "h");
   }
 }
@@ -301,13 +301,13 @@ TEST(NoteInUse, FindsPrivateAddressesInTexts) {
   HostFacts facts;
   note_in_use(facts, "10.0.0.5         0x1  0x2  aa:bb:cc:dd:ee:ff  *  eth0\n", "a neighbour");
   note_in_use(facts, "? (10.0.0.6) at 1:2:3:4:5:6 on en0\nnameserver[0] : 192.168.9.1\n", "x");
-  note_in_use(facts, "tcp4 0 0  172.16.0.9.22   172.16.0.8.50123 ESTABLISHED", "a peer of TCP");
+  note_in_use(facts, "tcp4 0 0  172.16.0.9.22   172.16.0.8.50123 ESTABLISHED", "a TCP peer");
   note_in_use(facts, "10.9.0.0/16 dev wg0 src 10.9.0.7 8.8.8.8 1.2.3 10.0.0.5. ...", "in a route");
   note_in_use(facts, "vers=4.2,addr=10.0.0.7,255.255.255.0 10.256.0.1 10.0.0.1/33",
               "a file server");
   EXPECT_THAT(in_use(facts), ElementsAre("10.0.0.5/32 a neighbour", "10.0.0.6/32 x",
-                                         "192.168.9.1/32 x", "172.16.0.9/32 a peer of TCP",
-                                         "172.16.0.8/32 a peer of TCP", "10.9.0.0/16 in a route",
+                                         "192.168.9.1/32 x", "172.16.0.9/32 a TCP peer",
+                                         "172.16.0.8/32 a TCP peer", "10.9.0.0/16 in a route",
                                          "10.9.0.7/32 in a route", "10.0.0.7/32 a file server"));
 }
 
@@ -321,7 +321,7 @@ TEST(NoteTcpPeers, ReadsLinuxsTables) {
                  "   2: 0000000000000000FFFF00000100000A:0016 "
                  "0000000000000000FFFF00000700000A:D431 01 0\n"
                  "   3: short\n   4: x y:z zzzzzzzz:1 01\n");
-  EXPECT_THAT(in_use(facts), ElementsAre("10.0.0.9/32 a peer of TCP", "10.0.0.7/32 a peer of TCP"));
+  EXPECT_THAT(in_use(facts), ElementsAre("10.0.0.9/32 a TCP peer", "10.0.0.7/32 a TCP peer"));
 }
 
 }  // namespace

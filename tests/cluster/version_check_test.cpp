@@ -76,7 +76,7 @@ TEST(CheckVersions, FindsTorchThatOneHostLacks) {
       hosts_with({{{"torch", "2.11.0"}}, {{"python", "3.12.1"}}, {{"torch", "2.11.0"}}});
   const auto findings = check_versions(hosts);
   EXPECT_THAT(texts_of(findings),
-              ElementsAre("warning: b: torch is not there, and 2 of 3 hosts have it"));
+              ElementsAre("warning: b: torch is not installed, but 2 of 3 hosts have it"));
   EXPECT_THAT(findings.at(0).cure, HasSubstr("pip install torch==2.11.0"));
 }
 
@@ -84,14 +84,14 @@ TEST(CheckVersions, AsksForMlxWhereTheSystemIsTheSame) {
   auto hosts = hosts_with({{{"mlx", "0.32.4"}}, {}, {}});
   hosts[0].system = hosts[1].system = System::macos;
   EXPECT_THAT(texts_of(check_versions(hosts)),
-              ElementsAre("warning: b: mlx is not there, and 1 of 3 hosts has it"));
+              ElementsAre("warning: b: mlx is not installed, but 1 of 3 hosts has it"));
 }
 
 TEST(CheckVersions, AsksForNcclWhereThereAreGpus) {
   auto hosts = hosts_with({{{"nvidia-nccl-cu12", "2.27.3"}}, {}, {}});
   hosts[2].gpus.resize(1);
   EXPECT_THAT(texts_of(check_versions(hosts)),
-              ElementsAre("warning: c: nccl is not there, and 1 of 3 hosts has it"));
+              ElementsAre("warning: c: nccl is not installed, but 1 of 3 hosts has it"));
 }
 
 TEST(CheckVersions, TakesAVersionThatCannotBeReadForNone) {

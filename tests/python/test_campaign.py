@@ -144,7 +144,7 @@ def test_what_is_left_behind_is_wrong():
 
 
 def test_config_must_name_the_host_that_does_not_answer():
-    error = "some hosts cannot be asked:\n  {}: it cannot be reached"
+    error = "some hosts cannot be queried:\n  {}: it cannot be reached"
 
     def told(name: str) -> Config:
         answer = {"error": error.format(name)}

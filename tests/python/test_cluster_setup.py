@@ -66,7 +66,7 @@ def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
             timeout=PATIENCE, env=environment(),
         )  # fmt: skip
         assert done.returncode == status, done.stderr
-        assert ("nothing was changed, since you did not agree" in done.stderr) == bool(status)
+        assert ("nothing was changed: you did not agree" in done.stderr) == bool(status)
     assert " 192.168.0.1/30 " in pair.addresses("a")
 
 
@@ -107,8 +107,8 @@ def test_the_networks_can_be_chosen(pair: CabledHosts):
 @pytest.mark.parametrize(
     ("network", "complaint"),
     [
-        ("10.99", "is no network; expected one such as"),
-        ("10.99.0.0", "is no network; expected one such as"),
+        ("10.99", "is not a network; expected one such as"),
+        ("10.99.0.0", "is not a network; expected one such as"),
         ("10.99.0.1/16", "did you mean 10.99.0.0/16?"),
         ("8.8.0.0/16", "is not private"),
         ("10.99.0.0/31", "too small"),

@@ -83,7 +83,7 @@ def test_settings_that_mccl_would_refuse():
 def test_for_people_it_is_a_table():
     lines = alone().stdout.splitlines()
     assert lines[0].split()[:3] == ["host", "system", "cores"]
-    assert lines[-1] == "nothing is wrong"
+    assert lines[-1] == "no faults found"
 
 
 @needs_hosts
@@ -133,7 +133,7 @@ def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
         hosts.mccl("config", *ALL, "--output", file, "--auto-setup", "--yes")
         assert anything(hosts.mccl("doctor", "--hostfile", file, "--json")) == []
         text = hosts.mccl("doctor", "--hostfile", file).stdout
-        assert text.endswith("nothing is wrong\n")
+        assert text.endswith("no faults found\n")
         # A second run has nothing to set up and leaves the file unchanged.
         before = file.read_text()
         again = hosts.mccl("config", "--hostfile", file, "--json", "--output", file)
@@ -147,7 +147,7 @@ def test_a_host_that_does_not_answer(hosts: CabledHosts):
         found = look(hosts, "--hosts", "a")
     finally:
         hosts.use_key("client")
-    assert found == ["a: it cannot be asked"]
+    assert found == ["a: it cannot be queried"]
 
 
 @needs_hosts
@@ -173,7 +173,7 @@ def test_addresses_of_different_networks(hosts: CabledHosts):
         hosts.ip("c", "addr", "add", "10.81.1.2/30", "dev", "c1")
         hosts.ip("c", "addr", "del", "10.82.0.2/30", "dev", "c1")
     assert found == [
-        "b (c1), c (c1): the ends of a cable are of different networks: 10.81.1.1/30 and "
+        "b (c1), c (c1): the ends of a cable are in different networks: 10.81.1.1/30 and "
         "10.82.0.2/30"
     ]
 
@@ -189,7 +189,7 @@ def test_addresses_that_no_cable_joins(hosts: CabledHosts):
         hosts.ip("a", "addr", "del", "10.83.0.1/29", "dev", "c0")
         hosts.ip("c", "addr", "del", "10.83.0.2/29", "dev", "c1")
     assert found == [
-        "a (c0), c (c1): 10.83.0.1 and 10.83.0.2 are of one network, and no cable joins their "
+        "a (c0), c (c1): 10.83.0.1 and 10.83.0.2 are in one network, but no cable joins their "
         "interfaces; a (c0) leads to b (c0); c (c1) leads to b (c1)"
     ]
 
@@ -203,7 +203,7 @@ def test_an_address_that_two_hosts_have(hosts: CabledHosts):
     finally:
         hosts.ip("a", "addr", "del", "10.84.0.1/32", "dev", "c0")
         hosts.ip("c", "addr", "del", "10.84.0.1/32", "dev", "c1")
-    assert found == ["a (c0), c (c1): the address 10.84.0.1 is there 2 times"]
+    assert found == ["a (c0), c (c1): the address 10.84.0.1 is used 2 times"]
 
 
 @needs_hosts
@@ -215,8 +215,8 @@ def test_packets_that_get_lost_on_the_way(hosts: CabledHosts):
     finally:
         hosts.ip("desk", "link", "set", "to-b", "mtu", 1500)
     assert len(found) == 4
-    assert all("packets of 1500 bytes get lost on the way" in each for each in found)
-    assert all("; 1000 bytes arrive" in each for each in found)
+    assert all("packets of 1500 bytes are lost on the way" in each for each in found)
+    assert all("; packets of 1000 bytes arrive" in each for each in found)
     assert all("b (cable)" in each for each in found)
 
 
@@ -274,7 +274,7 @@ def test_a_firewall_in_both_directions(hosts: CabledHosts):
 def test_a_firewall_for_some_ports(hosts: CabledHosts):
     with firewall(hosts, "c", 'iifname "c1" tcp dport 32000-32400 reject'):
         found = look(hosts)
-    assert len(found) == 1 and "some of the ports of a job are" in found[0]
+    assert len(found) == 1 and "; other ports of a job are reached" in found[0]
 
 
 @needs_hosts
@@ -292,7 +292,7 @@ def test_a_cable_that_is_slower_than_the_others(hosts: CabledHosts):
         shell(*hosts.on("b", "tc", "qdisc", "del", "dev", "c1", "root"))
     assert len(found) == 1
     assert found[0].startswith("b (c1) to c (c1): it carries ")
-    assert "Mbit/s, others of its kind" in found[0]
+    assert "Mbit/s, but similar links carry" in found[0]
 
 
 @needs_hosts
@@ -370,7 +370,7 @@ def test_mlx_that_differs_and_torch_that_one_host_lacks(hosts: CabledHosts, tmp_
     done = hosts.mccl("doctor", "--hostfile", file, "--json", status=1)
     assert faults(done) == [
         "a 0.32.4, b 0.31.0, c 0.32.4: versions of mlx differ",
-        "b: torch is not there, and 2 of 3 hosts have it",
+        "b: torch is not installed, but 2 of 3 hosts have it",
     ]
     cures = [f["cure"] for f in json.loads(done.stdout)["findings"]]
     assert any("pip install mlx==0.32.4" in cure for cure in cures)
@@ -383,7 +383,7 @@ def test_a_hostfile_that_does_not_fit(hosts: CabledHosts, tmp_path: Path):
         json.dumps([{"ssh": "a", "ips": ["10.81.0.1"]}, {"ssh": "b", "ips": ["9.9.9.9"]}])
     )
     found = look(hosts, "--hostfile", file)
-    assert found == ["b: the hostfile gives it 9.9.9.9, and it has no such address"]
+    assert found == ["b: the hostfile selects 9.9.9.9, but the host has no such address"]
 
 
 @needs_hosts
@@ -424,7 +424,7 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
     assert "failed" not in outcomes.values()
     rows = answer["selftest"][0]["result"]["rows"]
     assert {row["collective"] for row in rows} >= {"all_reduce", "all_to_all", "sendrecv"}
-    assert "bound" in done.stdout and "all.json has all of it" in done.stdout
+    assert "bound" in done.stdout and "all.json contains all results" in done.stdout
 
 
 @needs_hosts
@@ -458,12 +458,12 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
     hosts.ip("c", "link", "set", "c2", "mtu", 1000)
     try:
         refused = hosts.mccl("doctor", *ALL, "--fix", status=1, cwd=tmp_path)
-        assert "Do it? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
+        assert "Run these commands? [y/N]" in refused.stderr and not list(tmp_path.iterdir())
         # After the fixes, doctor examines the hosts again and reports what it finds then.
         done = hosts.mccl("doctor", *ALL, "--fix", "--yes", cwd=tmp_path)
         assert "on b: ip link set c0 up\n" in done.stderr
-        before, after = done.stdout.split("Looked at again:")
-        assert "to be looked at" in before and after.endswith("nothing is wrong\n")
+        before, after = done.stdout.split("Checked again:")
+        assert "faults found: " in before and after.endswith("no faults found\n")
         assert look(hosts, sound=True) == []
         undo = hosts.on("desk", "sh", tmp_path / "mccl-doctor.undo.sh")
         assert subprocess.run(undo, capture_output=True).returncode == 0

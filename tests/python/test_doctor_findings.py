@@ -44,7 +44,8 @@ def test_what_is_not_timed_is_said(hosts: CabledHosts):
     answer = json.loads(done.stdout)
     left = [path for path in answer["paths"] if path["mbit_per_s"] == 0]
     told = [f["what"] for f in answer["findings"] if f["id"] == "not-timed-time"]
-    assert told == ([f"{len(left)} of 12 paths were not timed: 1 s were over"] if left else [])
+    said = f"{len(left)} of 12 paths were not timed: the limit of 1 s was reached"
+    assert told == ([said] if left else [])
 
 
 @needs_hosts

@@ -84,7 +84,7 @@ def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
     finally:
         pair.ip("b", "link", "del", name)
     assert len(found) == 1
-    assert found[0].startswith("b: what /sys/class/net says is not understood")
+    assert found[0].startswith("b: the output of /sys/class/net is not understood")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def answered(answer):
 """
     with pair.with_odd_probe("b", tmp_path, odd):
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
-    assert found == ['b: what mccl probe says is not understood: expected the time; found ""']
+    assert found == ['b: the output of mccl probe is not understood: expected the time; found ""']
 
 
 ODD_PROBES = {
@@ -178,7 +178,7 @@ def answered(answer):
     with pair.with_odd_probe("b", tmp_path, odd):
         found = findings(pair.mccl("doctor", *PAIR, "--json", status=1))
     assert len(found) == 2
-    assert all(each.startswith("b: what mccl probe says is not understood") for each in found)
+    assert all(each.startswith("b: the output of mccl probe is not understood") for each in found)
 
 
 def test_one_machine_under_two_names(pair: CabledHosts, tmp_path: Path):
@@ -186,9 +186,9 @@ def test_one_machine_under_two_names(pair: CabledHosts, tmp_path: Path):
     pair.config.write_text(f"Host twin\n  HostName {pair.address('a')}\n{text}")
     try:
         found = findings(pair.mccl("doctor", "--hosts", "a,twin", "--json", status=1))
-        assert found == ["a, twin: they are one machine"]
+        assert found == ["a, twin: these names belong to one machine"]
         refused = pair.mccl("config", "--hosts", "a,twin", "--json", status=1)
-        assert "a, twin: they are one machine" in json.loads(refused.stdout)["error"]
+        assert "a, twin: these names belong to one machine" in json.loads(refused.stdout)["error"]
     finally:
         pair.config.write_text(text)
 
@@ -208,7 +208,7 @@ def test_json_is_json_when_a_host_cannot_be_asked(pair: CabledHosts):
         done = pair.mccl("config", *PAIR, "--json", status=1)
     finally:
         pair.use_key("client")
-    assert "some hosts cannot be asked" in json.loads(done.stdout)["error"]
+    assert "some hosts cannot be queried" in json.loads(done.stdout)["error"]
 
 
 def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
@@ -221,7 +221,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
             preexec_fn=heed_signals,
         )  # fmt: skip
         said = ""
-        while "Do it?" not in said:
+        while "Run these commands?" not in said:
             letter = running.stderr.read(1)
             assert letter, said
             said += letter
@@ -280,7 +280,7 @@ def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
     assert time.monotonic() - begin < 2 * PATIENCE
     answer = json.loads(done.stdout)
     assert len(answer["hosts"]) == 64 and all(host["reached"] for host in answer["hosts"])
-    assert findings(done) == [", ".join(names) + ": they are one machine"]
+    assert findings(done) == [", ".join(names) + ": these names belong to one machine"]
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
@@ -368,7 +368,7 @@ def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
         assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
         # The same host is given twice, under two names.
         twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
-        assert findings(twice) == [f"{named}, a: they are one machine"]
+        assert findings(twice) == [f"{named}, a: these names belong to one machine"]
     finally:
         pair.config.write_text(before)
         pair.ip("a", "addr", "del", "fd00:78::1/64", "dev", "cable")
@@ -394,7 +394,7 @@ def test_the_other_hosts_do_not_wait_for_one_that_floods(pair: CabledHosts, tmp_
     flood = 'yes "$(printf "NVIDIA %01000d" 0)" | head -c 30000000\n'
     with with_program(pair, "b", tmp_path, **{"nvidia-smi": flood}):
         done = pair.mccl("doctor", *PAIR, "--json", status=1)
-    assert any(each.startswith("b: what ") for each in findings(done))
+    assert any(each.startswith("b: the output of ") for each in findings(done))
 
 
 def started(pair: CabledHosts, command: str, *words: object) -> subprocess.Popen[str]:
@@ -431,7 +431,7 @@ def commands() -> list[list[str]]:
 def test_an_ssh_that_never_answers_is_given_up(pair: CabledHosts):
     with silent(pair, "b", "71234.5"):
         done = pair.mccl("doctor", *PAIR, "--json", "--patience", 8, status=1)
-    assert findings(done) == ["b: it cannot be asked"]
+    assert findings(done) == ["b: it cannot be queried"]
     assert "it did not answer in 8 s" in done.stdout
     assert ["sleep", "71234.5"] not in commands()
 

@@ -18,14 +18,14 @@ using cluster::Shape;
 void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
   for (const hosts::Asked& asked : inquiry.asked()) {
     if (asked.probe_fault.empty()) continue;
-    findings.push_back({.id = "probe-silent",
-                        .severity = Severity::warning,
-                        .what = asked.probe_fault,
-                        .where = asked.facts.host,
-                        .why = "without it, cables that have no addresses yet are not found, and "
-                               "no link is tried",
-                        .cure = fmt::format("ssh {} {} probe, and look what it says",
-                                            asked.host.name, asked.facts.mccl)});
+    findings.push_back(
+        {.id = "probe-silent",
+         .severity = Severity::warning,
+         .what = asked.probe_fault,
+         .where = asked.facts.host,
+         .why = "without mccl probe, cables without addresses are not found, and no link is tested",
+         .cure = fmt::format("run ssh {} {} probe and read its output", asked.host.name,
+                             asked.facts.mccl)});
   }
 }
 
@@ -63,9 +63,9 @@ Finding no_network(std::span<const HostFacts> facts) {
           .what = "no network joins all hosts",
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why =
-              "--over ethernet needs one in which every host has an address, of IPv4 or all of "
-              "IPv6",
-          .cure = "give each host an address of one network; or --over cables"};
+              "--over ethernet needs a network in which every host has an IPv4 address, or every "
+              "host an IPv6 address",
+          .cure = "give each host an address in one network, or use --over cables"};
 }
 
 /// Chooses between cables of all kinds and a network. Called unless Thunderbolt alone was chosen.

@@ -72,16 +72,17 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     const std::string& from = facts[static_cast<std::size_t>(trial.from)].host;
     const std::string& to = facts[static_cast<std::size_t>(trial.to)].host;
     if (!dialled[i].tried) {
-      result.findings.push_back({"link-untried", Severity::note, "the link was not tried",
+      result.findings.push_back({"link-untried", Severity::note, "the link was not tested",
                                  fmt::format("{} to {}", from, to),
-                                 "nothing could be run on both hosts that tries it", ""});
+                                 "the test could not be run on both hosts", ""});
     } else if (!dialled[i].good) {
-      result.findings.push_back({"link-dead", Severity::problem,
-                                 fmt::format("{} does not reach {} at {}: {}", trial.source, to,
-                                             trial.target, dialled[i].why),
-                                 fmt::format("{} to {}", from, to),
-                                 "ranks there would not find each other",
-                                 fmt::format("mccl doctor --hosts {},{} looks closer", from, to)});
+      result.findings.push_back(
+          {"link-dead", Severity::problem,
+           fmt::format("{} does not reach {} at {}: {}", trial.source, to, trial.target,
+                       dialled[i].why),
+           fmt::format("{} to {}", from, to),
+           "ranks on these hosts could not connect to each other",
+           fmt::format("run mccl doctor --hosts {},{} for details", from, to)});
     } else {
       rows.push_back({fmt::format("{} {}", from, trial.source),
                       fmt::format("{} {}", to, trial.target),

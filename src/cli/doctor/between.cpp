@@ -107,10 +107,10 @@ Finding beside_a_job(const std::vector<HostFacts>& facts) {
     if (host.ranks > 0) names.push_back(host.host);
   return {.id = "not-timed-job",
           .severity = Severity::note,
-          .what = "a job runs there: no link from it or to it was timed",
+          .what = "a job runs there: links from and to it were not timed",
           .where = fmt::format("{}", fmt::join(names, ", ")),
-          .why = "the job would be slowed down, and what is measured beside it says little",
-          .cure = "when the job has ended, or with --measure"};
+          .why = "timing would slow the job down, and its results would be unreliable",
+          .cure = "repeat this when the job has ended, or use --measure"};
 }
 
 Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*>& left,
@@ -121,11 +121,11 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*
       names.insert(facts[static_cast<std::size_t>(end->host)].host);
   return {.id = "not-timed-time",
           .severity = Severity::warning,
-          .what = fmt::format("{} of {} paths were not timed: {} s were over", left.size(), all,
-                              measuring.longest.count()),
+          .what = fmt::format("{} of {} paths were not timed: the limit of {} s was reached",
+                              left.size(), all, measuring.longest.count()),
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "a slow link among them was not found",
-          .cure = fmt::format("take more time: --measure-for {}", 4 * measuring.longest.count())};
+          .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest.count())};
 }
 
 /// Measures slow paths again, because a host that is busy for a moment makes a good cable look
@@ -181,8 +181,8 @@ Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
                                 .severity = Severity::warning,
                                 .what = asked.probe_fault,
                                 .where = asked.facts.host,
-                                .why = "no connection to or from it can be tried",
-                                .cure = fmt::format("ssh {} {} probe, and look what it says",
+                                .why = "no connection to or from this host can be tested",
+                                .cure = fmt::format("run ssh {} {} probe and read its output",
                                                     asked.host.name, asked.facts.mccl)});
   }
   const cluster::Calls calls = inquiry.call();

@@ -38,7 +38,7 @@ bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch:
                   bool sure) {
   const std::vector<SetupStep> steps = steps_of(report);
   if (steps.empty()) {
-    fmt::print(stderr, "mccl doctor: nothing can be cured from here\n");
+    fmt::print(stderr, "mccl doctor: no finding can be cured automatically\n");
     return false;
   }
   std::vector<hosts::Host> all;
@@ -48,11 +48,11 @@ bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch:
   for (const SetupStep& step : steps)
     fmt::print(stderr, "  on {}: {}\n", launch::text_of(all[static_cast<std::size_t>(step.host)]),
                step.command);
-  if (!sure && !hosts::person_agrees("Do it?", "--yes", signals)) return false;
+  if (!sure && !hosts::person_agrees("Run these commands?", "--yes", signals)) return false;
   const auto say = [](const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); };
   const std::string undo =
       hosts::write_undo_script(kUndoScript, hosts::undo_script(all, steps, reaching.ssh_arguments));
-  say(fmt::format("sh {} undoes what follows", undo));
+  say(fmt::format("sh {} undoes the following changes", undo));
   const hosts::SetupResult result =
       hosts::run_setup({.hosts = all, .steps = steps}, reaching, signals, say);
   if (!result.fault.empty()) throw Error(text_of(result, undo));

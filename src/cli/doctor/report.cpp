@@ -119,7 +119,7 @@ std::string text_of(const Report& report) {
   if (!paths.empty()) text += paths + "\n";
   text += cluster::text_of(report.findings);
   const auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
-  return text + (faults == 0 ? "nothing is wrong\n" : fmt::format("{} to be looked at\n", faults));
+  return text + (faults == 0 ? "no faults found\n" : fmt::format("faults found: {}\n", faults));
 }
 
 json json_of(const Report& report) {

@@ -32,7 +32,7 @@ void gather_macos_networks(cluster::HostFacts& facts, const Programs& programs) 
   cluster::note_in_use(facts, said({"netstat", "-rn", "-f", "inet"}), "a gateway");
   cluster::note_in_use(facts, said({"arp", "-an"}), "a neighbour");
   cluster::note_in_use(facts, said({"scutil", "--dns"}), "a DNS server");
-  cluster::note_in_use(facts, said({"netstat", "-n", "-f", "inet", "-p", "tcp"}), "a peer of TCP");
+  cluster::note_in_use(facts, said({"netstat", "-n", "-f", "inet", "-p", "tcp"}), "a TCP peer");
   facts.network_manager = "networksetup";
 }
 
