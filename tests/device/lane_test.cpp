@@ -60,7 +60,7 @@ TEST_F(LaneTest, OnlyCallsThatEndAfterItCountAsGivenUp) {
   lane.give_up();
   open->store(true);
   while (!lane.ended(after)) std::this_thread::yield();
-  lane.give_up();  // as often as a path is aborted
+  lane.give_up();  // A path may be aborted twice.
   EXPECT_FALSE(lane.has_given_up(before));
   EXPECT_TRUE(lane.has_given_up(after));
 }
