@@ -228,7 +228,7 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
     find_neighbours(job.options_of(0));
     FAIL() << "nobody was missing";
   } catch (const PeerError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks met"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks connected"));
   }
 }
 
