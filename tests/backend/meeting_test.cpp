@@ -319,7 +319,7 @@ TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
                        if (rank == 2) ::setrlimit(RLIMIT_NOFILE, &limit);
                      }});
   for (const int rank : {0, 1, 2, 3}) {
-    expect_says(job.line(rank, kSoon), {"rank 2 needs about", "may have 20", "ulimit -n"});
+    expect_says(job.line(rank, kSoon), {"rank 2 needs about", "its limit is 20", "ulimit -n"});
   }
 }
 

@@ -357,7 +357,7 @@ TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
     find_neighbours(options);
     FAIL() << "it met somebody";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 met rank 0"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 connected to rank 0"));
   }
 }
 
