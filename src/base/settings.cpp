@@ -76,28 +76,26 @@ constexpr Row kRows[] = {
     {.name = "backend",
      .variable = "MCCL_BACKEND",
      .range = "auto, native, mpi, nccl, cuda",
-     .meaning = "What carries out the calls: native is MCCL's own engine, mpi the machine's MPI "
-                "library, whose mpirun or srun starts the ranks; nccl, cuda: NCCL, or kernels "
-                "of MCCL's own inside a host, do what collectives on GPU memory they can, with a "
-                "GPU for each rank, and native the rest; auto: native, and the faster of those two "
-                "where all ranks call with GPU memory",
+     .meaning = "Library that runs the calls. native: MCCL's own engine. mpi: the host's MPI "
+                "library, whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own "
+                "kernels inside a host, run the collectives on GPU memory that they support, with "
+                "a GPU for each rank; native runs the rest. auto: native, and the faster of nccl "
+                "and cuda where all ranks call with GPU memory",
      .kind = choice,
      .field = &Config::backend},
     {.name = "transport",
      .variable = "MCCL_TRANSPORT",
      .range = "auto, tcp, shm, rdma",
-     .meaning =
-         "How bytes travel; each pair of ranks agrees on one: auto takes shared memory "
-         "inside a machine, else RDMA where both have it, else tcp; shm and rdma are for all "
-         "pairs, or an error says what is missing where",
+     .meaning = "Transport between ranks; each pair agrees on one. auto: shared memory inside a "
+                "host, else RDMA if both ranks have it, else tcp. shm and rdma apply to all pairs; "
+                "otherwise, an error names what is missing and where",
      .kind = choice,
      .field = &Config::transport},
     {.name = "rdma_device",
      .variable = "MCCL_RDMA_DEVICE",
      .range = "device names, comma-separated, or a path",
-     .meaning =
-         "RDMA devices to use, one link of a pair each; or the path of a JSON table of them by "
-         "pair, as MLX_IBV_DEVICES names; empty: all whose port is active",
+     .meaning = "RDMA devices to use, each with one link per pair; or the path of a JSON table of "
+                "devices by pair, as in MLX_IBV_DEVICES; empty: all devices with an active port",
      .field = &Config::rdma_device},
     {.name = "rdma_port",
      .variable = "MCCL_RDMA_PORT",
@@ -117,54 +115,53 @@ constexpr Row kRows[] = {
     {.name = "rdma_service",
      .variable = "MCCL_RDMA_SERVICE",
      .range = "auto, rc, uc",
-     .meaning = "Queue pairs: rc sends again what is lost, uc (all that Apple's devices have) ends "
-                "the link with an error; auto: rc where both ends have it",
+     .meaning = "Kind of queue pairs: rc retransmits lost messages, uc (the only kind of Apple's "
+                "devices) ends the link with an error; auto: rc where both ends have it",
      .kind = choice,
      .field = &Config::rdma_service},
     {.name = "rdma_ring",
      .variable = "MCCL_RDMA_RING",
      .range = "true, false",
-     .meaning = "Of a table of RDMA devices use those that join each rank to the next, as "
-                "MLX_JACCL_RING asks; a ring that is broken is an error",
+     .meaning = "From a table of RDMA devices, use only those that connect each rank to the next, "
+                "as with MLX_JACCL_RING; a broken ring is an error",
      .kind = boolean,
      .must_agree = true,
      .field = &Config::rdma_ring},
     {.name = "rdma_uncabled",
      .variable = "MCCL_RDMA_UNCABLED",
      .range = "relay, tcp",
-     .meaning =
-         "Ranks that a table of RDMA devices leaves without a cable between them: relay has "
-         "collectives go along the cables, where ranks pass on what is for others; tcp gives "
-         "such pairs links by TCP. Messages between them take TCP either way",
+     .meaning = "Pairs of ranks without a cable in a table of RDMA devices. relay: collectives use "
+                "only the cables, and ranks relay data for others. tcp: such pairs have TCP links. "
+                "Messages between them always use TCP",
      .kind = choice,
      .must_agree = true,
      .field = &Config::rdma_uncabled},
     {.name = "log_level",
      .variable = "MCCL_LOG_LEVEL",
      .range = "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     .meaning = "Least severe lines that are logged; INFO shows at start what was set and where, "
-                "at which address "
-                "each rank listens and how it reaches the others; DEBUG shows every setting",
+     .meaning = "Least severe level that is logged; at start-up, INFO shows which settings were "
+                "set and where, the address at which each rank listens, and how it reaches the "
+                "others; DEBUG shows every setting",
      .kind = choice,
      .field = &Config::log_level},
     {.name = "listen_addr",
      .variable = "MCCL_LISTEN_ADDR",
      .range = "addresses or host names, comma-separated",
-     .meaning = "Where this rank listens; several addresses, or one several times, give "
-                "several links per pair; empty: found by routing",
+     .meaning = "Addresses at which this rank listens; several addresses, or one several times, "
+                "give several links per pair; empty: found by routing",
      .field = &Config::listen_addr},
     {.name = "link_profile",
      .variable = "MCCL_LINK_PROFILE",
      .range = "ethernet, thunderbolt",
      .meaning = "Kind of cable, the same on all ranks; thunderbolt gives socket buffers of 4 MiB "
-                "and messages of up to 8 MiB, where those are not set",
+                "and messages of up to 8 MiB, unless those are set",
      .kind = choice,
      .field = &Config::link_profile},
     {.name = "port_base",
      .variable = "MCCL_PORT_BASE",
      .range = "0 to 65535",
-     .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any "
-                "free port. Not set, any free port where that one is taken",
+     .meaning = "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any free port. "
+                "If not set, any free port replaces one that is taken",
      .kind = integer,
      .field = &Config::port_base,
      .maximum = 65535,
@@ -172,10 +169,9 @@ constexpr Row kRows[] = {
     {.name = "hostfile",
      .variable = "MCCL_HOSTFILE",
      .range = "a path",
-     .meaning =
-         "JSON file with the addresses of every rank, as MLX's ring reads it: the ranks then "
-         "meet along whatever cables there are between them, and pass on what is for those "
-         "that no cable reaches; empty: every rank reaches every other",
+     .meaning = "JSON file with the addresses of every rank, in the format of MLX's ring: the "
+                "ranks then connect along the cables between them, and relay data for pairs "
+                "without a cable; empty: every rank reaches every other",
      .field = &Config::hostfile},
     {.name = "ifname",
      .variable = "MCCL_IFNAME",
@@ -185,7 +181,7 @@ constexpr Row kRows[] = {
     {.name = "chunk_bytes",
      .variable = "MCCL_CHUNK_BYTES",
      .range = "4K to 1G",
-     .meaning = "Largest message on the wire; not set, link_profile may say otherwise",
+     .meaning = "Largest message on the wire; if not set, link_profile may change the default",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::chunk_bytes,
@@ -195,9 +191,9 @@ constexpr Row kRows[] = {
     {.name = "small_msg_threshold",
      .variable = "MCCL_SMALL_MSG_THRESHOLD",
      .range = "0 to 1G",
-     .meaning = "Bytes below which all_reduce sends everything to everyone at once, in groups of "
-                "at most 8 ranks of which no two share memory; where some do, predicted cost "
-                "decides",
+     .meaning =
+         "Bytes below which all_reduce sends all data directly to all ranks, in groups of at most "
+         "8 ranks of which no two share memory; where some do, predicted cost decides",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::small_msg_threshold,
@@ -227,35 +223,39 @@ constexpr Row kRows[] = {
     {.name = "reduce_on",
      .variable = "MCCL_REDUCE_ON",
      .range = "auto, cpu, gpu",
-     .meaning = "What reduces two arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
+     .meaning =
+         "Processor that reduces arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
      .kind = choice,
      .must_agree = true,
      .field = &Config::reduce_on},
     {.name = "accelerate",
      .variable = "MCCL_ACCELERATE",
      .range = "true, false",
-     .meaning = "Sums of f32 by macOS's Accelerate; `mccl bench kernels` tells what is faster",
+     .meaning =
+         "Use macOS's Accelerate for sums of f32; `mccl bench kernels` shows which is faster",
      .kind = boolean,
      .field = &Config::accelerate},
     {.name = "force_staging",
      .variable = "MCCL_FORCE_STAGING",
      .range = "true, false",
-     .meaning = "Copy to the host and back what a Mac's GPU shares with it, too: for diagnosis",
+     .meaning = "For diagnosis: copy data to the host and back even if a Mac's GPU shares its "
+                "memory with the host",
      .kind = boolean,
      .field = &Config::force_staging},
     {.name = "test_only_shared_gpu",
      .variable = "MCCL_TEST_ONLY_SHARED_GPU",
      .range = "no, nvlink, pcie",
-     .meaning = "For MCCL's own tests only, because calls become a thousand times slower: kernels "
-                "also between ranks that share a GPU, which counts as two joined by NVLink or PCIe",
+     .meaning =
+         "For MCCL's own tests only, because calls become a thousand times slower: use kernels "
+         "also between ranks that share a GPU, which counts as two joined by NVLink or PCIe",
      .kind = choice,
      .must_agree = true,
      .field = &Config::test_only_shared_gpu},
     {.name = "compression",
      .variable = "MCCL_COMPRESSION",
      .range = "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
-     .meaning = "Codec in which sums of floats are rounded to go between machines; auto: bf16 for "
-                "those of f32 that are predicted to be a tenth faster by it",
+     .meaning = "Codec that rounds sums of floats between hosts; auto: bf16 for sums of f32 that "
+                "it is predicted to make a tenth faster",
      .kind = choice,
      .must_agree = true,
      .field = &Config::compression},
@@ -271,7 +271,7 @@ constexpr Row kRows[] = {
     {.name = "compression_min_bytes",
      .variable = "MCCL_COMPRESSION_MIN_BYTES",
      .range = "0 to 1G",
-     .meaning = "Bytes of a call below which it is exact, whatever the codec",
+     .meaning = "Size in bytes below which a call is exact, whatever the codec",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::compression_min_bytes,
@@ -286,7 +286,7 @@ constexpr Row kRows[] = {
      .variable = "MCCL_ALGORITHM",
      .range = "auto, direct, ring, ring_both, recursive_doubling, binomial_tree, chain, "
               "pairwise, dissemination, one_shot, two_shot, hierarchical, cable_tree",
-     .meaning = "Algorithm for whatever it can do; auto: by predicted cost",
+     .meaning = "Algorithm for all calls that it supports; auto: by predicted cost",
      .kind = choice,
      .must_agree = true,
      .field = &Config::algorithm},
@@ -302,22 +302,21 @@ constexpr Row kRows[] = {
      .variable = "MCCL_PINNED_LIMIT_BYTES",
      .range = "0 to 1T",
      .meaning =
-         "Pinned host memory that is kept per GPU for later calls; a call may use more while "
-         "it runs. Of several groups in a process, the one made last decides",
+         "Pinned host memory that is kept per GPU for later calls; a call may use more while it "
+         "runs. If a process has several groups, the setting of the last one made applies",
      .kind = bytes,
      .field = &Config::pinned_limit_bytes,
      .maximum = 1024.0 * kGiB},
     {.name = "congestion_control",
      .variable = "MCCL_CONGESTION_CONTROL",
      .range = "auto, system, or a name such as cubic",
-     .meaning =
-         "How the system paces TCP links; auto: as it does by default, but cubic or reno for "
-         "bbr, which stops a link for 200 ms now and then",
+     .meaning = "Congestion control of TCP links; auto: the system's default, but cubic or reno "
+                "instead of bbr, which occasionally stops a link for 200 ms",
      .field = &Config::congestion_control},
     {.name = "timeout",
      .variable = "MCCL_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds that a call may last, unless it says otherwise",
+     .meaning = "Seconds that a call may last, unless it sets its own timeout",
      .kind = number,
      .field = &Config::timeout,
      .minimum = 0.001,
@@ -326,7 +325,7 @@ constexpr Row kRows[] = {
      .variable = "MCCL_CONNECT_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
      .meaning =
-         "Seconds to meet the other ranks, and to wait at the end for one that takes nothing",
+         "Seconds for the ranks to connect, and to wait at the end for one that receives nothing",
      .kind = number,
      .field = &Config::connect_timeout,
      .minimum = 0.001,
@@ -334,8 +333,8 @@ constexpr Row kRows[] = {
     {.name = "liveness_interval",
      .variable = "MCCL_LIVENESS_INTERVAL",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds without a word from a rank (stopped, host or cable gone) until the others "
-                "take it for dead",
+     .meaning = "Seconds without a message from a rank (stopped, host or cable gone) until the "
+                "others consider it dead",
      .kind = number,
      .must_agree = true,
      .field = &Config::liveness_interval,
@@ -344,7 +343,7 @@ constexpr Row kRows[] = {
     {.name = "spin_us",
      .variable = "MCCL_SPIN_US",
      .range = "0 to 1000000 microseconds",
-     .meaning = "Microseconds to look for data before sleeping",
+     .meaning = "Microseconds to poll for data before sleeping",
      .kind = integer,
      .field = &Config::spin_us,
      .maximum = 1e6},
@@ -358,7 +357,7 @@ constexpr Row kRows[] = {
     {.name = "link_latency_us",
      .variable = "MCCL_LINK_LATENCY_US",
      .range = "up to 1000000 microseconds, or 0",
-     .meaning = "Latency of the links between machines, for the choice of algorithms; 0: measured",
+     .meaning = "Latency of the links between hosts, for the choice of algorithms; 0: measured",
      .kind = number,
      .must_agree = true,
      .field = &Config::link_latency_us,
@@ -366,7 +365,7 @@ constexpr Row kRows[] = {
     {.name = "link_gbit",
      .variable = "MCCL_LINK_GBIT",
      .range = "up to 100000 Gbit/s, or 0",
-     .meaning = "Rate of the links between machines, for the choice of algorithms; 0: measured",
+     .meaning = "Rate of the links between hosts, for the choice of algorithms; 0: measured",
      .kind = number,
      .must_agree = true,
      .field = &Config::link_gbit,
@@ -374,14 +373,14 @@ constexpr Row kRows[] = {
     {.name = "job_key",
      .variable = "MCCL_JOB_KEY",
      .range = "any text",
-     .meaning = "Secret that the ranks of a job share; who lacks it cannot join",
+     .meaning = "Secret that the ranks of a job share; a process without it cannot join",
      .secret = true,
      .field = &Config::job_key},
     {.name = "require_key",
      .variable = "MCCL_REQUIRE_KEY",
      .range = "true, false",
-     .meaning = "Start several ranks only with MCCL_JOB_KEY set; the key that ranks of one machine "
-                "agree on by themselves does not do",
+     .meaning = "Start several ranks only if MCCL_JOB_KEY is set; the key that ranks of one host "
+                "agree on by themselves is not enough",
      .kind = boolean,
      .field = &Config::require_key},
     {.name = "rank",
@@ -402,8 +401,8 @@ constexpr Row kRows[] = {
     {.name = "root",
      .variable = "MCCL_ROOT",
      .range = "host:port",
-     .meaning = "Where rank 0 serves the store at which ranks meet, where no framework "
-                "gives one",
+     .meaning = "Address at which rank 0 serves the store through which ranks connect, where no "
+                "framework gives one",
      .field = &Config::root},
 };
 
@@ -473,7 +472,7 @@ const Setting& find_setting(std::string_view name) {
   // All variables have the prefix, so it would only blur the comparison.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
-                                     : "leave it out; docs/settings.md has a table of all";
+                                     : "leave it out; docs/settings.md lists all settings";
   throw InvalidArgument(fmt::format("{} is not a setting; {}", printable(name), advice));
 }
 
