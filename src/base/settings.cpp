@@ -87,8 +87,8 @@ constexpr Row kRows[] = {
      .variable = "MCCL_TRANSPORT",
      .range = "auto, tcp, shm, rdma",
      .meaning = "Transport between ranks; each pair agrees on one. auto: shared memory inside a "
-                "host, else RDMA if both ranks have it, else tcp. shm and rdma apply to all pairs; "
-                "otherwise, an error names what is missing and where",
+                "host, else RDMA if both ranks have it, else tcp. shm and rdma must work for all "
+                "pairs; otherwise, an error names what is missing and where",
      .kind = choice,
      .field = &Config::transport},
     {.name = "rdma_device",
