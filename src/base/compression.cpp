@@ -27,7 +27,7 @@ Codec codec_named(std::string_view name) {
     if (kNames[i] == name) return static_cast<Codec>(i);
   }
   throw InvalidArgument(
-      fmt::format("{} is not a codec; {}, and auto where a codec is chosen for sums",
+      fmt::format("{} is not a codec; {}, and also auto where a codec is chosen for sums",
                   in_quotes(name), choices_near(name, kNames)));
 }
 

@@ -109,7 +109,7 @@ std::string_view wanted(const Setting& setting) {
   throw InvalidArgument(fmt::format(
       "{}: expected {}{}{}; found {}; {}, or leave it out for the default {}", printable(label),
       wanted(setting), self_explaining ? "" : separator, self_explaining ? "" : setting.info.range,
-      setting.info.secret ? "a value that is not shown" : in_quotes(text), advice,
+      setting.info.secret ? "a secret value" : in_quotes(text), advice,
       setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
 }
 

@@ -95,7 +95,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t bytes_read, const std::string&,
                    const nlohmann::detail::exception& error) override {
     if (dynamic_cast<const json::parse_error*>(&error) == nullptr)
-      refuse_(reached_(), "a number too large for a computer's");
+      refuse_(reached_(), "a number too large to represent");
     refuse_(bytes_read,
             bytes_read > text_size_ ? "the end of the file" : "something that is not JSON");
     return false;

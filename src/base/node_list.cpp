@@ -16,7 +16,7 @@ constexpr int kMostBrackets = 16;  ///< Most brackets in one name (racks, shelve
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw InvalidArgument(fmt::format(
-      "{} is no list of nodes: {}; expected names such as a,b or n[1-3]", in_quotes(text), why));
+      "{} is not a list of nodes: {}; expected names such as a,b or n[1-3]", in_quotes(text), why));
 }
 
 /// Splits the text at commas outside brackets.
@@ -45,7 +45,7 @@ std::vector<std::string> range_of(std::string_view text, std::string_view whole,
   for (const std::string_view number : {first, last}) {
     const bool digits = std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
     if (number.empty() || number.size() > kLongestNumber || !digits)
-      refuse(whole, fmt::format("{} is no range of numbers", in_quotes(text)));
+      refuse(whole, fmt::format("{} is not a range of numbers", in_quotes(text)));
   }
   const long from = std::stol(std::string(first));
   const long to = std::stol(std::string(last));

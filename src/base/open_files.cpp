@@ -45,7 +45,7 @@ std::size_t open_files() {
 }
 
 std::string open_files_advice(int error) {
-  if (error == ENFILE) return " (of all processes of this host together)";
+  if (error == ENFILE) return " (the limit of all processes on this host together)";
   if (error != EMFILE) return {};
   return fmt::format(" (this process may have {}; raise the limit with ulimit -n)",
                      open_files_limit());

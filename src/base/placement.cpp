@@ -116,8 +116,9 @@ Told ask_open_mpi(const Environment& environment, bool has_root) {
     return told(reader, placement, "Open MPI");
   if (!placement.one_host) {
     throw InvalidArgument(
-        "Open MPI does not tell its ranks where rank 0 is when they are on several hosts: start "
-        "them with mpirun -x MCCL_ROOT=host:port, of rank 0's host and any free port there");
+        "Open MPI does not give its ranks the address of rank 0 if they are on several hosts: "
+        "start them with mpirun -x MCCL_ROOT=host:port, where host is that of rank 0 and port any "
+        "free port there");
   }
   const bool has_name = reader.has("PMIX_NAMESPACE");
   const std::string job = reader.text(has_name ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
@@ -181,16 +182,17 @@ std::optional<Placement> ask_settings(const Config& config) {
   const bool has_rank = config.rank >= 0;
   const bool has_size = config.world_size > 0;
   if (has_rank != has_size) {
-    throw InvalidArgument(fmt::format("{} is set and {} is not: give every process both",
+    throw InvalidArgument(fmt::format("{} is set and {} is not: set both for every process",
                                       has_rank ? "MCCL_RANK" : "MCCL_WORLD_SIZE",
                                       has_rank ? "MCCL_WORLD_SIZE" : "MCCL_RANK"));
   }
   if (!has_rank) return {};
   if (config.world_size > 1 && config.root.empty() && config.hostfile.empty() &&
       !meets_by_mpi(config)) {
-    throw InvalidArgument(fmt::format(
-        "MCCL_ROOT is not set: {} ranks meet at host:port of rank 0, any free port there",
-        config.world_size));
+    throw InvalidArgument(
+        fmt::format("MCCL_ROOT is not set: {} ranks connect through host:port of rank 0, with any "
+                    "free port there",
+                    config.world_size));
   }
   Placement placement;
   placement.rank = config.rank;
@@ -218,8 +220,7 @@ Placement checked(Placement placement) {
   if (placement.rank < placement.size) return placement;
   const Names& names = *std::ranges::find(kNames, placement.found_by, &Names::found_by);
   throw InvalidArgument(fmt::format(
-      "rank {}, as {} tells, but the ranks are 0 to {}: {} is {} and {} {}; count ranks "
-      "from 0",
+      "rank {}, as set by {}, is outside 0 to {}: {} is {} and {} is {}; count ranks from 0",
       placement.rank, placement.found_by, placement.size - 1, names.rank, placement.rank,
       names.size, placement.size));
 }
@@ -229,8 +230,8 @@ Placement checked(Placement placement) {
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
   throw InvalidArgument(
-      "MCCL_ROOT is set, and neither MCCL_RANK nor MCCL_WORLD_SIZE is, nor does a launcher tell "
-      "them: give every process both, or unset MCCL_ROOT");
+      "MCCL_ROOT is set, but neither MCCL_RANK nor MCCL_WORLD_SIZE is, and no launcher sets them: "
+      "set both for every process, or unset MCCL_ROOT");
 }
 
 }  // namespace
@@ -250,10 +251,10 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
     refuse_root_alone(config, environment);
     return {};
   }
-  throw InvalidArgument(fmt::format(
-      "what started this process tells only part of its place: {}; set what is missing, or set "
-      "MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",
-      halves));
+  throw InvalidArgument(
+      fmt::format("the launcher of this process sets only part of the variables that place it: {}; "
+                  "set the missing ones, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",
+                  halves));
 }
 
 bool meets_by_mpi(const Config& config) { return config.backend == "mpi"; }

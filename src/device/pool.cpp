@@ -66,7 +66,7 @@ bool Pool::is_told(const void* memory) {
 Pool::Kept& Pool::taken(const void* memory) {
   const auto found = begin_.find(static_cast<const std::byte*>(memory));
   if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];
-  throw InvalidArgument(fmt::format("memory at {} of {} is given back, but was not taken there",
+  throw InvalidArgument(fmt::format("memory at {} is returned to {}, but was not taken from it",
                                     memory, accelerator_->name()));
 }
 

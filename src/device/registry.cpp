@@ -42,7 +42,7 @@ std::shared_ptr<Accelerator> make(Registry& all, Device device) {
   if (device.kind == DeviceKind::cuda) return cuda::open_gpu(device.index);
   if (device.kind == DeviceKind::metal) return metal::open_gpu(device.index);
   throw InvalidArgument(fmt::format(
-      "{}: this build has no calls for memory of that kind; copy it to the host", name_of(device)));
+      "{}: this build does not support memory of that kind; copy it to the host", name_of(device)));
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ EngineOptions checked(EngineOptions options) {
                     options.rank, options.size));
   }
   if (options.size > 1 && !options.store) {
-    throw InvalidArgument(fmt::format("{} ranks need a store to meet through", options.size));
+    throw InvalidArgument(
+        fmt::format("{} ranks need a store through which they connect", options.size));
   }
   options.config.chunk_bytes = chunk_bytes_of(options.config);
   if (!options.metrics) options.metrics = std::make_shared<Metrics>();
@@ -265,8 +266,9 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
     throw;
   }
   if (compression.codec != Codec::none && group->is_one_node() && ranks.front() == rank()) {
-    log_.info("sums of group '{}' are exact: its ranks share memory, where nothing is gained by {}",
-              name, describe(compression));
+    log_.info(
+        "sums of group '{}' are exact: its ranks share memory, where nothing is gained with {}",
+        name, describe(compression));
   }
   return group;
 }

@@ -119,7 +119,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   for (const auto& [other, relay] : met_.relayed) {
     if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
     const std::string without = fmt::format(
-        "it cannot be reached any more without rank {}, of which is known: {}", peer, reason);
+        "it can no longer be reached, because rank {} relayed its connections: {}", peer, reason);
     peers_.give_up(WorldRank(other), without);
     lose(WorldRank(other), without, transport::Loss::silence);
   }
@@ -148,7 +148,7 @@ void Engine::beat(Clock::time_point now) {
 
 void Engine::fail_all(const std::exception& error) noexcept {
   const Failure failure = failure_of(error);
-  log_.error("rank {} cannot go on: {}", rank(), failure.reason);
+  log_.error("rank {} cannot continue: {}", rank(), failure.reason);
   groups_.fail_all(failure);
 }
 

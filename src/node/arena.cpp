@@ -45,7 +45,7 @@ std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
 
 Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
   if (!reserve_memory(file_, 0, page_bytes())) {
-    throw Error("shared memory: the system has not even a page of it left");
+    throw Error("shared memory: the system has not one page of it left");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
   new (first_page_.data()) ArenaHeader;
@@ -173,10 +173,11 @@ std::span<std::byte> PeerRange::memory() const {
 }
 
 PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_memory_file(file_)) {
-  if (size_ < page_bytes()) throw Error("shared memory: a peer's is too small to be an arena");
+  if (size_ < page_bytes())
+    throw Error("shared memory: a peer's memory is too small to be an arena");
   first_page_ = Mapping::of(file_, 0, page_bytes());
   if (header().magic != ArenaHeader::kMagic) {
-    throw Error("shared memory: what a peer passed is no arena of this version");
+    throw Error("shared memory: a peer's memory is not an arena of this version");
   }
 }
 
@@ -185,7 +186,7 @@ void PeerArena::check(const RangePlace& place) const {
   if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
       place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
     throw CorruptionError(
-        fmt::format("shared memory: a peer names {} bytes at {} of an arena of {} bytes",
+        fmt::format("shared memory: a peer names {} bytes at offset {} of an arena of {} bytes",
                     place.bytes, place.offset, size_));
   }
 }

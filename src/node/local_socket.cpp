@@ -72,7 +72,7 @@ void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
     const int ready =
         ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
     if (ready > 0) return;
-    if (left <= 0) throw TimeoutError("a process of this machine did not answer in time");
+    if (left <= 0) throw TimeoutError("a process on this host did not answer in time");
   }
 }
 
@@ -125,8 +125,8 @@ bool LocalConnection::send(std::span<const std::byte> bytes,
   const ssize_t sent = ::sendmsg(socket_.get(), &message, kNoSignal);
   if (sent == static_cast<ssize_t>(bytes.size())) return true;
   if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;
-  throw PeerError(fmt::format("a process of this machine went away while it was met: {}",
-                              std::strerror(errno)));
+  throw PeerError(
+      fmt::format("a process on this host disconnected at start-up: {}", std::strerror(errno)));
 }
 
 std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
@@ -148,7 +148,7 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
 #endif
     const ssize_t n = ::recvmsg(socket_.get(), &message, kFlags);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw PeerError("a process of this machine went away while it was met");
+    if (n <= 0) throw PeerError("a process on this host disconnected at start-up");
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header;
          header = CMSG_NXTHDR(&message, header)) {
       if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
@@ -157,13 +157,13 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
         int descriptor = -1;
         std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
         if (!descriptors.emplace_back(descriptor))
-          fail("cannot take what a process of this machine passes", errno);
+          fail("cannot receive the files that a process on this host passes", errno);
       }
     }
     // The system drops descriptors for which this process has no room, and then MSG_CTRUNC is set.
     // If kMostDescriptors arrived, the flag means only that the sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
-      fail("cannot take what a process of this machine passes", EMFILE);
+      fail("cannot receive the files that a process on this host passes", EMFILE);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
@@ -174,7 +174,7 @@ LocalListener::LocalListener(int backlog) : name_(unpredictable_name()), socket_
   const auto [address, length] = address_of(name_);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket_.get(), backlog) != 0) {
-    fail("cannot listen to this machine's processes", errno);
+    fail("cannot listen for processes on this host", errno);
   }
 }
 
@@ -189,7 +189,7 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
     wait_readable(socket_, deadline);
     Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
     if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
-    if (!accepted) fail("cannot let a process of this machine in", errno);
+    if (!accepted) fail("cannot accept a process on this host", errno);
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
     raise_no_signal(accepted.get());
     return LocalConnection(std::move(accepted));

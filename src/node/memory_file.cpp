@@ -69,18 +69,19 @@ Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t b
 Descriptor make_memory_file(std::size_t bytes) {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    throw Error(fmt::format(
-        "shared memory: {} bytes of it count as a file, and files may have {} (see ulimit -f)",
-        bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
+    throw Error(
+        fmt::format("shared memory: {} bytes of it count as a file, and files are limited to {} "
+                    "(see ulimit -f)",
+                    bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
   }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) fail("make it");
+  if (!file) fail("create it");
 #else
   std::random_device random;
   const std::string name = fmt::format("/mccl-{:08x}{:08x}", random(), random());
   Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
-  if (!file) fail("make it");
+  if (!file) fail("create it");
   ::shm_unlink(name.c_str());
   ::fcntl(file.get(), F_SETFD, FD_CLOEXEC);
 #endif
@@ -122,11 +123,11 @@ bool discard_memory(const Descriptor& file, std::size_t offset, std::size_t byte
 
 std::size_t size_of_memory_file(const Descriptor& file) {
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) fail("look at a peer's");
+  if (::fstat(file.get(), &status) != 0) fail("inspect a peer's");
 #ifdef __linux__
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    throw Error("shared memory: a peer's could shrink under our hands, which this one never does");
+    throw Error("shared memory: a peer's memory is not sealed against shrinking");
   }
 #endif
   return static_cast<std::size_t>(status.st_size);

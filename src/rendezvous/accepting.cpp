@@ -119,7 +119,7 @@ void Acceptor::make_room(Clock::time_point now) {
     // Reservoir sampling: each of n equals is chosen with probability 1/n.
     if (chance_() % equals == 0) leaving = guest;
   }
-  turn_away(*leaving, LogLevel::info, "too many others wait to prove themselves", now);
+  turn_away(*leaving, LogLevel::info, "too many other connections wait to authenticate", now);
   end_visit(leaving);
 }
 
@@ -151,7 +151,7 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer
       break;
   }
   if (now < guest.deadline) return true;
-  turn_away(guest, LogLevel::info, "it did not prove itself in time", now);
+  turn_away(guest, LogLevel::info, "it did not authenticate in time", now);
   return false;
 }
 
@@ -160,15 +160,15 @@ void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
   hosts_of_peers_.insert(guest.host);
   if (handshake.peer() == self_.rank) {
     log_.warn(
-        "a process at {} says that it is rank {}, as this one does; give every process a "
-        "rank of its own (MCCL_RANK)",
+        "a process at {} claims to be rank {}, which is this process; give every process its own "
+        "rank (MCCL_RANK)",
         guest.from.text(), self_.rank);
     return;
   }
   if (handshake.key().purpose == transport::Purpose::store) {
     log_.warn(
-        "rank {} at {} looks for the store here, where rank {} meets its peers; MCCL_ROOT "
-        "must name another port",
+        "rank {} at {} looks for the store at this address, where rank {} accepts its peers; "
+        "MCCL_ROOT must name another port",
         handshake.peer(), guest.from.text(), self_.rank);
     return;
   }

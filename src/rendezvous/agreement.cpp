@@ -61,7 +61,7 @@ std::string difference(const Settings& here, const Settings& there) {
                     here.rank, value_in(mine, name), there.rank, value_in(theirs, name));
   }
   if (count > kMaxShownSettings) list += fmt::format(" and {} more", count - kMaxShownSettings);
-  if (count == 0) list = "the form in which they are written (is it another version of MCCL?)";
+  if (count == 0) list = "their encoding (do the ranks run different versions of MCCL?)";
   return fmt::format(
       "the settings of rank {} and rank {} differ in {}; give every rank the same value", here.rank,
       there.rank, list);

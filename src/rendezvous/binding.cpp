@@ -106,8 +106,8 @@ void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log
   for (const Address& address : addresses) own.published.push_back(address.host());
   if (own.published.size() <= kMaxPublished) return;
   log.warn(
-      "this host has {} addresses; the other ranks are told the first {}. Name the ones to "
-      "use with MCCL_IFNAME or MCCL_LISTEN_ADDR",
+      "this host has {} addresses; only the first {} are published to the other ranks. Select the "
+      "addresses to use with MCCL_IFNAME or MCCL_LISTEN_ADDR",
       own.published.size(), kMaxPublished);
   own.published.resize(kMaxPublished);
 }
@@ -120,7 +120,7 @@ std::vector<Interface> named(const std::string& list, const std::vector<Interfac
                  [&](const Interface& each) { return each.name == name; });
     if (chosen.size() == before) {
       throw InvalidArgument(
-          fmt::format("MCCL_IFNAME names \"{}\", and this host has no such interface with an "
+          fmt::format("MCCL_IFNAME names \"{}\", but this host has no such interface with an "
                       "address; it has {}",
                       name, names_of(interfaces)));
     }
@@ -167,10 +167,10 @@ Address local_address_of(const std::string& item) {
   const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
   if (std::any_of(interfaces.begin(), interfaces.end(),
                   [&](const Interface& each) { return each.name == item; })) {
-    throw InvalidArgument(fmt::format(
-        "MCCL_LISTEN_ADDR names \"{}\", which is an interface and no address: set MCCL_IFNAME={} "
-        "instead, or give one of its addresses; this host has {}",
-        item, item, names_of(interfaces)));
+    throw InvalidArgument(
+        fmt::format("MCCL_LISTEN_ADDR names \"{}\", which is an interface, not an address: set "
+                    "MCCL_IFNAME={} instead, or give one of its addresses; this host has {}",
+                    item, item, names_of(interfaces)));
   }
   const std::vector<Address> resolved = resolve_item(item, interfaces);
   for (const Address& address : resolved) {
@@ -178,10 +178,10 @@ Address local_address_of(const std::string& item) {
     if (::bind(probe.descriptor(), address.data(), address.size()) == 0) return address;
   }
   const std::string meant = resolved.front().host();
-  throw InvalidArgument(fmt::format(
-      "MCCL_LISTEN_ADDR names \"{}\"{}, which is no address of this host; this host has "
-      "{}; give one of these, or unset it",
-      item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
+  throw InvalidArgument(
+      fmt::format("MCCL_LISTEN_ADDR names \"{}\"{}, which is not an address of this host; this "
+                  "host has {}; give one of these, or unset MCCL_LISTEN_ADDR",
+                  item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
 }
 
 OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,
@@ -194,7 +194,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
     if (address.is_wildcard()) {
       if (items.size() > 1) {
         throw InvalidArgument(fmt::format(
-            "MCCL_LISTEN_ADDR lists {} beside other addresses; it already means all of them",
+            "MCCL_LISTEN_ADDR lists {} beside other addresses; it already covers all of them",
             item));
       }
       own.bound = {address};
@@ -210,7 +210,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
                        [&](const Interface& each) { return same(each.address); })) {
         throw InvalidArgument(
             fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
-                        "MCCL_IFNAME ({}); leave one of the two out",
+                        "MCCL_IFNAME ({}); unset one of the two",
                         address.host(), config.ifname));
       }
     }
@@ -251,16 +251,16 @@ int port_for(const Config& config, int rank) {
   if (config.port_base == 0) return 0;
   const int port = config.port_base + rank;
   if (port < 1 || port > 65535) {
-    throw InvalidArgument(fmt::format(
-        "rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is not 1 to "
-        "65535; set MCCL_PORT_BASE lower",
-        rank, port, config.port_base));
+    throw InvalidArgument(
+        fmt::format("rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is "
+                    "outside 1 to 65535; set MCCL_PORT_BASE lower",
+                    rank, port, config.port_base));
   }
   if (port == config.master_port) {
-    throw InvalidArgument(fmt::format(
-        "rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is MASTER_PORT, "
-        "torch's own; set MCCL_PORT_BASE so that no rank's port is {}",
-        rank, port, config.port_base, port));
+    throw InvalidArgument(
+        fmt::format("rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is "
+                    "MASTER_PORT, used by torch; set MCCL_PORT_BASE so that no rank's port is {}",
+                    rank, port, config.port_base, port));
   }
   return port;
 }
@@ -272,10 +272,11 @@ bool is_port_given(const Config& config) {
 
 [[noreturn]] void explain(const BindError& error, int rank, int port, const Config& config) {
   if (error.code == EADDRINUSE) {
-    throw InvalidArgument(fmt::format(
-        "rank {} cannot listen on port {} (MCCL_PORT_BASE {} plus its rank): another program has "
-        "it. Set MCCL_PORT_BASE to where ports are free on every host, or to 0 for any free port",
-        rank, port, config.port_base));
+    throw InvalidArgument(
+        fmt::format("rank {} cannot listen on port {} (MCCL_PORT_BASE {} plus its rank): another "
+                    "program uses it. Set MCCL_PORT_BASE so that the ports are free on every host, "
+                    "or to 0 for any free port",
+                    rank, port, config.port_base));
   }
   throw InvalidArgument(
       fmt::format("rank {}: {}; check MCCL_PORT_BASE ({}), MCCL_LISTEN_ADDR and MCCL_IFNAME", rank,
@@ -337,9 +338,9 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
     } catch (const BindError& error) {
       if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
         log.warn(
-            "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, as by another job "
-            "on this host: this rank listens on a free port instead; set MCCL_PORT_BASE where a "
-            "firewall must know the port",
+            "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, perhaps by another "
+            "job on this host: this rank listens on a free port instead; set MCCL_PORT_BASE if a "
+            "firewall needs a fixed port",
             port, config.port_base);
         port = 0;
         continue;
@@ -358,11 +359,11 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
   binding.endpoint.addresses = own.published;
   binding.endpoint.listed = own.listed;
   if (own.published.empty()) {
-    throw InvalidArgument(
-        fmt::format("rank {} has no address to be reached at: no interface is up; this host has {}",
-                    rank, names_of(interfaces)));
+    throw InvalidArgument(fmt::format(
+        "rank {} has no address that peers can reach: no interface is up; this host has {}", rank,
+        names_of(interfaces)));
   }
-  log.info("on {}, listens at {}; the other ranks are told, best first, {}",
+  log.info("on {}, listens at {}; published to the other ranks, best first: {}",
            transport::tcp::host_name(), places_of(binding.listeners), told_of(binding, interfaces));
   return binding;
 }

@@ -175,7 +175,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     return Progress::failed;
   }
   if (transport::tcp::is_self_connected(attempt.connecting)) {
-    outcome_of(attempt) = "nobody listens there (the connection met itself)";
+    outcome_of(attempt) = "nothing listens there (the socket connected to itself)";
     return Progress::failed;
   }
   try {
@@ -243,7 +243,7 @@ std::string Dial::advice() const {
                                [](const Candidate& each) { return each.met; });
   if (met && request_.through) {
     return fmt::format(
-        "Rank {0} was to pass the connection on to rank {1}, and ended it: check that rank {1}'s "
+        "Rank {0} was to relay the connection to rank {1}, but closed it: check that rank {1}'s "
         "process runs, that no firewall on its host blocks its port, and that every rank has the "
         "same MCCL_JOB_KEY",
         request_.through->rank, request_.peer);

@@ -37,22 +37,22 @@ bool is_numeric_address(std::string_view text) {
 /// Returns the first fault of an endpoint; empty if there is none.
 std::string fault_of(const Endpoint& endpoint) {
   if (endpoint.rank < 0) return fmt::format("rank {} is negative", endpoint.rank);
-  if (!is_word(endpoint.host)) return "the host identity is no printable word";
+  if (!is_word(endpoint.host)) return "the host identity is not a printable word";
   if (endpoint.port == 0) return "port 0";
   if (endpoint.addresses.empty() || endpoint.addresses.size() > kMaxAddresses)
     return fmt::format("{} addresses, expected 1 to {}", endpoint.addresses.size(), kMaxAddresses);
   for (const std::string& address : endpoint.addresses) {
     if (!is_numeric_address(address))
-      return fmt::format("\"{}\" is no numeric address", address.substr(0, kMaxFieldBytes));
+      return fmt::format("\"{}\" is not a numeric address", address.substr(0, kMaxFieldBytes));
   }
   return {};
 }
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw InvalidArgument(fmt::format(
-      "what the store holds as an endpoint is none: {}; is the store shared with something else, "
-      "or does another rank run another version of MCCL?",
-      why));
+  throw InvalidArgument(
+      fmt::format("the store holds an invalid endpoint: {}; is the store shared with another "
+                  "program, or does a rank run another version of MCCL?",
+                  why));
 }
 
 /// Removes the line "name=value" from `text` and returns the value.
@@ -73,7 +73,7 @@ T number_of(std::string_view digits) {
   const char* end = digits.data() + digits.size();
   const auto [stop, failure] = std::from_chars(digits.data(), end, value);
   if (failure != std::errc() || stop != end)
-    refuse(fmt::format("\"{}\" is no number in range", digits.substr(0, 32)));
+    refuse(fmt::format("\"{}\" is not a number in range", digits.substr(0, 32)));
   return value;
 }
 
@@ -103,7 +103,7 @@ Endpoint parse_endpoint(std::string_view text) {
     endpoint.addresses.emplace_back(take_field(rest, "address"));
   if (const std::string fault = fault_of(endpoint); !fault.empty()) refuse(fault);
   // Numbers have several spellings; only the one that serialise writes is accepted.
-  if (serialise(endpoint) != text) refuse("it is not in the form in which endpoints are written");
+  if (serialise(endpoint) != text) refuse("it is not in the canonical form of an endpoint");
   return endpoint;
 }
 

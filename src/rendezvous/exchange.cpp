@@ -25,15 +25,15 @@ std::string part_key(std::string_view stage, std::size_t part) {
 
 /// Describes the content of a stage's cards, for messages.
 std::string_view content_of(std::string_view stage) {
-  if (stage == "places") return "where they listen";
-  if (stage == "neighbours") return "with whom they share memory";
+  if (stage == "places") return "their hosts";
+  if (stage == "neighbours") return "their shared-memory neighbours";
   return stage;
 }
 
 [[noreturn]] void refuse(std::string_view stage) {
   throw CorruptionError(
-      fmt::format("what the store holds of what the ranks tell ({}) is no table; is the store "
-                  "shared with something else?",
+      fmt::format("the store holds no valid table of what the ranks publish ({}); is the store "
+                  "shared with another program?",
                   content_of(stage)));
 }
 
@@ -90,11 +90,10 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
     try {
       cards.push_back(store_.get(card_key(stage, peer), left()));
     } catch (const TimeoutError&) {
-      throw TimeoutError(
-          fmt::format("rank 0 waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for "
-                      "all ranks to tell {}: {}; {}",
-                      content_of(stage), roll_call(who_has_said(stage), "told it"),
-                      who_was_turned_away("have those been stopped?")));
+      throw TimeoutError(fmt::format(
+          "rank 0 timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}; {}",
+          content_of(stage), roll_call(who_has_said(stage), "published them"),
+          who_was_turned_away("are those ranks stopped?")));
     }
   }
   return cards;
@@ -140,11 +139,10 @@ std::string Exchange::read(std::string_view stage) const {
     const std::vector<bool> has_said = who_has_said(stage);
     const bool all = std::find(has_said.begin(), has_said.end(), false) == has_said.end();
     throw TimeoutError(fmt::format(
-        "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for all ranks to "
-        "tell {}: {}",
-        rank_, content_of(stage),
-        all ? "all have told it, but rank 0 has not passed it on; has it been stopped?"
-            : roll_call(has_said, "come") + "; are those running, with the same store?"));
+        "rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}", rank_,
+        content_of(stage),
+        all ? "all have published them, but rank 0 has not passed them on; is it stopped?"
+            : roll_call(has_said, "arrived") + "; are those ranks running with the same store?"));
   }
   std::string_view rest = first;
   const std::size_t parts = take_number(rest, stage);

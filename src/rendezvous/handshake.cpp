@@ -93,8 +93,8 @@ std::size_t Handshake::wanted() const {
 
 void Handshake::feed(std::span<const std::byte> bytes) {
   if (bytes.size() > wanted()) {
-    throw InvalidArgument(
-        fmt::format("handshake with {}: fed {} bytes, it wants {}", who(), bytes.size(), wanted()));
+    throw InvalidArgument(fmt::format("handshake with {}: given {} bytes, expected at most {}",
+                                      who(), bytes.size(), wanted()));
   }
   append(input_, bytes);
   // Compare the magic as its bytes arrive, so that noise is refused without waiting for a whole
@@ -102,7 +102,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   if (step_ == Step::hello_prefix || step_ == Step::challenge_prefix) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
-      return refuse(Refusal::noise, "what it says is not MCCL's protocol");
+      return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
   if (state_ != State::in_progress || bytes.empty() || wanted() != 0) return;
   const Bytes message = std::exchange(input_, {});
@@ -200,15 +200,16 @@ void Handshake::take_dialer_proof(std::span<const std::byte> message) {
   send_sealed(kAcceptorProofLabel, std::move(answer));
 
   if (meant != self_.rank) {
-    return refuse(Refusal::rank, fmt::format("rank {} meant to reach rank {}, this is rank {}",
+    return refuse(Refusal::rank, fmt::format("rank {} tried to reach rank {}, but this is rank {}",
                                              peer_, meant, self_.rank));
   }
   if (!check_size(size)) return;
   if (peer_ < 0 || (self_.size > 0 && peer_ >= self_.size) ||
       agreement_bytes_ > kMaxAgreementBytes) {
-    return refuse(Refusal::noise, fmt::format("it claims to be rank {} of {} with {} bytes of "
-                                              "settings, which cannot be",
-                                              peer_, self_.size, agreement_bytes_));
+    return refuse(
+        Refusal::noise,
+        fmt::format("it claims to be rank {} of {} with {} bytes of settings, which is impossible",
+                    peer_, self_.size, agreement_bytes_));
   }
   expect(Step::dialer_settings);
 }
@@ -276,7 +277,7 @@ bool Handshake::check_seal(std::string_view label, std::span<const std::byte> me
     append(transcript_, message);
     return true;
   }
-  refuse(Refusal::proof, proven_ ? "its bytes were altered on the way"
+  refuse(Refusal::proof, proven_ ? "its bytes were altered in transit"
                                  : "it does not know the job key; every rank needs the same "
                                    "MCCL_JOB_KEY");
   return false;
@@ -309,16 +310,16 @@ std::string Handshake::explain_close() const {
     case Step::challenge:
       return "it closed the connection without an answer (is it another program?)";
     case Step::acceptor_proof:
-      return "it closed the connection when shown this rank's proof (has it the same "
+      return "it closed the connection on receipt of this rank's proof (does it have the same "
              "MCCL_JOB_KEY?)";
     case Step::verdict:
       return "it closed the connection while settings were compared (did its process end?)";
     case Step::hello_prefix:
     case Step::hello:
     case Step::dialer_proof:
-      return "it closed the connection before it proved itself";
+      return "it closed the connection before it authenticated";
     case Step::dialer_settings:
-      return "it closed the connection before it told its settings";
+      return "it closed the connection before it sent its settings";
   }
   return "it closed the connection";
 }

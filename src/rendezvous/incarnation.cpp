@@ -130,10 +130,10 @@ void Incarnation::reign(Clock::time_point deadline) {
       look();
     }
     if (Clock::now() >= deadline) {
-      throw TimeoutError(fmt::format(
-          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to come to the store: {}; "
-          "are those running, with the same store?",
-          timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
+      throw TimeoutError(
+          fmt::format("rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
+                      "the store: {}; are those ranks running with the same store?",
+                      timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
     }
   }
 }
@@ -163,20 +163,20 @@ void Incarnation::join(Clock::time_point deadline) {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
     const std::string late = who_has_met();
-    throw TimeoutError(fmt::format(
-        "rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: {}is rank 0 "
-        "running, and was it given the same store?{}",
-        self_.rank, timeout_s_, late.empty() ? who_came_in_vain() + "; " : "", late));
+    throw TimeoutError(
+        fmt::format("rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
+                    "{}is rank 0 running with the same store?{}",
+                    self_.rank, timeout_s_, late.empty() ? who_came_in_vain() + "; " : "", late));
   }
   reign_ = store_->add(kReigns, 0);
   name_ = take_line(welcome);
   const int size = number_of(take_line(welcome));
   register_self();
   if (size != self_.size) {
-    throw MismatchError(fmt::format(
-        "rank {} was told that the job has {} ranks, rank 0 was told {}; give every rank the same "
-        "world size",
-        self_.rank, self_.size, size));
+    throw MismatchError(
+        fmt::format("rank {} was started in a job of {} ranks, but rank 0 in one of {}; give every "
+                    "rank the same world size",
+                    self_.rank, self_.size, size));
   }
   const std::string differs = difference({0, welcome}, {self_.rank, self_.agreement});
   if (!differs.empty()) {
@@ -188,11 +188,11 @@ void Incarnation::register_self() {
   const std::string who = fmt::format("who/{}", self_.rank);
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
-  set(kCameTwice, fmt::format("{} came as rank {}, too", this_process(), self_.rank));
+  set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
   name_.clear();  // prevents a report by fail(): the other ranks continue without this process
   throw InvalidArgument(
-      fmt::format("rank {} is there already: {}, and this is {}; give every process a rank of its "
-                  "own (MCCL_RANK), and end what is left of an earlier run",
+      fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
+                  "rank (MCCL_RANK), and end any process left from an earlier run",
                   self_.rank, first, this_process()));
 }
 
@@ -265,17 +265,16 @@ void Incarnation::look() {
   if (self_.rank == 0) {
     throw_death();
     if (store_->add(kReigns, 0) != reign_) {
-      throw InvalidArgument(fmt::format(
-          "another process came to the store as rank 0 while this one, {}, waited for the other "
-          "ranks; give every process a rank of its own (MCCL_RANK)",
-          this_process()));
+      throw InvalidArgument(
+          fmt::format("another process joined as rank 0 while this one, {}, waited for the other "
+                      "ranks; give every process its own rank (MCCL_RANK)",
+                      this_process()));
     }
     if (!closed_) answer_all();
   } else if (ask([](Store& store) { return store.add(kReigns, 0); }) != reign_) {
     throw PeerError(
-        fmt::format("rank {} cannot join the job: rank 0 has come to the store again while the "
-                    "ranks met, so its "
-                    "first process has ended; start all ranks again",
+        fmt::format("rank {} cannot join the job: rank 0 joined again while the ranks connected, "
+                    "so its first process has ended; restart all ranks",
                     self_.rank));
   }
   if (watch_) watch_();
@@ -284,14 +283,14 @@ void Incarnation::look() {
 void Incarnation::close() {
   if (self_.rank != 0) return;
   closed_ = true;
-  store_->set(kMet,
-              fmt::format("{} ranks have met here, with {} as rank 0", self_.size, this_process()));
+  store_->set(kMet, fmt::format("{} ranks connected through this store, with {} as rank 0",
+                                self_.size, this_process()));
 }
 
 /// Reports an earlier meeting, for a process that arrived too late or is one too many.
 std::string Incarnation::who_has_met() const {
   try {
-    return fmt::format(" Before it came, {}.", store_->get(kMet, 1ms));
+    return fmt::format(" Earlier, {}.", store_->get(kMet, 1ms));
   } catch (const TimeoutError&) {
     return {};
   }
@@ -305,8 +304,8 @@ void Incarnation::throw_failure() {
     failure = ask([this](Store& store) { return store.get(own(kFailure), kMoment); });
   } catch (const TimeoutError&) {
     throw PeerError(
-        fmt::format("rank {} cannot join the job: another rank failed, and ended before "
-                    "it could say why",
+        fmt::format("rank {} cannot join the job: another rank failed, and ended before it could "
+                    "report the reason",
                     self_.rank));
   }
   const std::string kind = take_line(failure);
@@ -327,7 +326,7 @@ void Incarnation::throw_death() {
     // A process of another start may end at any time.
     if (!start.empty() && start != name_) continue;
     add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
-    throw PeerError(fmt::format("rank {} died while the ranks met", who.substr(0, blank)));
+    throw PeerError(fmt::format("rank {} died while the ranks connected", who.substr(0, blank)));
   }
 }
 

@@ -12,7 +12,7 @@ namespace mccl::rendezvous {
 std::string make_job_key() {
   std::array<unsigned char, 32> bytes;
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1) {
-    throw Error("the system has no randomness to make a job key from; set MCCL_JOB_KEY");
+    throw Error("cannot make a job key: the system supplies no random bytes; set MCCL_JOB_KEY");
   }
   std::string key;
   for (const unsigned char byte : bytes) key += fmt::format("{:02x}", byte);

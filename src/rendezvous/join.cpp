@@ -47,8 +47,8 @@ class Pmi {
  private:
   [[noreturn]] static void fail(const std::string& question, std::string_view found) {
     throw Error(
-        fmt::format("MPICH's launcher does not answer {} as expected: {}; give the ranks "
-                    "MCCL_ROOT, host:port of rank 0",
+        fmt::format("MPICH's launcher does not answer {} as expected: {}; set MCCL_ROOT to "
+                    "host:port of rank 0 on all ranks",
                     in_quotes(question), found));
   }
 
@@ -58,14 +58,14 @@ class Pmi {
       pollfd entry = {descriptor_, POLLIN, 0};
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - Clock::now()).count();
       if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) == 0)
-        fail(question, "not in time; are all ranks there?");
+        fail(question, "no answer in time; are all ranks running?");
       const ssize_t n = ::read(descriptor_, &c, 1);
-      if (n == 0) fail(question, "it is gone");
+      if (n == 0) fail(question, "it closed the connection");
       if (n < 0 && errno != EINTR) fail(question, std::strerror(errno));
       if (n == 1 && c == '\n') return line;
       if (n == 1) line += c;
     }
-    fail(question, "too long a line");
+    fail(question, "its line is too long");
   }
 
   static std::string value_of(std::string_view answer, std::string_view name) {
@@ -91,8 +91,9 @@ std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config&
   } catch (const InvalidArgument& error) {
     const std::string what = error.what();
     throw InvalidArgument(
-        root == config.root ? "MCCL_ROOT: " + what
-                            : what + "; MCCL_ROOT=host:port, on all ranks, gives another address");
+        root == config.root
+            ? "MCCL_ROOT: " + what
+            : what + "; set MCCL_ROOT=host:port on all ranks to use another address");
   }
 }
 

@@ -62,9 +62,8 @@ std::string names_of(std::span<const int> ranks) {
 
 [[noreturn]] void interfered(int rank, std::string_view how) {
   throw Error(
-      fmt::format("rank {} does not start: {}. Somebody who is not of the job writes to the store: "
-                  "give every rank the same MCCL_JOB_KEY, such as the output of "
-                  "`openssl rand -hex 32`",
+      fmt::format("rank {} does not start: {}. A process outside the job writes to the store: give "
+                  "every rank the same MCCL_JOB_KEY, such as the output of `openssl rand -hex 32`",
                   rank, how));
 }
 
@@ -73,19 +72,19 @@ std::string hear(const KeyAgreement& agreement, const std::string& name, std::st
   try {
     return agreement.store.get(name, time_left(agreement.deadline));
   } catch (const TimeoutError& error) {
-    throw TimeoutError(fmt::format(
-        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for {} to agree on the job's key: is it "
-        "running, and has it no MCCL_JOB_KEY either? ({})",
-        agreement.rank, agreement.config.connect_timeout, of, error.what()));
+    throw TimeoutError(
+        fmt::format("rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for {} to agree on the job's key: "
+                    "is it running, and also without MCCL_JOB_KEY? ({})",
+                    agreement.rank, agreement.config.connect_timeout, of, error.what()));
   }
 }
 
 void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) {
   agreement.log.warn(
-      "no MCCL_JOB_KEY is set, and {} cannot read a file of rank 0's (on another machine, as "
-      "another user or in another container): the job's key is in the store, and whoever reaches "
+      "no MCCL_JOB_KEY is set, and {} cannot read rank 0's key file (on another host, as another "
+      "user or in another container): the job's key is in the store, and any process that reaches "
       "its port can join the job. Give every rank the same MCCL_JOB_KEY, such as the output of "
-      "`openssl rand -hex 32`; MCCL_REQUIRE_KEY=1 refuses to start without",
+      "`openssl rand -hex 32`; MCCL_REQUIRE_KEY=1 refuses to start without one",
       printable(who));
 }
 
@@ -125,14 +124,17 @@ std::string take(const KeyAgreement& agreement) {
   const std::string verdict = hear(agreement, verdict_name(), "the other ranks");
   std::string_view rest = verdict;
   if (next_part(rest, '\n') != kPublished) {
-    if (!own) interfered(agreement.rank, "it was said to have read rank 0's file, and could not");
+    if (!own)
+      interfered(agreement.rank,
+                 "the store claims that it read rank 0's key file, but it could not");
     return *own;
   }
   std::string key(next_part(rest, '\n'));
   const std::string who(next_part(rest, '\n'));
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))
-      interfered(agreement.rank, "it was said to be unable to read rank 0's file, and is not");
+      interfered(agreement.rank,
+                 "the store claims that it cannot read rank 0's key file, but it can");
   }
   warn_of_published_key(agreement, who);
   return key;

@@ -80,7 +80,8 @@ Place parse_place(int rank, std::string card) {
   const auto cores = end == std::string::npos ? std::nullopt : parse_cores(card.substr(end + 1));
   if (!cores) {
     throw CorruptionError(fmt::format(
-        "rank {} does not say where it runs; is the store shared with something else?", rank));
+        "rank {} published no valid host and cores; is the store shared with another program?",
+        rank));
   }
   return {card.substr(0, end), *cores, has_gpus};
 }
@@ -148,10 +149,10 @@ class Meeting {
     const std::size_t shared = shares_memory() ? 2 * (here_ - 1) : 0;
     const std::size_t needed = open_files() + controls + shared + kPassingFiles;
     if (needed <= open_files_limit()) return;
-    throw InvalidArgument(fmt::format(
-        "rank {} needs about {} open files for a job of {} ranks, {} of them on this host, and may "
-        "have {}: raise the limit (ulimit -n)",
-        o_.rank, needed, o_.size, here_, open_files_limit()));
+    throw InvalidArgument(
+        fmt::format("rank {} needs about {} open files for a job of {} ranks, {} of them on this "
+                    "host, but its limit is {}: raise the limit (ulimit -n)",
+                    o_.rank, needed, o_.size, here_, open_files_limit()));
   }
 
   void listen() {
@@ -199,10 +200,10 @@ class Meeting {
     } catch (const Error& error) {
       arena_.reset();
       if (o_.config.transport == "shm") {
-        throw PeerError(fmt::format(
-            "MCCL_TRANSPORT is shm, but rank {} shares no memory, because {}: set it to auto to "
-            "reach the other ranks through tcp",
-            o_.rank, error.what()));
+        throw PeerError(
+            fmt::format("MCCL_TRANSPORT is shm, but rank {} cannot share memory: {}; set it to "
+                        "auto to reach the other ranks through tcp",
+                        o_.rank, error.what()));
       }
       o_.log.warn("no memory is shared with other ranks: {}", error.what());
     }
@@ -281,8 +282,8 @@ class Meeting {
     for (const auto& control : met_.controls) connected.push_back(control != nullptr);
     connected[static_cast<std::size_t>(o_.rank)] = true;
     throw TimeoutError(fmt::format(
-        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those "
-        "running, and may they reach port {} here (firewall; MCCL_PORT_BASE fixes the port)?",
+        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those ranks "
+        "running, and can they reach port {} here (firewall; MCCL_PORT_BASE fixes the port)?",
         o_.rank, o_.config.connect_timeout, roll_call(connected, "connected"),
         mesh_->endpoint().port));
   }
@@ -352,8 +353,8 @@ class Meeting {
     if (::poll(entries.data(), entries.size(), 0) <= 0) return;
     for (std::size_t peer = 0; peer < entries.size(); ++peer) {
       if ((entries[peer].revents & (kEnd | POLLHUP | POLLERR)) == 0) continue;
-      throw PeerError(
-          fmt::format("rank {} died while the ranks met (its control connection ended)", peer));
+      throw PeerError(fmt::format(
+          "rank {} died while the ranks connected (its control connection ended)", peer));
     }
   }
 
@@ -394,7 +395,7 @@ class Meeting {
     }
     if (missing.empty()) return;
     o_.log.warn(
-        "rank {} is on the same machine, but shares no memory with this rank (another container or "
+        "rank {} is on the same host, but shares no memory with this rank (another container or "
         "user, or no memory left): tcp is used between them",
         missing);
   }

@@ -19,7 +19,7 @@ std::int64_t counter_of(const std::string& key, const std::string& text) {
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
   if (failure != std::errc() || stop != end) {
     throw InvalidArgument(
-        fmt::format("the store key \"{}\" holds no counter to add to", start_of(key)));
+        fmt::format("the value of the store key \"{}\" is not a counter", start_of(key)));
   }
   return value;
 }
@@ -64,7 +64,7 @@ void MemoryStore::put(const std::string& key, std::string value) {
   if (after > kMaxTableBytes) {
     throw InvalidArgument(fmt::format(
         "the store has no room for the key \"{}\" and its {} bytes: it holds {} keys and is full "
-        "at {} MiB; it is for what ranks need to meet, so send data through a group",
+        "at {} MiB; the store is only for connecting the ranks, so send data through a group",
         start_of(key), value.size(), values_.size(), kMaxTableBytes >> 20));
   }
   bytes_ = after;

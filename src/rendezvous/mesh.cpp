@@ -78,7 +78,7 @@ std::string purpose_of(const transport::LinkKey& key) {
     case transport::Purpose::relay:
       break;
   }
-  return "nothing known";
+  return "unknown purpose";
 }
 
 void warn_of_small_buffers(std::size_t wanted, const Log& log) {
@@ -95,9 +95,9 @@ void warn_of_small_buffers(std::size_t wanted, const Log& log) {
 void warn_of_congestion_control(const std::string& wanted, const Log& log) {
   if (transport::tcp::use_congestion_control(Socket::stream(AF_INET), wanted)) return;
   log.warn(
-      "MCCL_CONGESTION_CONTROL: the system has no \"{}\" for this process; links are paced as by "
-      "default (net.ipv4.tcp_available_congestion_control and tcp_allowed_congestion_control tell "
-      "what it has, on Linux)",
+      "MCCL_CONGESTION_CONTROL: the system offers no \"{}\" to this process; links use the "
+      "system's default (on Linux, net.ipv4.tcp_available_congestion_control and "
+      "tcp_allowed_congestion_control list the choices)",
       wanted);
 }
 
@@ -258,8 +258,8 @@ void Mesh::State::report(Dial& dial, std::vector<MeshEvent>& events) {
   event.reason = dial.reason();
   if (Socket socket = dial.take_socket()) {
     if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
-      options.log.warn("rail {} to rank {} goes to {} instead of {}: {}", event.key.rail,
-                       event.peer, dial.winner().text(), dial.first_choice().text(),
+      options.log.warn("rail {} to rank {} uses {} instead of {}: {}", event.key.rail, event.peer,
+                       dial.winner().text(), dial.first_choice().text(),
                        dial.first_choice().outcome);
     }
     if (event.key == transport::LinkKey{}) own_ends[event.peer] = socket.local();

@@ -260,8 +260,8 @@ class Search {
 
   void settle(int peer) const {
     if (control_of(peer).write(std::span(&kSettled, 1)) == 1) return;
-    throw PeerError(fmt::format("rank {} cannot tell rank {} over {} that they have met", o_.rank,
-                                peer, control_of(peer).description()));
+    throw PeerError(fmt::format("rank {} cannot confirm to rank {} over {} that they share memory",
+                                o_.rank, peer, control_of(peer).description()));
   }
 
   void hear_settled(int peer) {
@@ -269,7 +269,8 @@ class Search {
     try {
       if (control.peek(1).empty()) return;
     } catch (const transport::LinkClosed& closed) {
-      throw PeerError(fmt::format("rank {} died while the ranks met ({})", peer, closed.what()));
+      throw PeerError(
+          fmt::format("rank {} died while the ranks connected ({})", peer, closed.what()));
     }
     control.consume(1);
     expected_.erase(peer);
@@ -282,10 +283,10 @@ class Search {
     };
     for (const auto& [peer, each] : dialled_) name(peer);
     for (const int peer : expected_) name(peer);
-    throw TimeoutError(fmt::format(
-        "rank {} met rank {} on this machine, which then said nothing more until the time to "
-        "connect (MCCL_CONNECT_TIMEOUT) was over: has it been stopped?",
-        o_.rank, ranks));
+    throw TimeoutError(
+        fmt::format("rank {} connected to rank {} on this host, which then sent nothing more "
+                    "before the time limit (MCCL_CONNECT_TIMEOUT): is it stopped?",
+                    o_.rank, ranks));
   }
 
   const NeighbourOptions& o_;
@@ -353,10 +354,10 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
   agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
   if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
     throw CorruptionError(
-        fmt::format("rank 0 gives {} of {} ranks a node", agreed.nodes.size(), size));
+        fmt::format("rank 0 assigned nodes to {} of {} ranks", agreed.nodes.size(), size));
   }
   if (!numbered_in_order(agreed.nodes)) {
-    throw CorruptionError("rank 0 gives the ranks nodes that are not numbered in order");
+    throw CorruptionError("rank 0 assigned nodes that are not numbered in order");
   }
   std::erase_if(found, [&](const auto& entry) {
     return agreed.nodes.empty() ||

@@ -14,7 +14,7 @@ Nonce make_nonce() {
   Nonce nonce;
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) !=
       1) {
-    throw Error("OpenSSL has no random bytes to give; check that the system's random source works");
+    throw Error("OpenSSL supplies no random bytes; check that the system's random source works");
   }
   return nonce;
 }

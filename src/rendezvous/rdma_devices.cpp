@@ -49,7 +49,7 @@ void add_to(std::string& list, WorldRank rank) {
 void warn_of_unused(const Log& log, const Card& card) {
   for (const auto& device : card.devices) {
     if (!device.why.empty())
-      log.warn("the RDMA device {} of this host is not used, and the others are: {}", device.name,
+      log.warn("the RDMA device {} of this host is not used (the others are): {}", device.name,
                device.why);
   }
 }
@@ -57,9 +57,8 @@ void warn_of_unused(const Log& log, const Card& card) {
 [[noreturn]] void refuse(const RdmaOptions& o, WorldRank rank, WorldRank peer,
                          const std::string& why) {
   throw PeerError(
-      fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} so, since {}; set it "
-                  "to auto to use "
-                  "what there is{}",
+      fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} over RDMA: {}; set it "
+                  "to auto to use the transports that work{}",
                   rank, peer, why, transport::rdma::picture_of(o.cards)));
 }
 
@@ -82,7 +81,7 @@ void require_everywhere(const RdmaOptions& o) {
     }
     if (!reaches_any) {
       refuse(o, rank, WorldRank(rank.number() == 0 ? 1 : 0),
-             "the table of devices names none at all");
+             "the table of devices names no device");
     }
   }
 }
@@ -151,12 +150,13 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
     }
     const bool elsewhere = o.endpoints[peer.index()].host != o.host;
     if (why.empty() && elsewhere) {
-      o.log.warn("no RDMA to rank {}, since {}: tcp is used", peer, made->missing(peer));
+      o.log.warn("no RDMA to rank {}: {}; tcp is used", peer, made->missing(peer));
     }
   }
   if (!reached.empty() && !unreached.empty()) {
-    o.log.info("no RDMA cable leads to rank {}: messages to it take tcp, and collectives {}",
-               unreached, o.config.rdma_uncabled == "relay" ? "go along the cables" : "too");
+    o.log.info("no RDMA cable leads to rank {}: messages to it use tcp, and collectives {}",
+               unreached,
+               o.config.rdma_uncabled == "relay" ? "are relayed along the cables" : "do too");
   }
   return reached.empty() ? nullptr : std::move(made);
 }

@@ -7,9 +7,9 @@
 
 namespace mccl::rendezvous {
 
-/// Returns "ranks 1 and 3 have not come; 0 and 2 have". `present` is indexed by rank; `done` is the
-/// verb for the event.
-std::string roll_call(const std::vector<bool>& present, std::string_view done = "come");
+/// Returns "ranks 1 and 3 have not arrived; 0 and 2 have". `present` is indexed by rank; `done` is
+/// the verb for the event.
+std::string roll_call(const std::vector<bool>& present, std::string_view done = "arrived");
 
 /// Store key, within a start, of the last process that was turned away because its rank was taken.
 /// It may be the missing rank, misconfigured.

@@ -42,7 +42,7 @@ constexpr Clock::duration kPauseForRoom = 100ms;
 /// Throws InvalidArgument for keys that only rank 0 may write.
 void check_writer(const std::string& key) {
   if (key.find(kServersOwn) == key.npos) return;
-  throw InvalidArgument(fmt::format("the store key \"{}\" is rank 0's alone to write", key));
+  throw InvalidArgument(fmt::format("only rank 0 may write the store key \"{}\"", key));
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void StoreServer::make_room(Clock::time_point now) {
   }
   if (leaving == clients_.end()) return;
   turnstile_.turned_away(LogLevel::info, leaving->from.text(),
-                         "too many others are connected to the store", now);
+                         "too many other clients are connected to the store", now);
   clients_.erase(leaving);
 }
 
@@ -177,7 +177,7 @@ bool StoreServer::prove(Client& client, Clock::time_point now) {
   };
   switch (client.conversation->advance()) {
     case Conversation::State::waiting:
-      return now < client.deadline || turn_away(LogLevel::info, "it did not prove itself in time");
+      return now < client.deadline || turn_away(LogLevel::info, "it did not authenticate in time");
     case Conversation::State::done:
       if (handshake.key().purpose != transport::Purpose::store) {
         return turn_away(LogLevel::warn,

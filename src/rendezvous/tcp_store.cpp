@@ -88,12 +88,13 @@ std::vector<Listener> listen_at(const std::string& address) {
   } catch (const BindError& error) {
     std::string advice = "check the address";
     if (error.code == EADDRINUSE) {
-      advice = "another program has the port; choose another one (of mccl launch: --starting-port)";
+      advice =
+          "another program uses the port; choose another one (with mccl launch: --starting-port)";
     }
     if (error.code == EADDRNOTAVAIL) {
       advice = fmt::format(
-          "rank 0 must run on the host that has this address, or, behind a translated one, be "
-          "given 0.0.0.0:{}",
+          "rank 0 must run on the host that has this address, or, if the address is translated "
+          "(NAT), be given 0.0.0.0:{}",
           where.port);
     }
     throw InvalidArgument(
@@ -134,10 +135,9 @@ Entrance entrance_at(const std::string& address) {
 Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
   Wiring::Way way = wiring->way_to(0, Destination::store);
   return {.name = fmt::format("the end of the cables through rank {}", way.first.rank),
-          .advice = "Check that rank 0 runs, and the cables",
+          .advice = "Check the cables, and that rank 0 runs",
           .advice_when_met =
-              "Check that rank 0 runs, the cables, and that every rank has the same "
-              "MCCL_JOB_KEY",
+              "Check the cables, that rank 0 runs, and that every rank has the same MCCL_JOB_KEY",
           .ways =
               [wiring, ways = std::move(way.candidates)] {
                 wiring->check();
@@ -287,7 +287,7 @@ Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline
     error = socket.take_error();
   }
   if (error != 0 || transport::tcp::is_self_connected(socket)) {
-    trouble = error != 0 ? describe_errno(error) : "nobody listens there";
+    trouble = error != 0 ? describe_errno(error) : "nothing listens there";
     return {};
   }
   outcome.met = true;
@@ -306,10 +306,10 @@ Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline
 }
 
 void RemoteStore::lost(const std::string& why) const {
-  throw PeerError(fmt::format(
-      "rank {} lost the store of rank 0 at {}: {}; rank 0 serves it until it ends, so look at what "
-      "ended rank 0",
-      rank_, entrance_.name, why));
+  throw PeerError(
+      fmt::format("rank {} lost the store of rank 0 at {}: {}; the store ends with rank 0, so find "
+                  "out why rank 0 ended",
+                  rank_, entrance_.name, why));
 }
 
 RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
@@ -350,7 +350,7 @@ void RemoteStore::send(const Socket& socket, std::span<const std::byte> bytes,
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(socket.descriptor(), POLLOUT, deadline)) lost("it takes no more requests");
+      if (!wait_for(socket.descriptor(), POLLOUT, deadline)) lost("it accepts no more requests");
     } else if (lacks_memory(errno) && Clock::now() < deadline) {
       nap_if_memory_is_short(errno);
     } else if (errno != EINTR) {
@@ -369,7 +369,7 @@ void RemoteStore::receive(const Socket& socket, std::span<std::byte> bytes,
       lost("it closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!wait_for(socket.descriptor(), POLLIN, deadline))
-        lost("it does not answer, so rank 0 has been stopped or cannot be reached");
+        lost("it does not answer, so rank 0 is stopped or unreachable");
     } else if (errno != EINTR) {
       lost(describe_errno(errno));
     }
@@ -395,7 +395,8 @@ namespace mccl {
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                       const std::string& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
-  if (rank < 0) throw InvalidArgument(fmt::format("the store was given the rank {}", rank));
+  if (rank < 0)
+    throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
   if (rank == 0) {
     return std::make_shared<rendezvous::ServedStore>(rendezvous::listen_at(address), job_key,
                                                      report);

@@ -16,7 +16,7 @@ Making TcpTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point 
 
 Making TcpTransport::hear(WorldRank peer, const LinkKey&, std::span<const std::byte>) {
   throw CorruptionError(
-      fmt::format("rank {} tells how to make a link over tcp, of which nothing is told", peer));
+      fmt::format("rank {} sent set-up data for a tcp link, which has none", peer));
 }
 
 void TcpTransport::cancel(WorldRank peer, const LinkKey& key) { mesh_->cancel(peer.number(), key); }
@@ -35,7 +35,7 @@ void TcpTransport::progress(std::vector<transport::LinkEvent>& events) {
 std::vector<transport::Transport::LostPeer> TcpTransport::take_lost() {
   std::vector<LostPeer> lost;
   for (CutOff& cut : mesh_->take_cut_off())
-    lost.push_back({WorldRank(cut.peer), fmt::format("it is reached along {}", cut.why)});
+    lost.push_back({WorldRank(cut.peer), fmt::format("it is reached through {}", cut.why)});
   return lost;
 }
 

@@ -22,7 +22,8 @@ constexpr Clock::duration kSilence = 60s;
 constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {
-  if (error == ENFILE) return "the whole system has no more; raise it (sysctl fs.file-max)";
+  if (error == ENFILE)
+    return "the limit of the whole system is reached; raise it (sysctl fs.file-max)";
   if (error != EMFILE) return "end other programs, or give this one more memory";
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
@@ -75,7 +76,7 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (before != 0) return;
   out_of_room_since_ = now;
-  log_.warn("cannot accept connections for now, and will try on: {}; {}",
+  log_.warn("cannot accept connections for now, and keeps trying: {}; {}",
             transport::tcp::describe_errno(error), what_to_do(error));
 }
 

@@ -91,23 +91,23 @@ void check(const Problem& p) {
   if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
   const auto size = static_cast<std::size_t>(p.size);
   if (!p.nodes.empty() && p.nodes.size() != size) {
-    throw InvalidArgument(
-        fmt::format("schedule: a group of {} needs as many nodes, not {}", size, p.nodes.size()));
+    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many nodes, not {}",
+                                      size, p.nodes.size()));
   }
   if (has_counts(p.collective) && p.counts.size() != size) {
-    throw InvalidArgument(
-        fmt::format("schedule: a group of {} needs as many counts, not {}", size, p.counts.size()));
+    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many counts, not {}",
+                                      size, p.counts.size()));
   }
   if (p.collective != Collective::all_to_all) return;
   if (p.recv_counts.size() != size) {
     throw InvalidArgument(
-        fmt::format("schedule: a group of {} needs as many counts to receive, not {}", size,
+        fmt::format("schedule: a group of {} ranks needs as many counts to receive, not {}", size,
                     p.recv_counts.size()));
   }
   if (p.counts[p.rank] != p.recv_counts[p.rank]) {
-    throw InvalidArgument(
-        fmt::format("schedule: rank {} gives itself {} elements but takes {}: make the two equal",
-                    p.rank, p.counts[p.rank], p.recv_counts[p.rank]));
+    throw InvalidArgument(fmt::format(
+        "schedule: rank {} sends itself {} elements but receives {}: make the two equal", p.rank,
+        p.counts[p.rank], p.recv_counts[p.rank]));
   }
 }
 

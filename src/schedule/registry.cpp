@@ -91,7 +91,7 @@ Schedule build(Algorithm algorithm, const Problem& p) {
   check(p);
   if (!can(algorithm, p)) {
     throw InvalidArgument(
-        fmt::format("schedule: the algorithm {} cannot do this call among {} ranks",
+        fmt::format("schedule: the algorithm {} does not support this call among {} ranks",
                     name_of(algorithm), p.size));
   }
   if (p.size == 1) return build_alone(p);

@@ -214,7 +214,7 @@ TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
   for (std::thread& thread : threads) thread.join();
   for (const int rank : {0, 1, 3}) {
     const std::string& error = errors[static_cast<std::size_t>(rank)];
-    EXPECT_NE(error.find("rank 2 died while the ranks met"), std::string::npos)
+    EXPECT_NE(error.find("rank 2 died while the ranks connected"), std::string::npos)
         << rank << ": " << error;
   }
   ::waitpid(dying, nullptr, 0);

@@ -85,7 +85,7 @@ TEST_P(UnevenCounts, OfOneSumAreAMismatchThatBothAreTold) {
         return [&uneven, counts](Group& group) { uneven.call(group, counts); };
       };
       expect_mismatch(call({4, 4}), call(theirs),
-                      {std::string(uneven.name) + " #1", "with other counts per rank"});
+                      {std::string(uneven.name) + " #1", "with different counts per rank"});
     }
   }
 }

@@ -31,7 +31,8 @@ TEST(DebugLines, NumberCallsInTheirOrder) {
         return config;
       });
   const std::string text = ::testing::internal::GetCapturedStderr();
-  const std::regex line(R"(rank 0\].* all_reduce #(\d+) \(sum of (\d+) f32\) of group .* goes )");
+  const std::regex line(
+      R"(rank 0\].* all_reduce #(\d+) \(sum of (\d+) f32\) of group .* uses algorithm )");
   std::vector<std::string> found;
   for (std::sregex_iterator at(text.begin(), text.end(), line), end; at != end; ++at) {
     found.push_back((*at)[1].str() + ": " + (*at)[2].str());

@@ -90,7 +90,7 @@ TEST(Meeting, WorldSizesThatDifferAreNamedByAll) {
     }
     for (std::thread& thread : threads) thread.join();
     for (const std::string& error : errors) {
-      expect_says(error, {"rank 1 was told that the job has 2 ranks, rank 0 was told 3"});
+      expect_says(error, {"rank 1 was started in a job of 2 ranks, but rank 0 in one of 3"});
     }
   });
 }
@@ -319,7 +319,7 @@ TEST(Meeting, TooFewFilesAreAnErrorThatNamesTheLimitAndTheNeed) {
                        if (rank == 2) ::setrlimit(RLIMIT_NOFILE, &limit);
                      }});
   for (const int rank : {0, 1, 2, 3}) {
-    expect_says(job.line(rank, kSoon), {"rank 2 needs about", "may have 20", "ulimit -n"});
+    expect_says(job.line(rank, kSoon), {"rank 2 needs about", "its limit is 20", "ulimit -n"});
   }
 }
 
@@ -356,7 +356,7 @@ TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {
                    if (rank != 0) return store;
                    return std::make_shared<StoreThatStops>(std::move(store));
                  }});
-  expect_says(job.line(1, kSoon), {"rank 1 lost the store of rank 0", "has been stopped"});
+  expect_says(job.line(1, kSoon), {"rank 1 lost the store of rank 0", "is stopped"});
 }
 
 /// A store that stops this process from opening files once the ranks have published their

@@ -155,7 +155,7 @@ TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
   EXPECT_THAT(why_not(wrong), HasSubstr("NCCL_PORT: expected an integer from 1 to 65535"));
   wrong = mlx;
   wrong["MLX_RANK"] = "4";
-  EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as mlx.launch tells, but the ranks are 0 to 3"));
+  EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as set by mlx.launch, is outside 0 to 3"));
 }
 
 TEST(Placement, RanksOfMpiMayInheritWhatSlurmSaidToTheirDaemon) {
@@ -183,7 +183,7 @@ TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
   EXPECT_THAT(why_not({}, config_with(1, -1, "")), HasSubstr("MCCL_WORLD_SIZE is not"));
   EXPECT_THAT(why_not({}, config_with(1, 2, "")), HasSubstr("MCCL_ROOT is not set"));
   EXPECT_THAT(why_not({}, config_with(2, 2, "h:1")),
-              HasSubstr("the ranks are 0 to 1: MCCL_RANK is 2 and MCCL_WORLD_SIZE 2"));
+              HasSubstr("is outside 0 to 1: MCCL_RANK is 2 and MCCL_WORLD_SIZE is 2"));
 }
 
 TEST(Placement, NonsenseIsRefused) {
@@ -208,7 +208,7 @@ TEST(Placement, DerivedPortsAreSpreadBelowThoseThatSystemsHandOut) {
 TEST(Placement, ARootAloneIsHalfAPlace) {
   const Config config = config_with(-1, -1, "h:1");
   EXPECT_THAT(why_not({{"MASTER_ADDR", "h"}}, config),
-              HasSubstr("MCCL_ROOT is set, and neither MCCL_RANK nor MCCL_WORLD_SIZE is"));
+              HasSubstr("MCCL_ROOT is set, but neither MCCL_RANK nor MCCL_WORLD_SIZE is"));
   EXPECT_EQ(find_placement(config, kTorchrun)->root, "h:1");
   // MLX's own variables describe a job of MLX's ring, not of MCCL.
   EXPECT_FALSE(find_placement(config, {{"MLX_RANK", "0"}, {"MLX_HOSTFILE", "hosts.json"}}));

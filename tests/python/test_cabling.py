@@ -219,7 +219,7 @@ def test_parts_that_no_cable_joins_are_told() -> None:
         ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))
         for rank, line in enumerate(ends):
             here, there = ("0, 1", "2, 3") if rank < 2 else ("2, 3", "0, 1")
-            assert f"ranks {here} are joined, and no cable leads from them to {there}" in line
+            assert f"ranks {here} are connected, and no cable leads from them to {there}" in line
 
 
 def test_another_key_keeps_a_rank_out() -> None:
@@ -233,7 +233,7 @@ def test_another_key_keeps_a_rank_out() -> None:
         ]  # fmt: skip
         ends = lines_of_ends(ranks)
         assert "no cable leads from rank 2 to 0, 1" in ends[2], ends
-        assert "has it the same MCCL_JOB_KEY?" in ends[1], ends
+        assert "does it have the same MCCL_JOB_KEY?" in ends[1], ends
         assert all("no cable leads from them to 2" in line for line in ends[:2]), ends
 
 

@@ -78,7 +78,7 @@ def launch(
 
 
 def goes_along_cables(log: str) -> bool:
-    return log.count("INFO  [mccl rank") > 0 and log.count(" 4 cables join the 4 ranks; ") == 4
+    return log.count("INFO  [mccl rank") > 0 and log.count(" 4 cables connect the 4 ranks; ") == 4
 
 
 def test_the_page_has_one_table_and_its_hostfile():

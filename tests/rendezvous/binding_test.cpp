@@ -231,7 +231,7 @@ TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
       LogLevel::info);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("listens at " + binding.listeners[0].address().text() + ";"));
-  EXPECT_THAT(said, HasSubstr("best first, 169.254.3.7 (bridge0 40 Gbit/s MTU 1500), 192.168.1.5 "
+  EXPECT_THAT(said, HasSubstr("best first: 169.254.3.7 (bridge0 40 Gbit/s MTU 1500), 192.168.1.5 "
                               "(wlan0 wireless 2.4 Gbit/s MTU 1500)"));
 }
 
@@ -260,11 +260,11 @@ TEST(Binding, AWildcardThatIsListedIsNoRail) {
 }
 
 TEST(Binding, WhatThisHostHasNotIsRefused) {
-  EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("no address of this host"));
+  EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("not an address of this host"));
   EXPECT_THAT(refusal_of(loopback_config("lo")), HasSubstr("MCCL_IFNAME=lo"));
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")),
-              AllOf(HasSubstr("names \"203.0.113.7\", which is no address of this host"),
-                    HasSubstr("lo ("), HasSubstr("give one of these, or unset it")));
+              AllOf(HasSubstr("names \"203.0.113.7\", which is not an address of this host"),
+                    HasSubstr("lo ("), HasSubstr("give one of these, or unset MCCL_LISTEN_ADDR")));
   EXPECT_THAT(refusal_of(loopback_config("127.0.0.1:5000")),
               AllOf(HasSubstr("MCCL_LISTEN_ADDR: "), HasSubstr("MCCL_PORT_BASE sets that"),
                     HasSubstr("lo (")));

@@ -181,7 +181,7 @@ TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
   request.through = FirstHop{kDialer, 2, {}};
   Dial dial(std::move(request));
   EXPECT_TRUE(dial.advance(Clock::now() + 2h));
-  EXPECT_THAT(dial.reason(), HasSubstr("Rank 2 was to pass the connection on to rank 1"));
+  EXPECT_THAT(dial.reason(), HasSubstr("Rank 2 was to relay the connection to rank 1"));
   EXPECT_THAT(dial.reason(), HasSubstr("no firewall on its host blocks its port"));
 }
 

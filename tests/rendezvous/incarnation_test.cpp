@@ -131,7 +131,7 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   ranks.start(2, {2, 3, ""}, meets(2, 3));
   ranks.join();
   const std::string told = ranks[11].size() > ranks[1].size() ? ranks[11] : ranks[1];
-  EXPECT_THAT(told, HasSubstr("rank 1 is there already: " + process));
+  EXPECT_THAT(told, HasSubstr("rank 1 exists already: it is " + process));
   EXPECT_THAT(told, HasSubstr("this is " + process));
 }
 
@@ -153,10 +153,11 @@ TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
   });
   ranks.join();
   for (const int place : {0, 1, 11}) {
-    if (ranks[place].find("there already") != std::string::npos) continue;
-    EXPECT_THAT(ranks[place], AllOf(HasSubstr("rank 2 has not told it"),
-                                    HasSubstr("process " + std::to_string(::getpid())),
-                                    HasSubstr("came as rank 1, too: was it meant to be another")));
+    if (ranks[place].find("exists already") != std::string::npos) continue;
+    EXPECT_THAT(ranks[place],
+                AllOf(HasSubstr("rank 2 has not published them"),
+                      HasSubstr("process " + std::to_string(::getpid())),
+                      HasSubstr("also joined as rank 1: was it meant to be another")));
   }
 }
 
@@ -167,7 +168,7 @@ TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
   ranks.join();
   for (const int rank : {0, 1, 3}) {
     EXPECT_THAT(ranks[rank],
-                HasSubstr("rank 3 was told that the job has 4 ranks, rank 0 was told 3"));
+                HasSubstr("rank 3 was started in a job of 4 ranks, but rank 0 in one of 3"));
   }
 }
 
@@ -186,7 +187,7 @@ TEST(Incarnation, WhoComesAfterAllHaveMetIsToldOfThemInTheEnd) {
     Incarnation(store, {2, 3, ""}, milliseconds(20));
     FAIL() << "it found a job";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("2 ranks have met"));
+    EXPECT_THAT(error.what(), HasSubstr("2 ranks connected through this store"));
     EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(::getpid())));
   }
 }
@@ -199,7 +200,7 @@ TEST(Incarnation, WorldSizesThatDifferAreNamedOnEveryRank) {
   ranks.join();
   for (const int rank : {0, 1, 2}) {
     EXPECT_THAT(ranks[rank],
-                HasSubstr("rank 1 was told that the job has 2 ranks, rank 0 was told 3"));
+                HasSubstr("rank 1 was started in a job of 2 ranks, but rank 0 in one of 3"));
   }
 }
 
@@ -277,10 +278,10 @@ TEST(Incarnation, WhoIsMissingIsNamed) {
   Processes others(store);
   others.start(2, {2, 4, ""}, meets(2, 4));
   const std::string said = timeout_of(store, {0, 4, ""});
-  EXPECT_THAT(said, HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
   EXPECT_THAT(said, HasSubstr("MCCL_CONNECT_TIMEOUT"));
   others.join();
-  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
 }
 
 TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
@@ -289,9 +290,9 @@ TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
   Processes others(make_tcp_store(address, 2, "key", kLong));
   others.start(2, {2, 4, ""}, meets(2, 4));
   EXPECT_THAT(timeout_of(store, {0, 4, ""}),
-              HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+              HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
   others.join();
-  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
 }
 
 TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
@@ -303,7 +304,7 @@ TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
   store->set("mccl/arrival/2", "1");
   store->add("mccl/arrivals", 1);
   const std::string said = timeout_of(store, {2, 4, ""});
-  EXPECT_THAT(said, HasSubstr("ranks 0 and 3 have not come; 1 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("ranks 0 and 3 have not arrived; 1 and 2 have"));
   EXPECT_THAT(said, HasSubstr("is rank 0 running"));
 }
 
@@ -314,7 +315,7 @@ TEST(Exchange, ARankWhoseTimeIsOverBeforeRank0sNamesWhoIsMissing) {
     Exchange(*store, 2, 4, over).all_gather("places", "here");
     FAIL() << "rank 0 has told nothing";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("ranks 1 and 3 have not come; 0 and 2 have"));
+    EXPECT_THAT(error.what(), HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
   }
 }
 

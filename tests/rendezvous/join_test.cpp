@@ -104,7 +104,7 @@ TEST(Join, AnAddressThatIsNoneNamesItsSetting) {
     EXPECT_THAT(message(), HasSubstr(why)) << root;
   }
   config.root.clear();  // the launcher's value overrides the setting
-  EXPECT_THAT(message(), HasSubstr("MCCL_ROOT=host:port, on all ranks, gives another address"));
+  EXPECT_THAT(message(), HasSubstr("set MCCL_ROOT=host:port on all ranks to use another address"));
 }
 
 }  // namespace

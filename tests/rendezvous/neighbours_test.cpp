@@ -228,7 +228,7 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
     find_neighbours(job.options_of(0));
     FAIL() << "nobody was missing";
   } catch (const PeerError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks met"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks connected"));
   }
 }
 
@@ -357,7 +357,7 @@ TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
     find_neighbours(options);
     FAIL() << "it met somebody";
   } catch (const TimeoutError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 met rank 0"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 connected to rank 0"));
   }
 }
 

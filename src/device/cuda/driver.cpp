@@ -88,7 +88,7 @@ std::string said_by(const Driver& cu, Result result) {
   cu.GetErrorName(result, &name);
   cu.GetErrorString(result, &text);
   return fmt::format("{} ({})", name ? name : fmt::format("error {}", result),
-                     text ? text : "of which the driver says nothing");
+                     text ? text : "the driver gives no description");
 }
 
 /// Returns the reason if the driver cannot be loaded; otherwise empty. The library stays loaded
@@ -96,7 +96,7 @@ std::string said_by(const Driver& cu, Result result) {
 std::string load(Driver& cu) {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    return fmt::format("this machine has no CUDA driver ({})", ::dlerror());
+    return fmt::format("this host has no CUDA driver ({})", ::dlerror());
   }
   if (const std::string missing = find_functions(library, cu); !missing.empty()) {
     return fmt::format("the CUDA driver {} has no {}: CUDA 12 or newer is needed", kLibrary,

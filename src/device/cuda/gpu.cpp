@@ -127,8 +127,8 @@ class Gpu final : public Accelerator {
         cu_.check(result, "cuMemHostAlloc");
       } catch (const Error& error) {
         throw Error(
-            fmt::format("{}: no {} bytes of pinned host memory to stage a call: {}; see "
-                        "ulimit -l and the memory that is left",
+            fmt::format("{}: cannot allocate {} bytes of pinned host memory to stage a call: {}; "
+                        "check ulimit -l and the free memory",
                         name_, bytes, error.what()));
       }
     }
@@ -144,12 +144,12 @@ class Gpu final : public Accelerator {
     int ordinal = -1;
     if (cu_.PointerGetAttribute(&type, kMemoryType, address(memory.data)) != 0 ||
         type != kDeviceMemory) {
-      return fmt::format("is said to lie on {}, but lies on no GPU", name_);
+      return fmt::format("is declared to be on {}, but is on no GPU", name_);
     }
     cu_.check(cu_.PointerGetAttribute(&ordinal, kDeviceOrdinal, address(memory.data)),
               "cuPointerGetAttribute");
     if (ordinal == index_) return {};
-    return fmt::format("is said to lie on {}, but lies on {}", name_,
+    return fmt::format("is declared to be on {}, but is on {}", name_,
                        name_of({DeviceKind::cuda, ordinal}));
   }
 

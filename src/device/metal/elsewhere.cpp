@@ -4,7 +4,7 @@
 namespace mccl::device::metal {
 
 std::shared_ptr<Driver> open_driver() {
-  throw InvalidArgument("this machine has no Metal, which only Macs have");
+  throw InvalidArgument("this host has no Metal, which only Macs have");
 }
 
 }  // namespace mccl::device::metal

@@ -29,8 +29,8 @@ class Pinned {
     void* const buffer = driver_->allocate(bytes);
     if (!buffer) {
       throw Error(
-          fmt::format("{}: no {} bytes of shared memory to stage a call; see what else the "
-                      "GPU's memory is used for",
+          fmt::format("{}: cannot allocate {} bytes of shared memory to stage a call; check what "
+                      "else uses the GPU's memory",
                       name, bytes));
     }
     std::byte* const memory = driver_->contents(buffer);
@@ -142,10 +142,10 @@ class Gpu final : public Accelerator {
   std::size_t least_piece() const override { return driver_->least_piece(); }
   void finish() override {}  // make_memory() always throws, so no memory can be in use
   std::shared_ptr<void> make_memory(std::size_t /*bytes*/) override {
-    throw Error(fmt::format("{} has no calls by kernels, which would need its memory", name_));
+    throw Error(fmt::format("{} does not support calls by kernels, which need its memory", name_));
   }
   std::unique_ptr<Queue> make_queue() override {
-    throw Error(fmt::format("{} has no queues that wait for the host", name_));
+    throw Error(fmt::format("{} does not support queues that wait for the host", name_));
   }
   std::unique_ptr<Passage> make_passage() override {
     return std::make_unique<BlitPassage>(driver_, pinned_);
@@ -156,7 +156,8 @@ class Gpu final : public Accelerator {
   std::string objection(const ConstBuffer& memory) const override {
     if (memory.count == 0) return {};
     if (!memory.allocation) {
-      return fmt::format("is said to lie on {}, but names no MTLBuffer; see metal_buffer", name_);
+      return fmt::format("is declared to be on {}, but names no MTLBuffer; see metal_buffer",
+                         name_);
     }
     return {};
   }

@@ -54,10 +54,8 @@ void require_inside(device::metal::Driver& gpu, MetalPlace place, std::size_t by
   if (!place.buffer) throw InvalidArgument("a Metal buffer is null");
   const std::size_t length = gpu.length(place.buffer);
   if (place.offset <= length && bytes <= length - place.offset) return;
-  throw InvalidArgument(
-      fmt::format("{} bytes at offset {} of a Metal buffer of {} bytes: it ends "
-                  "before they do",
-                  bytes, place.offset, length));
+  throw InvalidArgument(fmt::format("{} bytes at offset {} exceed a Metal buffer of {} bytes",
+                                    bytes, place.offset, length));
 }
 
 void wait_for(Fence& copies) {

@@ -61,7 +61,7 @@ std::string describe(const Call& call) {
 
 std::string describe_unlike(const Call& call, const Call& expected) {
   const std::string text = describe(call);
-  return text == describe(expected) ? text + " with other counts per rank" : text;
+  return text == describe(expected) ? text + " with different counts per rank" : text;
 }
 
 }  // namespace mccl::engine

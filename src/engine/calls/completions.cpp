@@ -47,7 +47,7 @@ void Completions::run(OperationList calls) const noexcept {
       } catch (const std::exception& thrown) {
         blame_callback(thrown.what());
       } catch (...) {
-        blame_callback("something that is no std::exception");
+        blame_callback("an object that is not a std::exception");
       }
     }
   }

@@ -44,11 +44,12 @@ const std::exception_ptr kWithoutWords = caught_bad_alloc();
 std::string_view advice_for(FailureKind kind) {
   switch (kind) {
     case FailureKind::timeout:
-      return "; if ranks may be so late, give a longer timeout (MCCL_TIMEOUT, or that of the call)";
+      return "; if ranks may be this late, set a longer timeout (MCCL_TIMEOUT, or the timeout of "
+             "the call)";
     case FailureKind::mismatch:
       return "; all ranks must make the same calls in the same order";
     case FailureKind::peer:
-      return "; see what that rank printed last";
+      return "; see the last output of that rank";
     case FailureKind::corruption:
     case FailureKind::aborted:
       break;

@@ -17,10 +17,10 @@ std::string Operation::description() const { return describe(call); }
 
 void Operation::help(Clock::time_point until) {
   if (held_back.load(std::memory_order_acquire)) {
-    throw InvalidArgument(fmt::format(
-        "{} is waited for before it has begun: it was called between begin_coalescing and "
-        "end_coalescing, which is to come first",
-        description()));
+    throw InvalidArgument(
+        fmt::format("{} cannot be waited for yet: it was called between begin_coalescing and "
+                    "end_coalescing; call end_coalescing first",
+                    description()));
   }
   if (const std::shared_ptr<CallDriver> awake = driver.lock()) awake->help(*this, until);
   if (!done()) sleep_until_done(until);

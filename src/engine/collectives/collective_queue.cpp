@@ -116,7 +116,7 @@ void CollectiveQueue::tell(const Task& task, const Plan& plan) {
   told_ = true;
   metrics_.record_algorithm(task.call.collective, schedule::name_of(plan.algorithm));
   if (!log_.enabled(LogLevel::debug)) return;
-  log_.debug("{} of group '{}' goes {}", describe(task.call), group_.name,
+  log_.debug("{} of group '{}' uses algorithm {}", describe(task.call), group_.name,
              schedule::name_of(plan.algorithm));
 }
 

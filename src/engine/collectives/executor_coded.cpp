@@ -62,8 +62,8 @@ GroupRank Executor::maker_of(const Step& fold, int operand) const {
 
 void Executor::throw_undecodable(GroupRank maker) const {
   throw CorruptionError(
-      fmt::format("rank {} sends blocks of {} that no rank can have encoded; its memory or the way "
-                  "from there is faulty (MCCL_TRANSPORT_CRC=1 tells which)",
+      fmt::format("rank {} sends invalid blocks of {}; its memory or the path from there is faulty "
+                  "(MCCL_TRANSPORT_CRC=1 shows which)",
                   maker, name_of(task_->call.coding.codec)));
 }
 

@@ -35,7 +35,8 @@ transport::Blob encode(const WindowOffer& offer) {
 WindowOffer decode_window_offer(std::span<const std::byte> bytes) {
   OfferOnWire on_wire;
   if (bytes.size() != sizeof on_wire) {
-    throw CorruptionError(fmt::format("a window is offered in {} bytes", bytes.size()));
+    throw CorruptionError(
+        fmt::format("a window offer has an invalid size of {} bytes", bytes.size()));
   }
   std::memcpy(on_wire.data(), bytes.data(), bytes.size());
   return {on_wire[0], {on_wire[1], on_wire[2]}};
@@ -133,7 +134,7 @@ Call call_of(std::span<const std::byte, node::kLabelBytes> label) {
   std::memcpy(&code, label.data(), sizeof code);
   const std::optional<Call> call = decode(code);
   if (!call) {
-    throw CorruptionError("shared memory: what a neighbour says of its call is no call");
+    throw CorruptionError("shared memory: a neighbour's description of its call is invalid");
   }
   return *call;
 }

@@ -15,7 +15,7 @@ namespace {
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
-    throw CorruptionError(fmt::format("it says that rank {} met a failure, in a group of {}",
+    throw CorruptionError(fmt::format("it reports a failure seen by rank {}, in a group of {}",
                                       failure.seen_by, end_rank));
   }
   if (!is_collective(message.call) || message.call.sequence != 0) failure.call = message.call;
@@ -87,7 +87,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   }
   if (mine && carrier_ && !probe.blob.empty() && probe.blob != digest_of(call.sequence)) {
     return fail({FailureKind::mismatch,
-                 fmt::format("{} has called something else than rank {} in some call before {}",
+                 fmt::format("{} made a different call than rank {} at some point before {}",
                              membership_.name_of(membership_.rank_of(peer)), membership_.rank,
                              describe(*mine))});
   }
@@ -154,8 +154,8 @@ void GroupState::learn_window() {
   facts.window_bytes = window_.call_bytes();
   if (facts.window_bytes == 0) {
     around_.log.warn(
-        "group '{}' shares no window, because a rank of it has no memory left for one: its "
-        "collectives go through links",
+        "group '{}' shares no window, because one of its ranks has no memory left for one: its "
+        "collectives use links",
         membership_.name);
     facts.nodes.clear();
   }

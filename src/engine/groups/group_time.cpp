@@ -166,7 +166,7 @@ std::string GroupState::stuck_on() const {
     const std::optional<Call>& status = statuses_[member];
     text += fmt::format("{} {}", text.empty() ? ", waiting for" : ",", membership_.name_of(member));
     if (!status) continue;
-    text += status->sequence == 0 ? " (which has called nothing here yet)"
+    text += status->sequence == 0 ? " (which has made no call here yet)"
                                   : fmt::format(" (which is in or after {})", describe(*status));
   }
   return text;
@@ -207,12 +207,12 @@ void GroupState::watch_delivery(Clock::time_point now, const Heart& heart) {
     if (lane.lost_on_the_way(now, heard) < heart.silence() || failure) return;
     failure = Failure{
         FailureKind::peer,
-        fmt::format("rank {} is alive, but its host has acknowledged nothing that was sent to it "
-                    "over {} for {:.3g} s (MCCL_LIVENESS_INTERVAL), {} B until now: packets of "
-                    "this size may be lost on the way; set the same MTU on both hosts and on all "
-                    "that lies between them",
-                    lane.peer(), lane.link().description(),
-                    std::chrono::duration<double>(heart.silence()).count(), lane.link().unsent())};
+        fmt::format(
+            "rank {} is alive, but its host has acknowledged nothing sent over {} for {:.3g} s "
+            "(MCCL_LIVENESS_INTERVAL), {} B until now: packets of this size may be lost in "
+            "transit; set the same MTU on both hosts and on all devices between them",
+            lane.peer(), lane.link().description(),
+            std::chrono::duration<double>(heart.silence()).count(), lane.link().unsent())};
   });
   if (failure) fail(*std::move(failure));
 }

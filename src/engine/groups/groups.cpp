@@ -11,7 +11,7 @@ namespace {
 
 Failure cannot_go_on(const GroupState& group, std::string_view why) noexcept {
   try {
-    return aborted(fmt::format("rank {} cannot go on: {}", group.membership().rank, why));
+    return aborted(fmt::format("rank {} cannot continue: {}", group.membership().rank, why));
   } catch (const std::bad_alloc& error) {
     return failure_of(error);
   }
@@ -113,8 +113,9 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
   if (found == groups_.end()) return hear_of_unmade(peer, message);
   const std::shared_ptr<GroupState> group = found->second;
   if (!group->membership().rank_of(peer).valid()) {
-    throw CorruptionError(fmt::format("rank {} speaks of group '{}', in which it is not", peer,
-                                      group->membership().name));
+    throw CorruptionError(
+        fmt::format("rank {} sent a message about group '{}', of which it is not a member", peer,
+                    group->membership().name));
   }
   try {
     active_.reserve(active_.size() + 1);  // activate() cannot fail then

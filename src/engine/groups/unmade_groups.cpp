@@ -12,8 +12,8 @@ void UnmadeGroups::keep(WorldRank peer, const ControlMessage& message) {
   std::size_t& bytes = bytes_[peer];
   if (bytes + bytes_of(message) > kMostBytesOfPeer) {
     throw CorruptionError(
-        fmt::format("rank {} has used groups that this rank has not made, until what it said of "
-                    "them takes {} bytes: do both make the same groups?",
+        fmt::format("rank {} uses groups that this rank has not made, and its messages about them "
+                    "take {} bytes: do both ranks make the same groups?",
                     peer, bytes));
   }
   said_[message.key.group].emplace_back(peer, message);

@@ -40,11 +40,11 @@ bool Departing::is_over(DepartingLink& departing, Clock::time_point now) const n
   const std::size_t unsent = departing.link->unsent();
   if (std::exchange(departing.unsent, unsent) > unsent) departing.moved = now;
   if (now - departing.moved >= patience_) {
-    warn(departing, "has taken nothing for as long as MCCL_CONNECT_TIMEOUT says");
+    warn(departing, "has received nothing within MCCL_CONNECT_TIMEOUT");
     return true;
   }
   if (now - departing.since < kMostPatience * patience_) return false;
-  warn(departing, "has not taken all for ten times as long as MCCL_CONNECT_TIMEOUT says");
+  warn(departing, "has not received everything within ten times MCCL_CONNECT_TIMEOUT");
   return true;
 }
 

@@ -52,14 +52,13 @@ FrameBytes encode(const Frame& frame) {
 
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc) {
   FrameLayout layout;
-  if (bytes.size() < sizeof layout) throw CorruptionError("a frame header is cut short");
+  if (bytes.size() < sizeof layout) throw CorruptionError("a frame header is truncated");
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (const std::uint32_t found = checksum_of(layout); found != layout.header_crc) {
-    throw CorruptionError(
-        fmt::format("the bytes that arrived are not a frame header: their checksum is {:08x} where "
-                    "{:08x} was sent; the network damages data (set MCCL_TRANSPORT_CRC=1 to check "
-                    "what follows the headers too)",
-                    found, layout.header_crc));
+    throw CorruptionError(fmt::format(
+        "the bytes that arrived are not a frame header: their checksum is {:08x} where {:08x} was "
+        "sent; the network damages data (set MCCL_TRANSPORT_CRC=1 to check the payloads too)",
+        found, layout.header_crc));
   }
   const std::optional<Call> call = decode(layout.call);
   if (layout.magic != kMagic || layout.kind >= kFrameKindCount || layout.flags > kHasCrc || !call) {
@@ -67,12 +66,12 @@ Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool c
   }
   if ((layout.flags == kHasCrc) != crc) {
     throw CorruptionError(
-        fmt::format("a frame comes {} a checksum, where MCCL_TRANSPORT_CRC={} was agreed on",
+        fmt::format("a frame arrived {} a checksum, but MCCL_TRANSPORT_CRC={} was agreed on",
                     crc ? "without" : "with", crc ? 1 : 0));
   }
   if (layout.payload_bytes > payload_limit) {
     throw CorruptionError(
-        fmt::format("a frame announces {} bytes; at most {} (MCCL_CHUNK_BYTES) can be right",
+        fmt::format("a frame announces {} bytes; at most {} (MCCL_CHUNK_BYTES) are valid",
                     layout.payload_bytes, payload_limit));
   }
   Frame frame;

@@ -37,7 +37,8 @@ int LinkMaker::rails(WorldRank peer) const {
 
 std::string LinkMaker::describe(WorldRank peer) const {
   const Place first = next(peer, 0);
-  return first < transports_.size() ? transports_[first]->describe(peer) : "nothing reaches it";
+  return first < transports_.size() ? transports_[first]->describe(peer)
+                                    : "no transport reaches it";
 }
 
 std::vector<std::string> LinkMaker::equal_ways(WorldRank peer) const {
@@ -73,7 +74,7 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
     case ControlKind::open:
     case ControlKind::link:
       if (key.purpose == Purpose::control || key.rail >= rails(peer)) {
-        throw CorruptionError(fmt::format("rank {} asks for a link that cannot be", peer));
+        throw CorruptionError(fmt::format("rank {} asks for an invalid link", peer));
       }
       return message.kind == ControlKind::open ? opened(peer, channels, key)
                                                : go_on(peer, channels, message);
@@ -114,7 +115,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
     if (const std::string* const declined = declined_ahead(peer, key, place)) {
       reason = *declined;
-      warn(peer, place, "that rank cannot have it: " + reason);
+      warn(peer, place, "that rank declined it: " + reason);
       continue;
     }
     Making made;
@@ -153,7 +154,7 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   if (made_here) {
     const auto found = making_.find({peer, message.key});
     if (found == making_.end() || found->second != place) {
-      throw CorruptionError(fmt::format("rank {} answers to a link that was not offered", peer));
+      throw CorruptionError(fmt::format("rank {} accepts a link that was not offered", peer));
     }
   } else if (channels.closed()) {
     return transport.refuse(peer, message.key, message.blob);
@@ -228,7 +229,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
     making_.erase(found);
     return;
   }
-  warn(peer, place, "that rank cannot have it: " + message.failure.reason);
+  warn(peer, place, "that rank declined it: " + message.failure.reason);
   make(peer, channels, message.key, place + 1, message.failure.reason);
 }
 
@@ -301,7 +302,7 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
     if (!transports_[place]->reaches(peer) || making_.contains(each)) return false;
-    log_.warn("declines a link of rank {} by {}: {}", peer, transports_[place]->name(), reason);
+    log_.warn("declines a link from rank {} over {}: {}", peer, transports_[place]->name(), reason);
     ControlMessage message;
     message.kind = ControlKind::declined;
     message.key = key;
@@ -342,17 +343,17 @@ LinkMaker::Place LinkMaker::find_transport(WorldRank peer, const std::string& na
     if (transports_[place]->name() == name && transports_[place]->reaches(peer)) return place;
   }
   throw CorruptionError(
-      fmt::format("rank {} speaks of a link by '{}', by which it cannot be reached", peer, name));
+      fmt::format("rank {} names the transport '{}', which does not reach it", peer, name));
 }
 
 void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) const {
   const Place other = next(peer, place + 1);
   const std::string_view name = transports_[place]->name();
   if (other < transports_.size()) {
-    log_.warn("no link to rank {} by {} ({}): {} is used", peer, name, reason,
+    log_.warn("no link to rank {} over {} ({}): {} is used", peer, name, reason,
               transports_[other]->name());
   } else {
-    log_.warn("no link to rank {} by {}: {}", peer, name, reason);
+    log_.warn("no link to rank {} over {}: {}", peer, name, reason);
   }
 }
 

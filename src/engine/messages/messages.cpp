@@ -158,8 +158,8 @@ void Messages::keep(Unexpected message) {
 void Messages::check(const Call& receive, GroupRank source, const Frame& frame) const {
   if (receive.count == frame.call.count && receive.dtype == frame.call.dtype) return;
   throw MismatchError(fmt::format(
-      "rank {} sent {} {} (tag {}) where {} {} are received: sizes and types must agree", source,
-      frame.call.count, name_of(frame.call.dtype), frame.call.tag, receive.count,
+      "rank {} sent {} {} (tag {}), but the receive expects {} {}: sizes and types must agree",
+      source, frame.call.count, name_of(frame.call.dtype), frame.call.tag, receive.count,
       name_of(receive.dtype)));
 }
 
@@ -220,11 +220,12 @@ Operation* Messages::find_late(Clock::time_point now) {
 
 std::string Messages::why_late(const Operation& late) const {
   const bool receives = late.call.collective == Collective::recv;
-  if (receives) return late.message.number == 0 ? "and no message came" : "and its sender stopped";
+  if (receives)
+    return late.message.number == 0 ? "and no message arrived" : "and its sender stopped sending";
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
     return fmt::format(
-        "and its receiver has not posted a receive; messages of {} bytes, counting {} more for "
-        "each, may be in flight before that",
+        "and its receiver has not posted a receive; until then, messages of {} bytes, counting {} "
+        "more for each, may be in flight",
         kEagerCredit, kEagerOverhead);
   }
   return "and its receiver has not taken it";

@@ -132,12 +132,12 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
     refuse(rank, "announced a message on a link that carries pieces only");
   }
   if (!has_payload && frame.payload_bytes != 0) {
-    refuse(rank,
-           fmt::format("sent {} bytes with an announcement that has none", frame.payload_bytes));
+    refuse(rank, fmt::format("sent {} bytes with an announcement, which has no payload",
+                             frame.payload_bytes));
   }
   if ((is_announcement || has_payload) &&
       (frame.call.collective != Collective::send || frame.call.root != -1)) {
-    refuse(rank, fmt::format("sent a message that says it is {}", describe(frame.call)));
+    refuse(rank, fmt::format("sent a message labelled as {}", describe(frame.call)));
   }
   if (frame.kind != FrameKind::eager) return;
   const std::size_t element_bytes = size_of(frame.call.dtype);
@@ -161,15 +161,15 @@ void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, L
 
 void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame) {
   if (frame.call.sequence != peer.next_announced) {
-    refuse(rank, fmt::format("sent message number {} where number {} was to come",
+    refuse(rank, fmt::format("sent message number {} where number {} was expected",
                              frame.call.sequence, peer.next_announced));
   }
   ++peer.next_announced;
   if (frame.kind == FrameKind::request) return;
   peer.credit_lent += frame.payload_bytes + kEagerOverhead;
   if (peer.credit_lent > kEagerCredit) {
-    refuse(rank, fmt::format("sent messages that nobody asked for beyond its credit of {} bytes",
-                             kEagerCredit));
+    refuse(rank,
+           fmt::format("sent unrequested messages beyond its credit of {} bytes", kEagerCredit));
   }
 }
 

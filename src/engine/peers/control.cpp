@@ -63,9 +63,9 @@ void append(std::vector<std::byte>& bytes, const ControlMessage& message) {
   const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
   const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
   if (message.blob.size() > transport::kMostBlobBytes) {
-    throw InvalidArgument(fmt::format("{} wants {} bytes told to a peer, where {} may be",
-                                      message.transport, message.blob.size(),
-                                      transport::kMostBlobBytes));
+    throw InvalidArgument(
+        fmt::format("transport {} wants to send {} bytes of set-up data; at most {} are allowed",
+                    message.transport, message.blob.size(), transport::kMostBlobBytes));
   }
   ControlLayout layout{};
   layout.kind = static_cast<std::uint8_t>(message.kind);
@@ -129,12 +129,12 @@ ControlConnection::ControlConnection(std::unique_ptr<transport::Link> link)
 
 std::string_view ControlConnection::send(const ControlMessage& message) noexcept {
   if (unsent_.size() - sent_ > kMostUnsentBytes) {
-    return "it has not read what it was told for so long that 32 MiB wait for it";
+    return "it has not read its messages for so long that 32 MiB wait";
   }
   try {
     append(unsent_, message);
   } catch (const std::exception&) {
-    return "this rank has no memory to tell it what it must know";
+    return "this rank has no memory for a message to it";
   }
   flush();
   return {};

@@ -25,10 +25,10 @@ std::vector<Heart::Silent> Heart::beat(Clock::time_point now) {
   std::vector<Silent> silent;
   for (const WorldRank peer : liveness_.beat(now)) {
     if (!peers_.connected(peer)) continue;
-    silent.push_back({peer, fmt::format("no word has come from it for {:.3g} s "
-                                        "(MCCL_LIVENESS_INTERVAL): it is stopped, or its host "
-                                        "cannot be reached",
-                                        std::chrono::duration<double>(silence_).count())});
+    silent.push_back(
+        {peer, fmt::format("nothing has arrived from it for {:.3g} s (MCCL_LIVENESS_INTERVAL): it "
+                           "is stopped, or its host cannot be reached",
+                           std::chrono::duration<double>(silence_).count())});
     peers_.give_up(peer, silent.back().reason);
   }
   return silent;

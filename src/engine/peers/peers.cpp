@@ -64,7 +64,7 @@ bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
                  ? peer.farewell
                  : fmt::format("it died or its host cannot be reached ({})", closed.what());
     } catch (const CorruptionError& garbage) {
-      lost = fmt::format("what it says cannot be understood ({})", garbage.what());
+      lost = fmt::format("its messages are malformed ({})", garbage.what());
     }
     peer.lost = std::move(lost);
     peer.control.reset();
@@ -81,7 +81,7 @@ bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
     if (!message) return false;
     if (message->kind == ControlKind::goodbye) {
       const std::string& why = message->failure.reason;
-      peer.farewell = why.empty() ? "it has left the job" : "it gave this rank up: " + why;
+      peer.farewell = why.empty() ? "it has left the job" : "it gave up this rank: " + why;
       peer.has_left = why.empty();
     } else if (message->kind == ControlKind::arrived) {
       peer.has_arrived = true;

@@ -33,7 +33,7 @@ constexpr Clock::duration kGoneForGood = 1s;
 /// How long a neighbour whose trunk has ended may take to answer a probe. Its process may have to
 /// wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
-constexpr const char* kGoneBefore = "it was gone when all ranks had agreed on it";
+constexpr const char* kGoneBefore = "it was disconnected before all ranks had agreed on it";
 /// Time for neighbours to read the report of a death.
 constexpr Clock::duration kToTellOfDeath = 200ms;
 /// Time for neighbours to confirm that they know of a fault.
@@ -52,7 +52,7 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
   try {
     return transport::tcp::resolve(host, port);
   } catch (const Error& error) {
-    log.info("of the hostfile's addresses: {}", error.what());
+    log.info("hostfile: {}", error.what());
     return {};
   }
 }
@@ -93,7 +93,7 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
   gone_since_[static_cast<std::size_t>(peer)] = Clock::time_point::max();
-  log_.debug("{} stands", text_of(trunk.cable()));
+  log_.debug("{} is connected", text_of(trunk.cable()));
   if (has_failed()) trunk.tell(link_state_.fault_news());
 }
 
@@ -146,9 +146,10 @@ void Discovery::advance_trunks(Clock::time_point now) {
 }
 
 void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now) {
-  if (cabling()) return give_up(trunk.cable(), fmt::format("of rank {}: {}", trunk.peer(), how));
+  if (cabling()) return give_up(trunk.cable(), fmt::format("from rank {}: {}", trunk.peer(), how));
   const std::string why = fmt::format(
-      "rank {} at {} misbehaves, as rank {} finds: {}; do all ranks run one build of MCCL?",
+      "rank {} at {} violates the protocol, as seen by rank {}: {}; do all ranks run the same "
+      "build of MCCL?",
       trunk.peer(), trunk.there().text(), self_.rank, how);
   fail({CableNews::Kind::fault, {}, why}, now);
 }
@@ -226,15 +227,15 @@ void Discovery::advance_probes(Clock::time_point now) {
     }
     const int peer = probe->peer();
     if (probe->take_socket()) {
-      log_.warn("the connection to rank {} along a cable has ended, but that rank lives", peer);
+      log_.warn("the connection to rank {} along a cable has ended, but that rank is alive", peer);
       if (ends(peer).empty()) {
         for (const Cable& cable : cabling()->between(self_.rank, peer)) give_up(cable, kGoneBefore);
       }
     } else if (probe->last_error() == ECONNREFUSED) {
       tell_of_death(death_of(peer), now);
     } else {
-      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks met, and "
-                                "rank {} does not answer",
+      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks connected, "
+                                "and rank {} does not answer",
                                 self_.rank, peer, peer),
                     now);
     }
@@ -243,8 +244,8 @@ void Discovery::advance_probes(Clock::time_point now) {
 }
 
 std::string Discovery::death_of(int rank) const {
-  return fmt::format("rank {} died while the ranks met (its connection to rank {} ended)", rank,
-                     self_.rank);
+  return fmt::format("rank {} died while the ranks connected (its connection to rank {} ended)",
+                     rank, self_.rank);
 }
 
 void Discovery::tell_of_death(const std::string& why, Clock::time_point now) {
@@ -398,10 +399,10 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
     if (heard || !stands) continue;
     known.is_lost = true;
     const int peer = known.cable.a == self_.rank ? known.cable.b : known.cable.a;
-    give_up(known.cable,
-            fmt::format("nothing has come along it for {:.3g} s; it is cut, or rank {} "
-                        "is stopped",
-                        std::chrono::duration<double>(silence).count(), peer));
+    give_up(
+        known.cable,
+        fmt::format("nothing has arrived over it for {:.3g} s; it is cut, or rank {} is stopped",
+                    std::chrono::duration<double>(silence).count(), peer));
   }
   return link_state_.take_cut();
 }
@@ -419,7 +420,7 @@ std::string Discovery::trouble() const {
     if (std::ranges::find(gone, rank) == gone.end()) here.push_back(rank);
   }
   if (gone.empty()) {
-    return fmt::format("all ranks are joined, but ranks {} still look for cables",
+    return fmt::format("all ranks are connected, but ranks {} still look for cables",
                        fmt::join(link_state_.unsettled(), ", "));
   }
   std::string tried;
@@ -432,7 +433,7 @@ std::string Discovery::trouble() const {
   const std::string part =
       here.size() == 1
           ? fmt::format("no cable leads from rank {} to {}", self_.rank, fmt::join(gone, ", "))
-          : fmt::format("ranks {} are joined, and no cable leads from them to {}",
+          : fmt::format("ranks {} are connected, and no cable leads from them to {}",
                         fmt::join(here, ", "), fmt::join(gone, ", "));
   return fmt::format("{}; tried from rank {}: {}", part, self_.rank,
                      tried.empty() ? "nothing" : tried);

@@ -72,8 +72,8 @@ bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>
 
 AddressTable parse_hostfile(std::string_view text, std::string_view origin) {
   const json document = json::parse(text, nullptr, false);
-  if (document.is_discarded()) refuse(origin, "it is no JSON");
-  if (!document.is_array() || document.empty()) refuse(origin, "it is no list of ranks");
+  if (document.is_discarded()) refuse(origin, "it is not JSON");
+  if (!document.is_array() || document.empty()) refuse(origin, "it is not a list of ranks");
   AddressTable table;
   std::map<std::pair<std::string, int>, std::size_t> owners;
   for (const json& entry : document) {

@@ -56,7 +56,7 @@ class CarefulReader {
   }
 
   [[noreturn]] static void refuse() {
-    throw CorruptionError("what it tells of the cables cannot be understood");
+    throw CorruptionError("its message about the cables is malformed");
   }
 
  private:
@@ -225,9 +225,9 @@ bool LinkState::hear(const CableNews& news) {
     case CableNews::Kind::decision: {
       Cabling cabling(size_, news.sighting.cables);
       if (decided_ && decided_->cables() != cabling.cables())
-        throw CorruptionError("it tells of other cables than the others have agreed on");
+        throw CorruptionError("its cables differ from those that the other ranks agreed on");
       if (cabling.parts().size() != 1)
-        throw CorruptionError("it tells that all have agreed on cables which do not join them");
+        throw CorruptionError("the cables that it says are agreed on do not connect all ranks");
       const bool is_new = !decided_;
       decided_ = std::move(cabling);
       ports_ = news.ports;

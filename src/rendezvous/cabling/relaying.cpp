@@ -10,8 +10,7 @@
 namespace mccl::rendezvous {
 
 void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
-  log_.debug("passes a connection of rank {} on to rank {} through rank {}", from, to,
-             onwards.peer);
+  log_.debug("relays a connection from rank {} to rank {} through rank {}", from, to, onwards.peer);
   passages_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});
 }
 
@@ -27,7 +26,7 @@ bool Relaying::advance(Passage& passage, Clock::time_point now) {
     if (!passage.onwards.advance(now)) return true;
     transport::tcp::Socket further = passage.onwards.take_socket();
     if (!further) {
-      log_.warn("cannot pass rank {} on to rank {}: {}", passage.from, passage.to,
+      log_.warn("cannot relay the connection from rank {} to rank {}: {}", passage.from, passage.to,
                 passage.onwards.reason());
       return false;
     }
@@ -38,8 +37,8 @@ bool Relaying::advance(Passage& passage, Clock::time_point now) {
   if (passage.splice->advance(now)) return true;
   if (passage.splice->gave_up()) {
     log_.warn(
-        "gave up a connection between ranks {} and {} that passes through here: one of them has "
-        "gone, and the other has not received all from it within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
+        "gave up a relayed connection between ranks {} and {}: one of them closed it, and the "
+        "other has not received all its data within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
         passage.from, passage.to, std::chrono::duration<double>(patience_).count());
   }
   return false;

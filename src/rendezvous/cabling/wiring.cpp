@@ -99,10 +99,10 @@ void listen_as_listed(const WiringOptions& options, std::vector<Listener>& liste
     try {
       listeners.push_back(listener_at(address, options.buffer_bytes));
     } catch (const BindError& error) {
-      throw InvalidArgument(fmt::format(
-          "rank {} cannot listen where the hostfile says, at {}: {}; another program has the port, "
-          "or the address is another machine's",
-          options.rank, address.text(), error.what()));
+      throw InvalidArgument(
+          fmt::format("rank {} cannot listen at its address in the hostfile, {}: {}; another "
+                      "program uses the port, or the address belongs to another host",
+                      options.rank, address.text(), error.what()));
     }
   }
 }
@@ -170,7 +170,7 @@ void Wiring::leave() {
   wake_.wake();
   const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
   if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
-    options_.log.info("stays until ranks {} have done: their connections pass through here",
+    options_.log.info("stays until ranks {} have finished: this rank relays their connections",
                       fmt::join(relaying_.users(), ", "));
     changed_.wait(lock, nobody);
   }
@@ -190,8 +190,8 @@ void Wiring::wait() {
   if (trouble_) std::rethrow_exception(trouble_);
   if (has_agreed_) return;
   throw TimeoutError(fmt::format(
-      "rank {} waited until the time to connect (MCCL_CONNECT_TIMEOUT) was over for cables between "
-      "all ranks: {}. Are those running, with the same hostfile, and are the cables in?",
+      "rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting for cables that connect all ranks: {}. Are "
+      "those ranks running with the same hostfile, and are the cables plugged in?",
       self_.rank, discovery_.trouble()));
 }
 
@@ -203,7 +203,7 @@ void Wiring::run() {
     } catch (const std::exception&) {
       trouble_ = std::current_exception();
       changed_.notify_all();
-      options_.log.error("rank {} passes nothing on any more", self_.rank);
+      options_.log.error("rank {} no longer relays connections", self_.rank);
       return;
     }
     std::vector<pollfd> watched;
@@ -271,8 +271,8 @@ void Wiring::take(Newcomer& newcomer) {
       break;
     default:
       options_.log.warn(
-          "rank {} connects where the hostfile has ranks look for cables; give it the same "
-          "hostfile (MCCL_HOSTFILE)",
+          "rank {} opens an ordinary connection at an address where ranks look for cables; give it "
+          "the same hostfile (MCCL_HOSTFILE)",
           newcomer.peer);
       return;
   }
@@ -288,7 +288,8 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto destination = static_cast<Destination>(newcomer.key.rail);
   const auto inlet = inlets_.find(destination);
   if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    options_.log.warn("rank {} asks to be led to rank {}, which is none", newcomer.peer, rank);
+    options_.log.warn("rank {} asks for a relay to rank {}, which does not exist", newcomer.peer,
+                      rank);
     return;
   }
   const auto to = static_cast<int>(rank);
@@ -323,7 +324,7 @@ void Wiring::agreed() {
     for (int peer = 0; peer < self_.size; ++peer) {
       if (cabling_.joins(self_.rank, peer)) near.push_back(peer);
     }
-    options_.log.info("{} cables join the {} ranks; from here one leads to ranks {}",
+    options_.log.info("{} cables connect the {} ranks; this rank has cables to ranks {}",
                       cabling_.cables().size(), self_.size, fmt::join(near, ", "));
   }
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);

@@ -42,8 +42,8 @@ std::string named(const std::string& interface) {
 
 std::string not_there(const std::string& device, const std::vector<std::string>& there) {
   return fmt::format(
-      "there is no device {} (there are {}); correct its name in MCCL_RDMA_DEVICE or in the table "
-      "that this or MLX_IBV_DEVICES names: ibv_devices lists those of a host",
+      "there is no device {} (available: {}); correct its name in MCCL_RDMA_DEVICE, or in the "
+      "table that this setting or MLX_IBV_DEVICES names: ibv_devices lists the devices of a host",
       printable(device), there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
 }
 

@@ -47,7 +47,7 @@ std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t de
     std::vector<std::size_t>& places = leads_to.emplace_back();
     for (const json& place : row.get_ref<const json::array_t&>()) {
       if (!place.is_number_unsigned() || place.get<std::size_t>() >= devices)
-        throw CorruptionError("a device that is not there");
+        throw CorruptionError("a device that does not exist");
       places.push_back(place.get<std::size_t>());
     }
   }
@@ -86,8 +86,8 @@ Card parse_card(WorldRank rank, std::string_view text) {
     return card;
   } catch (const std::exception&) {
     throw CorruptionError(
-        fmt::format("rank {} does not say what RDMA devices it has; is the store shared with "
-                    "something else?",
+        fmt::format("rank {} published no valid list of RDMA devices; is the store shared with "
+                    "another program?",
                     rank));
   }
 }
@@ -117,13 +117,13 @@ bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank 
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer) {
   for (const Card* card : {&here, &there}) {
-    if (!card->why.empty()) throw Error(fmt::format("{} has none: {}", card->host, card->why));
+    if (!card->why.empty()) throw Error(fmt::format("{} has no RDMA: {}", card->host, card->why));
   }
   (void)common_service(here, there);
   const std::vector<std::size_t> mine = leading_to(here, peer);
   const std::vector<std::size_t> theirs = leading_to(there, self);
   if (mine.empty() || theirs.empty()) {
-    throw Error(fmt::format("the table of devices names none from rank {} to rank {}",
+    throw Error(fmt::format("the table of devices names no device from rank {} to rank {}",
                             mine.empty() ? self : peer, mine.empty() ? peer : self));
   }
   std::vector<std::size_t> rails;

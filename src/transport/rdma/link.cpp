@@ -36,8 +36,8 @@ void RdmaLink::fail(const std::string& what) const {
 
 void RdmaLink::fail_if_over() const {
   if (pair_->corrupted()) {
-    throw CorruptionError(
-        fmt::format("{} breaks the rules: {} ({})", pair_->peer(), pair_->ended(), description()));
+    throw CorruptionError(fmt::format("{} violates the protocol: {} ({})", pair_->peer(),
+                                      pair_->ended(), description()));
   }
   if (!pair_->ended().empty()) fail(pair_->ended());
   if (pair_->closed_by_peer()) fail("it has closed its end");

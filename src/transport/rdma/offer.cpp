@@ -75,8 +75,8 @@ Offer decode_offer(WorldRank peer, std::span<const std::byte> told) {
   OnWire wire;
   if (told.size() >= sizeof wire) std::memcpy(&wire, told.data(), sizeof wire);
   if (told.size() < sizeof wire || !is_possible(wire, told.size())) {
-    throw CorruptionError(
-        fmt::format("rank {} tells of a queue pair in {} bytes that name none", peer, told.size()));
+    throw CorruptionError(fmt::format(
+        "rank {} sent an invalid description of a queue pair, of {} bytes", peer, told.size()));
   }
   Offer offer;
   offer.is_answer = wire.is_answer == 1;
@@ -92,7 +92,7 @@ Offer decode_offer(WorldRank peer, std::span<const std::byte> told) {
     GidOnWire one;
     std::memcpy(&one, told.data() + sizeof wire + i * sizeof one, sizeof one);
     if (one.type > static_cast<std::uint32_t>(GidType::roce_v2) || one.index > 0xffff) {
-      throw CorruptionError(fmt::format("rank {} tells of an address of no kind", peer));
+      throw CorruptionError(fmt::format("rank {} names an address of unknown kind", peer));
     }
     offer.gids.push_back({static_cast<int>(one.index), static_cast<GidType>(one.type), one.bytes});
   }

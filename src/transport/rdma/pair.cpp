@@ -88,7 +88,7 @@ void Pair::post_receive(std::uint32_t slot) {
   const int error = queue_pair_->post_receive(
       kIsReceive | slot, {memory.data(), static_cast<std::uint32_t>(memory.size()), berth_.key()});
   if (error != 0) {
-    end(fmt::format("device {} takes no receive: {}", device_->name(), describe_code(error)));
+    end(fmt::format("device {} rejects a receive: {}", device_->name(), describe_code(error)));
   }
 }
 
@@ -118,8 +118,7 @@ void Pair::post(MessageKind kind, std::uint32_t bytes, const Piece& lent) {
   const bool is_inline = count == 1 && total <= queue_pair_->inline_bytes();
   const int error = queue_pair_->post_send(send_end_, std::span(pieces).first(count), is_inline);
   if (error != 0) {
-    return end(
-        fmt::format("device {} takes no message: {}", device_->name(), describe_code(error)));
+    return end(fmt::format("device {} rejects a send: {}", device_->name(), describe_code(error)));
   }
   sending_[send_end_ % kSendSlots] = {header.bytes, lent.bytes};
   unsent_ += header.bytes;
@@ -174,7 +173,7 @@ void Pair::poll() {
   for (int count = static_cast<int>(ended.size()); count == static_cast<int>(ended.size());) {
     count = completions_->poll(ended);
     if (count < 0) {
-      return end(fmt::format("device {} tells of no completions: {}", device_->name(),
+      return end(fmt::format("device {} reports no completions: {}", device_->name(),
                              describe_code(-count)));
     }
     for (int i = 0; i < count && ended_.empty(); ++i) settle(ended[static_cast<std::size_t>(i)]);
@@ -195,14 +194,14 @@ void Pair::settle(const Completion& completion) {
   if (!is_receive) return sent(completion.id);
   const std::uint64_t slot = completion.id & ~kIsReceive;
   if (slot >= kReceiveSlots) {
-    return end(fmt::format("device {} tells of a receive that was not posted", device_->name()));
+    return end(fmt::format("device {} reports a receive that was not posted", device_->name()));
   }
   received(static_cast<std::uint32_t>(slot), completion.bytes);
 }
 
 void Pair::sent(std::uint64_t number) {
   if (number != send_begin_ || send_begin_ == send_end_) {
-    return end(fmt::format("device {} tells of message {} as sent, where {} is the next",
+    return end(fmt::format("device {} reports message {} as sent, where {} is the next",
                            device_->name(), number, send_begin_));
   }
   unsent_ -= sending_[send_begin_ % kSendSlots].bytes;
@@ -213,7 +212,7 @@ void Pair::sent(std::uint64_t number) {
 void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   const std::span<std::byte> memory = receive_slot(slot);
   if (bytes > memory.size()) {
-    return end(fmt::format("device {} tells of {} bytes in a slot of {}", device_->name(), bytes,
+    return end(fmt::format("device {} reports {} bytes in a slot of {}", device_->name(), bytes,
                            memory.size()));
   }
   const Decoded found = decode(memory.first(bytes), token_, kSlotBytes - kHeaderBytes);
@@ -221,8 +220,7 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   if (is_repeat(found.header)) return drop_repeat(slot);
   if (!in_order(found.header)) return;
   if (!credits_.hear(found.header.returned)) {
-    return end(fmt::format("it says that it has done with message {}, which was not sent",
-                           found.header.returned),
+    return end(fmt::format("it acknowledges message {}, which was not sent", found.header.returned),
                true);
   }
   hear(found.header, slot);
@@ -248,13 +246,13 @@ bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
     end(
-        fmt::format("message {} came where {} was expected: what is between was lost on the way, "
-                    "or overtaken{}",
+        fmt::format("message {} arrived where {} was expected: the messages between were lost in "
+                    "transit, or overtaken{}",
                     header.sequence, expected_,
-                    service_ == Service::uc ? ", and a uc queue pair sends nothing again; use "
-                                              "MCCL_RDMA_SERVICE=rc where the devices have it, or "
-                                              "a network that loses nothing"
-                                            : ""));
+                    service_ == Service::uc
+                        ? ", and a uc queue pair retransmits nothing; use MCCL_RDMA_SERVICE=rc if "
+                          "the devices have it, or a lossless network"
+                        : ""));
     return false;
   }
   credits_.skip(lost);
@@ -274,13 +272,13 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       }
       break;
     case MessageKind::ready:
-      if (dialled_) return end("it answers as the end that dialled, which it is not", true);
+      if (dialled_) return end("it answers as the dialling end, which it is not", true);
       phase_ = Phase::open;
       break;
     case MessageKind::data: {
       if (!is_open()) {
         phase_ = Phase::open;  // open at the other end too, so no other transport may be tried
-        return end("it sends data, but what goes before them was lost on the way");
+        return end("it sends data, but the messages before the data were lost in transit");
       }
       Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];
       last = {slot, kHeaderBytes, static_cast<std::uint32_t>(kHeaderBytes + header.bytes)};
@@ -349,7 +347,7 @@ void Pair::remind(Clock::time_point now) {
     next_tending_ = now + kHelloAgain;
   } else if (asked_since_ != Clock::time_point::max()) {
     if (now - asked_since_ >= answer_patience_) {
-      return end("it does not answer, though its process lives: the path to it carries nothing");
+      return end("it does not answer, though its process is alive: the path to it carries nothing");
     }
     probe_owed_ = true;
     ask_again_ *= kAskLaterBy;
@@ -383,7 +381,7 @@ void Pair::notify() {
   if (!ended_.empty() || device_->failed()) return;
   const int error = completions_->notify();
   if (error != 0) {
-    end(fmt::format("device {} does not tell of completions: {}", device_->name(),
+    end(fmt::format("device {} cannot announce completions: {}", device_->name(),
                     describe_code(error)));
   }
 }

@@ -68,7 +68,7 @@ void SlotMemory::add_slab() {
     } catch (const VerbsError& error) {
       if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
       if (berths > 1) continue;
-      throw Error(fmt::format("{}; may this process lock {} KiB more of memory (ulimit -l)?",
+      throw Error(fmt::format("{}; can this process lock {} KiB more memory (ulimit -l)?",
                               error.what(), bytes / 1024));
     }
     for (std::size_t i = berths; i-- > 0;) slab.free.push_back(i * berth_bytes_);

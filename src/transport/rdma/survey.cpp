@@ -41,7 +41,7 @@ Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
     if (!config.rdma_ring) return {names_in(setting), {}};
     throw InvalidArgument(
         "MCCL_RDMA_RING says that a table of RDMA devices is a ring, but MCCL_RDMA_DEVICE is not "
-        "the path of one");
+        "the path of a table");
   }
   Wanted wanted;
   DeviceTable table = read_device_table(setting, size);

@@ -73,9 +73,9 @@ void require_shape(const std::string& path, const DeviceTable& table, bool ring)
   throw InvalidArgument(fmt::format(
       "the table of RDMA devices {}: {}: no device joins ranks {}{}\n  Name the device at each end "
       "of every cable there; `mccl config --hosts HOST,HOST,... --backend {} --output hosts.json` "
-      "finds out how the machines are cabled, says which cable is missing, and writes it down",
+      "finds out how the hosts are cabled, names any missing cable, and writes the hostfile",
       printable(path),
-      ring ? "it is no ring (MLX_JACCL_RING, MCCL_RDMA_RING)"
+      ring ? "it is not a ring (MLX_JACCL_RING, MCCL_RDMA_RING)"
            : "it is neither a mesh, with a device from every rank to every other, nor a ring",
       listed(to_a_ring), picture_of(table, true), ring ? "jaccl-ring" : "jaccl"));
 }

@@ -61,8 +61,8 @@ RdmaTransport::Begun RdmaTransport::begin(WorldRank peer, const LinkKey& key,
   const Way& way = ways_[peer.index()];
   Begun begun;
   if (key.rail >= way.rails.size()) {
-    throw Error(fmt::format("of {} links to rank {}, there is none of number {}", way.rails.size(),
-                            peer, key.rail));
+    throw Error(fmt::format("of {} links to rank {}, none has number {}", way.rails.size(), peer,
+                            key.rail));
   }
   begun.station = survey_.stations[way.rails[key.rail]];
   if (begun.station->device().failed()) throw Error(begun.station->device().trouble());
@@ -107,8 +107,7 @@ Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const s
     return take_offer(peer, key, offer);
   }
   if (found == begun_.end() || !found->second.dialled || found->second.connected) {
-    throw CorruptionError(
-        fmt::format("rank {} answers to a queue pair that was not offered", peer));
+    throw CorruptionError(fmt::format("rank {} accepts a queue pair that was not offered", peer));
   }
   take_answer(peer, found->second, offer);
   return {};
@@ -142,7 +141,8 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
 void RdmaTransport::take_answer(WorldRank peer, Begun& begun, const Offer& answer) {
   if (answer.service != begun.pair->service() || answer.chosen >= begun.offered.size() ||
       answer.gids.size() != 1) {
-    throw CorruptionError(fmt::format("rank {} chooses what was not offered", peer));
+    throw CorruptionError(
+        fmt::format("rank {} chooses a service or address that was not offered", peer));
   }
   connect(begun, answer, begun.offered[answer.chosen], answer.gids.front());
   begun.deadline = std::min(begun.deadline, Clock::now() + kGreeting);
@@ -194,7 +194,7 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;
-  if (in_doubt) begun.pair->give_up("the last word of the greeting was lost on the way");
+  if (in_doubt) begun.pair->give_up("the last message of the greeting was lost in transit");
   if (begun.pair->is_open() || in_doubt) {
     event.link = std::make_unique<RdmaLink>(begun.station, std::move(begun.pair), begun.path);
   } else if (!begun.pair->ended().empty()) {
@@ -202,8 +202,8 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   } else if (now >= begun.deadline) {
     event.reason = begun.connected
                        ? fmt::format(
-                             "nothing comes through between {}; is UDP port 4791 (RoCE v2) "
-                             "open both ways, and is each address the other's neighbour?",
+                             "no message arrives between {}; is UDP port 4791 (RoCE v2) open in "
+                             "both directions, and are both addresses in one network?",
                              begun.path)
                        : "its rank does not answer";
   } else {

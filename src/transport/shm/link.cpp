@@ -62,8 +62,9 @@ std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node:
                                        node::Bell bell, std::string peer) {
   node::PeerRange range = arena.map(place);
   if (ring_bytes_of(place.bytes) == 0) {
-    throw CorruptionError(fmt::format("shared memory: {} names a link of {} bytes, which is none",
-                                      peer, place.bytes));
+    throw CorruptionError(
+        fmt::format("shared memory: {} names a link of {} bytes, which is not a valid size", peer,
+                    place.bytes));
   }
   return std::unique_ptr<ShmLink>(
       new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer)));

@@ -24,7 +24,7 @@ node::RangePlace place_in(WorldRank peer, std::span<const std::byte> told) {
   PlaceOnWire on_wire;
   if (told.size() != sizeof on_wire) {
     throw CorruptionError(
-        fmt::format("rank {} offers a link in {} bytes that name no memory", peer, told.size()));
+        fmt::format("rank {} sent an invalid link offer of {} bytes", peer, told.size()));
   }
   std::memcpy(on_wire.data(), told.data(), told.size());
   return {on_wire[0], on_wire[1]};
@@ -51,9 +51,9 @@ Making ShmTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point)
 Making ShmTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
   const bool is_answer = told.empty();
   if (is_answer != offered_.contains({peer, key})) {
-    throw CorruptionError(fmt::format(
-        "rank {} {}", peer,
-        is_answer ? "takes a link that was not offered" : "offers a link where it is to take one"));
+    throw CorruptionError(fmt::format("rank {} {}", peer,
+                                      is_answer ? "accepts a link that was not offered"
+                                                : "offers a link where it must accept one"));
   }
   if (!is_answer) return join(peer, told);
   auto offered = offered_.extract({peer, key});

@@ -153,7 +153,7 @@ HostPort parse_host_port(std::string_view text) {
                     text.substr(0, kMaxHostBytes), why));
   };
   if (text.find("://") != std::string_view::npos)
-    return fail("it is a URL; leave out all before the host");
+    return fail("it is a URL; leave out everything before the host");
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return fail("it has no port");
   std::string_view host = text.substr(0, colon);
@@ -165,7 +165,7 @@ HostPort parse_host_port(std::string_view text) {
   }
   if (host.empty()) return fail("it has no host");
   if (host.size() > kMaxHostBytes || host.find('\0') != std::string_view::npos)
-    return fail("the host is no name");
+    return fail("the host is not a name");
   HostPort parsed{std::string(host), 0};
   const char* end = digits.data() + digits.size();
   const auto [stop, failure] = std::from_chars(digits.data(), end, parsed.port);

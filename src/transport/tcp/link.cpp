@@ -110,12 +110,11 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
 void TcpLink::run_short() {
   const bool is_new = shortage_.refused(Clock::now());
   if (!is_new || !options_.warn) return;
-  options_.warn(
-      fmt::format("the system has no memory left for what is sent to {} ({}); MCCL waits a moment "
-                  "and tries again, which costs speed. On macOS kern.ipc.maxsockbuf and "
-                  "MCCL_SOCKET_BUFFER_BYTES say how much a connection may take: smaller ones, or "
-                  "fewer connections, leave more to each",
-                  peer_, description_));
+  options_.warn(fmt::format(
+      "the system has no memory left for data to {} ({}); MCCL waits a moment and retries, which "
+      "costs speed. On macOS, kern.ipc.maxsockbuf and MCCL_SOCKET_BUFFER_BYTES limit the memory of "
+      "a connection: smaller values, or fewer connections, leave more for each",
+      peer_, description_));
   options_.warn = nullptr;  // Warn only once per connection.
 }
 

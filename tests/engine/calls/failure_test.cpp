@@ -24,7 +24,7 @@ Failure gone(std::optional<Call> call) {
   return {FailureKind::peer, "rank 1 is gone: it closed its end", call, GroupRank(0)};
 }
 
-constexpr const char* kLook = "; see what that rank printed last";
+constexpr const char* kLook = "; see the last output of that rank";
 
 TEST(Failure, NamesItsCallAndItsRankOnceWhereItWasMet) {
   EXPECT_EQ(describe(gone(sum(2)), sum(2), GroupRank(0), "failed"),

@@ -129,7 +129,7 @@ TEST(Call, ThatDiffersInItsCountsOnlySaysSo) {
   Call call{Collective::all_gather, DType::f64, ReduceKind::sum, -1, 8, 1, -1, 0};
   Call other = call;
   other.counts_hash = hash_of(std::vector<std::size_t>{2, 6});
-  EXPECT_EQ(describe_unlike(other, call), "all_gather #1 (8 f64) with other counts per rank");
+  EXPECT_EQ(describe_unlike(other, call), "all_gather #1 (8 f64) with different counts per rank");
   other.count = 9;
   EXPECT_EQ(describe_unlike(other, call), "all_gather #1 (9 f64)");
 }

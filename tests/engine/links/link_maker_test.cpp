@@ -216,7 +216,7 @@ TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
   offer.transport = "fast";
   offer.blob = *low.transports[0]->dial(WorldRank(1), offer.key, {}).tell;
   tell_high(offer);
-  EXPECT_THAT(high.lost, HasSubstr("cannot be understood"));
+  EXPECT_THAT(high.lost, HasSubstr("are malformed"));
   EXPECT_FALSE(high.connected());
 }
 
@@ -250,7 +250,7 @@ class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
 
 TEST_P(Lies, EndTheConnectionToWhoTellsThem) {
   tell_high(lie());
-  EXPECT_THAT(high.lost, HasSubstr("cannot be understood"));
+  EXPECT_THAT(high.lost, HasSubstr("are malformed"));
 }
 
 INSTANTIATE_TEST_SUITE_P(OfLinks, Lies, ::testing::Range(0, 5));

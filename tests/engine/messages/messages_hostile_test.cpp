@@ -122,14 +122,14 @@ TEST_F(HostileMessages, ANumberThatCameBefore) {
   other.call.tag = 2;
   peer.send(other, std::span(junk_).first(kBytes));
   peer.send(request(1, kBytes));
-  expect_refusal("message number 1 where number 2 was to come");
+  expect_refusal("message number 1 where number 2 was expected");
 }
 
 TEST_F(HostileMessages, ANumberThatIsLeftOut) {
   HostilePeer peer(victim_);
   wait_for_bytes();
   peer.send(eager(2, kBytes), std::span(junk_).first(kBytes));
-  expect_refusal("message number 2 where number 1 was to come");
+  expect_refusal("message number 2 where number 1 was expected");
 }
 
 TEST_F(HostileMessages, MoreThanItHasCreditFor) {

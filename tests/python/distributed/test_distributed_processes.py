@@ -91,11 +91,11 @@ def test_torchrun_tells_the_place():
     [
         ("rank=0", {}, "MCCL_RANK is set and MCCL_WORLD_SIZE is not"),
         ("", {"MCCL_WORLD_SIZE": "2"}, "MCCL_WORLD_SIZE is set and MCCL_RANK is not"),
-        ("rank=0, size=2", {}, "MCCL_ROOT is not set: 2 ranks meet at host:port"),
+        ("rank=0, size=2", {}, "MCCL_ROOT is not set: 2 ranks connect through host:port"),
         (
             "rank=2, size=2, root='127.0.0.1:1'",
             {},
-            "rank 2, as MCCL tells, but the ranks are 0 to 1",
+            "rank 2, as set by MCCL, is outside 0 to 1",
         ),
         ("", {"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
         ("size=-5", {}, "size"),

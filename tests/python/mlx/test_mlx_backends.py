@@ -156,7 +156,7 @@ def test_a_rank_of_another_backend_is_no_ring():
         ({"rank": "0"}, False, "MCCL_WORLD_SIZE is not"),
         ({"world_size": "2"}, False, "MCCL_RANK is not"),
         ({"rank": "0", "world_size": "2"}, False, "MCCL_ROOT is not set"),
-        ({"rank": "2", "world_size": "2", "root": "a:1"}, False, "rank 2, as MCCL tells"),
+        ({"rank": "2", "world_size": "2", "root": "a:1"}, False, "rank 2, as set by MCCL"),
     ],
 )
 def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):

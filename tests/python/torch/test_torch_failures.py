@@ -86,7 +86,7 @@ def check_set_timeout() -> None:
         begin = r"^all_reduce #\d+ \(sum of 1 f32\) on rank 2 failed: it timed out after "
         assert re.search(begin, text), text
         assert "waiting for rank 0" in text, text
-        assert "give a longer timeout" in text, text
+        assert "set a longer timeout" in text, text
         # The message has each part only once.
         assert [text.count(part) for part in ("all_reduce", "rank 2", "timed")] == [1, 1, 1], text
     healthy()

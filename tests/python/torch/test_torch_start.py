@@ -36,8 +36,8 @@ def check_who_comes(path: str, rank: int, size: int) -> str:
 @pytest.mark.parametrize(
     ("come", "said"),
     [
-        ([0, 2], "ranks 1 and 3 have not come; 0 and 2 have"),
-        ([1, 2], "ranks 0 and 3 have not come; 1 and 2 have"),
+        ([0, 2], "ranks 1 and 3 have not arrived; 0 and 2 have"),
+        ([1, 2], "ranks 0 and 3 have not arrived; 1 and 2 have"),
     ],
 )
 def test_missing_ranks_are_named_on_every_rank(pair, come, said):

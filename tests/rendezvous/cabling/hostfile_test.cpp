@@ -28,8 +28,8 @@ TEST(Hostfile, AnAddressThatARankHasTwiceCountsOnce) {
 
 TEST(Hostfile, AnythingElseIsRefusedByName) {
   for (const auto& [text, what] :
-       {std::pair("", "no JSON"), std::pair("{}", "no list of ranks"),
-        std::pair("[]", "no list of ranks"), std::pair("[[]]", "rank 0 has no list"),
+       {std::pair("", "not JSON"), std::pair("{}", "not a list of ranks"),
+        std::pair("[]", "not a list of ranks"), std::pair("[[]]", "rank 0 has no list"),
         std::pair("[[\"a:1\"], \"b:2\"]", "rank 1 has no list"),
         std::pair("[[\"a:1\"], [7]]", "rank 1 has 7"),
         std::pair("[[\"a\"]]", "rank 0 has the address \"a\""),

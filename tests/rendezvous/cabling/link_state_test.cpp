@@ -158,7 +158,7 @@ TEST(LinkState, TwoDecisionsAreACorruption) {
   EXPECT_FALSE(state.hear(decision));
   decision.sighting.cables.pop_back();
   EXPECT_THAT([&] { state.hear(decision); },
-              ::testing::ThrowsMessage<CorruptionError>(HasSubstr("other cables")));
+              ::testing::ThrowsMessage<CorruptionError>(HasSubstr("its cables differ")));
 }
 
 /// Uses random cablings whose trunks start in any order and deliver news at any pace. All ranks

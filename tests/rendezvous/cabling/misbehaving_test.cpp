@@ -163,15 +163,15 @@ TEST(ARankThatMisbehaves, IsNamedByAllBeforeTheyAgree) {
     const AddressTable table = support::free_places(kSize);
     const Liar liar(table, Liar::When::before, nonsense);
     const auto wait = [](int, const std::shared_ptr<Wiring>& wiring) { wiring->wait(); };
-    EXPECT_THAT(
-        ends_of_others<CorruptionError>(table, wait),
-        Each(AllOf(StartsWith("rank 2 at 127.0.0."), HasSubstr(" misbehaves, as rank 1 finds: "))));
+    EXPECT_THAT(ends_of_others<CorruptionError>(table, wait),
+                Each(AllOf(StartsWith("rank 2 at 127.0.0."),
+                           HasSubstr(" violates the protocol, as seen by rank 1: "))));
   }
 }
 
 constexpr const char* kWhy =
-    "the cable between rank 1 (127.0.0.1) and rank 2 (127.0.0.3): of rank 2: what it tells of the "
-    "cables cannot be understood";
+    "the cable between rank 1 (127.0.0.1) and rank 2 (127.0.0.3): from rank 2: its message about "
+    "the cables is malformed";
 
 TEST(ARankThatMisbehaves, HasItsCableTakenForCutAfterwards) {
   const AddressTable table = support::free_places(kSize);
