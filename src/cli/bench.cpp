@@ -30,18 +30,18 @@ using namespace bench;
 constexpr int kMostRanks = 1024;
 constexpr std::uint64_t kMostCalls = 10'000'000;
 
-constexpr const char* kSummary = "Measure the collectives, and what this machine could do at best";
+constexpr const char* kSummary = "Measure the collectives, and the upper bounds of this machine";
 
-constexpr const char* kFooter = R"(The table, in the words of nccl-tests:
+constexpr const char* kFooter = R"(The table, with the terms of nccl-tests:
   size     bytes of the whole operation (of all ranks' parts together for all_gather,
            reduce_scatter, all_to_all, gather and scatter), rounded down to whole elements
-  count    elements that a rank passes: its own part, where there are parts
-  time     mean of a call on the slowest rank; p50, p99: of single calls on rank 0
+  count    elements that a rank passes: its own part, if the operation has parts
+  time     mean time of a call on the slowest rank; p50, p99: percentiles of calls on rank 0
   algbw    size / time
-  busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n where there are parts, x 1 otherwise: comparable
-           with what the hardware can carry, whatever the number of ranks
-  wrong    elements that are not what they must be, over all ranks
-  error    in its place with --compression: the largest difference from the exact sum, as a part of
+  busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n for operations with parts, x 1 otherwise:
+           comparable with the bandwidth of the hardware for any number of ranks
+  wrong    number of wrong elements, over all ranks
+  error    replaces wrong with --compression: the largest difference from the exact sum, relative to
            the largest number in it; below the tables, the bytes that a rank sends, with the codec
            and without
 
@@ -50,12 +50,12 @@ Examples:
   mccl bench all --ranks 4 --sizes 8,64K,16M   every collective at three sizes
   mccl bench all_reduce --sizes 8:64M:x2 --dtype bf16 --json result.json
   mccl bench broadcast --transport tcp --root 1 --no-bounds
-On several machines, or under srun, mpirun or torchrun instead of mccl launch:
+On several machines (srun, mpirun or torchrun can replace mccl launch):
   mccl launch --hosts a,b mccl bench all_reduce
-What a codec brings on the links between them (between ranks that share memory sums are exact):
+To measure a codec on the links between them (sums between ranks that share memory are exact):
   mccl launch --hosts a,b mccl bench all_reduce --compression int8
 
-Exit status: 0 good, 1 wrong results or a failed run, 2 bad arguments.)";
+Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
 /// Values as given; empty or absent where the default applies.
 struct Flags {
@@ -105,7 +105,7 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
     throw InvalidArgument(fmt::format("--root {}: the ranks are 0 to {}", options.root, ranks - 1));
   }
   if (ranks == 1 && std::erase(options.routines, Routine::sendrecv) > 0 && !all_asked)
-    throw InvalidArgument("sendrecv needs two ranks at least; give --ranks");
+    throw InvalidArgument("sendrecv needs at least two ranks; give --ranks");
   std::size_t largest = 0;
   for (const Routine routine : options.routines) {
     for (const std::size_t size : options.sizes)
@@ -115,7 +115,8 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   const auto there = static_cast<double>(memory_bytes());
   if (there > 0 && needed > there) {
     throw InvalidArgument(fmt::format(
-        "--sizes: {} needs two buffers of it in each of {} ranks, {:.1f} GiB; this machine has "
+        "--sizes: {} needs two buffers of that size in each of {} ranks, {:.1f} GiB; this machine "
+        "has "
         "{:.1f} GiB",
         text_of_size(largest), one_host ? ranks : 1, needed / (1 << 30), there / (1 << 30)));
   }
@@ -147,9 +148,9 @@ int run_bench(const Flags& flags) {
                          [&](Context& context) { run_rank(context, options, true); });
   }
   if (flags.ranks && *flags.ranks != placement->size) {
-    throw InvalidArgument(
-        fmt::format("--ranks {}, but this is one rank of a job of {}, as {} tells: leave one out",
-                    *flags.ranks, placement->size, placement->found_by));
+    throw InvalidArgument(fmt::format(
+        "--ranks {}, but this is one rank of a job of {}, according to {}: leave one out",
+        *flags.ranks, placement->size, placement->found_by));
   }
   check_ranks(options, placement->size, false, all_asked);
   return run_as_rank(*placement, config, options);
@@ -158,15 +159,15 @@ int run_bench(const Flags& flags) {
 void add_what(CLI::App& app, Flags& flags) {
   app.add_option("collective", flags.routines,
                  "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
-                 "reduce, gather, scatter, sendrecv, barrier, or all;\nor kernels: what adds up "
-                 "fastest here")
+                 "reduce, gather, scatter, sendrecv, barrier, or all;\nor kernels: the speed of "
+                 "additions on this machine")
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
       ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are one): 8,64K,1M\nand ranges, "
+                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
                  "8:64M:x4; default " +
                      flags.sizes)
       ->option_text("SIZES");
@@ -184,7 +185,7 @@ void add_what(CLI::App& app, Flags& flags) {
                  "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
       ->option_text("NAME");
   app.add_option("--algorithm", flags.algorithm,
-                 "Algorithm, which must be able to do the calls; default: MCCL_ALGORITHM,\nor auto")
+                 "Algorithm, which must support the calls; default: MCCL_ALGORITHM,\nor auto")
       ->option_text("NAME");
   app.add_option(
          "--compression", flags.compression,
@@ -198,7 +199,7 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
   const std::string default_meaning = meaning + " (default)";
   CLI::Option* on = app.add_flag(fmt::format("--{}", name), default_meaning);
   app.add_flag_callback(
-         fmt::format("--no-{}", name), [&value] { value = false; }, "Do not")
+         fmt::format("--no-{}", name), [&value] { value = false; }, "Disable this")
       ->excludes(on)
       ->option_text(" ");  // Replaces the list of flags that it excludes.
   on->option_text(" ");
@@ -207,21 +208,22 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
 void add_how(CLI::App& app, Flags& flags) {
   Options& rest = flags.rest;
   CLI::Option* seconds =
-      app.add_option("--seconds", rest.seconds, "To spend on each half of a row; default 0.2")
+      app.add_option("--seconds", rest.seconds, "Seconds for each half of a row; default 0.2")
           ->check(number_between(0.0, 3600.0))
           ->option_text("S");
-  app.add_option("--iterations", rest.iterations, "Calls of each half of a row, instead")
+  app.add_option("--iterations", rest.iterations,
+                 "Calls for each half of a row, instead of --seconds")
       ->check(integer_between(1, kMostCalls))
       ->option_text("N")
       ->excludes(seconds);
-  app.add_option("--warmup", rest.warmup, "Calls before those that count, at least; default 5")
+  app.add_option("--warmup", rest.warmup, "Least number of calls before the timed ones; default 5")
       ->check(integer_between(0, kMostCalls))
       ->option_text("N");
   add_switch(app, "check", "Check the first result of each half of a row", rest.check);
-  add_switch(app, "bounds", "Measure what the machine can do at best", rest.bounds);
-  app.add_option("--json", rest.json, "Write the result there as one JSON object")
+  add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
+  app.add_option("--json", rest.json, "Write the result to FILE as one JSON object")
       ->option_text("FILE");
-  app.add_option("--csv", rest.csv, "Write the rows there as CSV")->option_text("FILE");
+  app.add_option("--csv", rest.csv, "Write the rows to FILE as CSV")->option_text("FILE");
 }
 
 }  // namespace

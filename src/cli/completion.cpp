@@ -15,7 +15,7 @@ namespace mccl::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"text(The wheel installs these scripts where shells look. By hand:
+    R"text(The wheel installs these scripts in the folders that shells search. To install them by hand:
   bash   eval "$(mccl completion bash)" in ~/.bashrc
   zsh    mccl completion zsh > FOLDER/_mccl, for a FOLDER of $fpath
   fish   mccl completion fish > ~/.config/fish/completions/mccl.fish)text";
@@ -24,7 +24,7 @@ constexpr const char* kFooter =
 
 Command add_completion(CLI::App& program) {
   const auto shell = std::make_shared<std::string>();
-  CLI::App* app = program.add_subcommand("completion", "Print the completions of a shell");
+  CLI::App* app = program.add_subcommand("completion", "Print the completion script for a shell");
   app->footer(kFooter);
   app->add_option("shell", *shell, "bash, zsh or fish")
       ->required()
@@ -43,7 +43,7 @@ Command add_man(CLI::App& program) {
   const auto name = std::make_shared<std::string>();
   CLI::App* app = program.add_subcommand("man", "Print a manual page, as roff");
   app->group("");
-  app->add_option("command", *name, "Of this command; of the program where none is given");
+  app->add_option("command", *name, "Command to describe; default: the program itself");
   return {app, [name, &program] {
             fmt::print("{}", completion::manual_of(program, *name));
             return kGood;

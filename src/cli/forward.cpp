@@ -16,10 +16,10 @@ namespace mccl::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"(It is started by mccl launch, and is of no use by hand. Prints
-  mccl-forward direct ADDRESS   when one of the addresses answers at the port, and ends; else
-  mccl-forward listening PORT   and leads connections of this user to that port of 127.0.0.1 on to
-                                the socket, until its input ends.)";
+    R"(mccl launch starts it; it is not meant to be run by hand. It prints one of these lines:
+  mccl-forward direct ADDRESS   one of the addresses answers at the port; mccl forward ends
+  mccl-forward listening PORT   otherwise: it forwards connections of this user from that port of
+                                127.0.0.1 to the socket, until its input ends)";
 constexpr std::chrono::milliseconds kForAnswer{1500};
 
 struct Flags {
@@ -39,7 +39,8 @@ int run_forward(const Flags& flags) {
   const std::string direct = forward::first_that_answers(flags.addresses, port, kForAnswer);
   if (!direct.empty()) return say("direct " + direct);
 #ifndef __linux__
-  throw Error("this system does not tell whose a connection is, so none is forwarded");
+  throw Error(
+      "this system does not report the owner of a connection, so no connection is forwarded");
 #endif
   forward::Relay relay(port, flags.socket);
   if (say(fmt::format("listening {}", relay.port())) != kGood) return kFailed;
@@ -51,14 +52,14 @@ int run_forward(const Flags& flags) {
 
 Command add_forward(CLI::App& program) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* app = program.add_subcommand("forward", "Lead the ranks of a host to torch's store");
+  CLI::App* app = program.add_subcommand("forward", "Connect the ranks of a host to torch's store");
   app->group("");
   app->footer(kFooter);
-  app->add_option("--socket", flags->socket, "Local socket that leads to the store")->required();
+  app->add_option("--socket", flags->socket, "Local socket that reaches the store")->required();
   app->add_option("--port", flags->port, "The store's port")
       ->required()
       ->check(integer_between(1, 65535));
-  app->add_option("--to", flags->addresses, "Address of the store's host; again for more")
+  app->add_option("--to", flags->addresses, "Address of the store's host; may be repeated")
       ->required()
       ->allow_extra_args(false)
       ->take_all();

@@ -21,8 +21,9 @@ namespace mccl::cli {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path) {
-  throw Error(fmt::format("cannot write {}: {}; is there room, and may you write in its folder?",
-                          printable(path), std::strerror(errno)));
+  throw Error(
+      fmt::format("cannot write {}: {}; check the free space and the permissions of its folder",
+                  printable(path), std::strerror(errno)));
 }
 
 void write_all(int file, std::string_view text, const std::string& path) {

@@ -39,32 +39,32 @@ using namespace launch;
 constexpr const char* kSummary = "Start a job on this machine, on others, or under Slurm";
 
 constexpr const char* kFooter =
-    R"(Everything after the program's name is the program's own; -- ends the flags where that is unclear.
-A program whose name ends in .py runs under Python. Every rank finds in its environment who it is
-and where the others are: for MCCL, for torch and for a backend of MLX (--print-env shows it).
+    R"(Arguments after the program's name belong to the program; -- ends the flags if that is unclear.
+A program whose name ends in .py runs under Python. The environment gives every rank its number and
+the addresses of the others: for MCCL, for torch and for a backend of MLX (--print-env shows it).
 
-The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. So do
-SIGINT, SIGTERM and SIGHUP to the launcher. Other machines need ssh without a password, a shell and
-the program; nothing of MCCL's is copied there.
+The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. SIGINT,
+SIGTERM or SIGHUP to the launcher also ends the job. Other machines need ssh without a password, a
+shell and the program; the launcher does not copy MCCL to them.
 
-On a terminal, what you type goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or when
-there is one rank, that rank gets every key, Ctrl-C and Ctrl-D too, as if it ran alone: for
-breakpoint().
+On a terminal, your input goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or with only
+one rank, that rank gets every key, including Ctrl-C and Ctrl-D, as if it ran alone. This lets
+breakpoint() work.
 
 Examples:
   mccl launch -n 4 train.py --epochs 3            four ranks on this machine
   mccl launch --hosts a,b,me@c:2222 train.py      one rank on each of three machines
-  mccl launch -n 2 --mlx generate.py              an MLX program as it is, on MCCL
-  mccl launch --hostfile desk.json -- ./program   as a file says (docs/machines/launch.md)
+  mccl launch -n 2 --mlx generate.py              an unchanged MLX program, on MCCL
+  mccl launch --hostfile desk.json -- ./program   the hosts of a file (docs/machines/launch.md)
   mccl launch -n 2 --stdin-to 1 debug.py          with a debugger in rank 1
   mccl launch --slurm train.py                    on the machines of this Slurm allocation
-  mccl launch --hosts a,b --dry-run train.py      what would run where
-  mccl launch --check desk.json                   is the file right?
+  mccl launch --hosts a,b --dry-run train.py      show what would run on each host
+  mccl launch --check desk.json                   check the hostfile
 
-Exit status: 0 good; that of the rank that failed first, 128 + the signal's number when it was
-killed, 255 when its machine was lost; 128 + the number of a signal that ended the launcher; 124
-after --timeout; 141 when nobody reads the output any more; 1 when the job could not be started or
-its output not be written (a full disk); 2 bad arguments.)";
+Exit status: 0 success. If a rank failed: the status of the rank that failed first, 128 + the signal
+number if a signal killed it, 255 if its machine was lost. 128 + the signal number if a signal ended
+the launcher; 124 after --timeout; 141 if the reader of the output closed it; 1 if the job could not
+be started or its output could not be written (a full disk); 2 bad arguments.)";
 
 /// Names that other launchers use for the number of ranks.
 constexpr OtherName kOtherNames[] = {
@@ -123,7 +123,7 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
 void refuse_variable_of_ranks(const std::string& where, const std::string& name, Backend backend) {
   if (!is_told_each_rank(name, backend)) return;
   throw InvalidArgument(
-      fmt::format("{}: mccl launch tells the ranks {} itself; leave it out", where, name));
+      fmt::format("{}: mccl launch sets {} for the ranks itself; leave it out", where, name));
 }
 
 void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend backend) {
@@ -156,7 +156,8 @@ std::string path_of(const Variables& inherited) {
 std::string python_of(const Flags& flags, const Variables& inherited) {
   if (!flags.python.empty()) return flags.python;
   std::string found = find_python(path_of(inherited));
-  if (found.empty()) throw InvalidArgument("there is no Python here; name one with --python");
+  if (found.empty())
+    throw InvalidArgument("no Python was found on this machine; name one with --python");
   return found;
 }
 
@@ -208,8 +209,7 @@ void require_one_rank_per_device(const Job& job) {
     if (rank.rank == 0 || job.ranks[static_cast<std::size_t>(rank.rank - 1)].entry != rank.entry)
       continue;
     throw InvalidArgument(
-        fmt::format("{}: {} has several ranks, and devices lead to hosts; give "
-                    "it one rank",
+        fmt::format("{}: {} has several ranks, but RDMA devices connect hosts; give it one rank",
                     name_of(backend), text_of(job.entry_of(rank))));
   }
 }
@@ -273,12 +273,12 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     return kGood;
   }
   if (program.empty())
-    throw InvalidArgument("there is no program to start; \"mccl launch --help\" has examples");
+    throw InvalidArgument("no program to start was given; \"mccl launch --help\" has examples");
   const Request request = request_of(flags, std::move(program), inherited);
   const Job job = plan_job(request, key_of(inherited));
   require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
-    throw InvalidArgument("--mpi-arg is for --backend mpi; give that too");
+    throw InvalidArgument("--mpi-arg needs --backend mpi; give that too");
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {
@@ -295,7 +295,7 @@ Command add_launch(CLI::App& program) {
   CLI::App* app = program.add_subcommand("launch", kSummary);
   app->footer(kFooter);
   const auto words = std::make_shared<std::vector<std::string>>();
-  app->add_option("program", *words, "What to start, and its own arguments")->option_text("...");
+  app->add_option("program", *words, "Program to start, and its arguments")->option_text("...");
   add_flags(*app, *flags);
   return {app, [flags, words] { return run_launch(*flags, *words); }, words, kOtherNames};
 }

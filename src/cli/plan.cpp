@@ -36,36 +36,36 @@ constexpr int kMostMeasuredRanks = 64;
 constexpr std::size_t kUsualWindow = std::size_t{1} << 20;
 constexpr double kTolerance = 30;
 
-constexpr const char* kSummary =
-    "Tell which schedule a call takes, and how long, without making it";
+constexpr const char* kSummary = "Predict the schedule and the time of a call, without making it";
 
 constexpr const char* kFooter =
-    R"(Every call takes the schedule that a model of few numbers, the facts, predicts to be fastest. They
-are measured when a job starts; here they are assumed, unless --measure measures this machine.
+    R"(Every call uses the schedule that a cost model predicts to be fastest. The model has a few
+numbers, the facts. A job measures them when it starts; here they are assumed, unless --measure
+measures this machine.
 
 The table:
   size, count      as in mccl bench
-  algorithm        the schedule; chunk: the largest message or piece that it cuts transfers into
-  steps            of the rank that has most; ~ when only estimated
-  sent, received   through links, of the rank that has most
-  published, read  into its own and out of its neighbours' windows: memory that a node's ranks share
+  algorithm        the schedule; chunk: the largest message or piece of a transfer
+  steps            on the rank that has most; ~ if only estimated
+  sent, received   bytes through links, on the rank that has most
+  published, read  bytes into its own and out of its neighbours' windows, memory that a node shares
   time             predicted; algbw, busbw: as in mccl bench
-With --compare, what is cheaper than the choice is marked as left out: along cables, what other ranks
-would have to pass on; links, where all ranks share a window; and others where the codec, or a small
-sum, settles which it is. With many ranks, schedules are built of the root and as many others as a
-second allows.
+With --compare, cheaper algorithms that are not used are marked "left out": on cables, those for
+which other ranks would forward data; links, if all ranks share a window; and others if the codec,
+or a small sum, determines the algorithm. With many ranks, schedules are built for the root and for
+as many other ranks as one second allows.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
-  mccl plan --ranks 4 --measure                the same, from what this machine can do now
+  mccl plan --ranks 4 --measure                the same, with values measured on this machine
   mccl plan all --ranks 1024 --ranks-per-node 8 --link-rate 10Gbit --link-latency 15us
   mccl plan all_reduce --ranks 16 --nodes 4 --sizes 1M --compare
   mccl plan all --ranks 4 --links cables.json  machines with a cable from each to the next
-Is the model right on this machine?
+To check the model on this machine:
   mccl bench all_reduce,broadcast --json measured.json
   mccl plan --check measured.json --within 30
 
-Exit status: 0 good, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
+Exit status: 0 success, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
 
 /// Values as given; empty or absent where the default applies.
 struct Flags {
@@ -100,7 +100,7 @@ std::vector<bench::Routine> routines_of(const Flags& flags) {
   if (std::erase_if(routines, [](bench::Routine r) { return !has_schedule(r); }) > 0 &&
       std::ranges::find(names, "all") == names.end()) {
     throw InvalidArgument(
-        "sendrecv is no collective: it has no schedule, its bytes go as they are");
+        "sendrecv is not a collective: it has no schedule, and its bytes are sent unchanged");
   }
   return routines;
 }
@@ -141,14 +141,14 @@ int ranks_per_node(const Flags& flags) {
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
   const int nodes = flags.nodes.value_or(1);
   if (nodes > flags.ranks) {
-    throw InvalidArgument(fmt::format("--nodes {}: {} ranks are on {} nodes at most", nodes,
-                                      flags.ranks, flags.ranks));
+    throw InvalidArgument(
+        fmt::format("--nodes {}: {} ranks use at most {} nodes", nodes, flags.ranks, flags.ranks));
   }
   const int per_node = (flags.ranks + nodes - 1) / nodes;
   if ((flags.ranks + per_node - 1) / per_node != nodes) {
-    throw InvalidArgument(
-        fmt::format("--nodes {}: {} ranks do not fill so many with {} each; give --ranks-per-node",
-                    nodes, flags.ranks, per_node));
+    throw InvalidArgument(fmt::format(
+        "--nodes {}: {} ranks do not fill that many nodes with {} each; give --ranks-per-node",
+        nodes, flags.ranks, per_node));
   }
   return per_node;
 }
@@ -165,7 +165,7 @@ Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   const bool one_node = std::ranges::all_of(nodes, [](int node) { return node == 0; });
   std::string origin =
       fmt::format("measured here{}", shares ? "" : ", where no ranks share memory");
-  if (!one_node && shares) origin += "; of links between nodes as assumed";
+  if (!one_node && shares) origin += "; values of links between nodes are assumed";
   measured.nodes = one_node && !shares ? std::vector<int>() : std::move(nodes);
   return {std::move(measured), std::move(origin)};
 }
@@ -178,7 +178,7 @@ Basis assumed_basis(std::vector<int> nodes) {
   schedule::Facts facts;
   facts.nodes = std::move(nodes);
   facts.window_bytes = kUsualWindow;
-  return {std::move(facts), "as assumed"};
+  return {std::move(facts), "assumed"};
 }
 
 Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measured) {
@@ -216,14 +216,14 @@ void check_links(const Flags& flags) {
   if (!flags.links.empty()) {
     if (flags.nodes || flags.ranks_per_node || flags.measure)
       throw InvalidArgument(
-          "--links: every rank is a machine of its own there; leave out --nodes, "
+          "--links: every rank is a separate machine; leave out --nodes, "
           "--ranks-per-node and --measure");
     return;
   }
   const bool given = !flags.link_latency.empty() || !flags.link_rate.empty();
   if (given && flags.window.empty() && ranks_per_node(flags) >= flags.ranks && flags.ranks > 1) {
     throw InvalidArgument(
-        "--link-latency and --link-rate are of links between nodes, and there is only one node; "
+        "--link-latency and --link-rate describe links between nodes, and there is only one node; "
         "give --nodes or --ranks-per-node");
   }
 }
@@ -266,7 +266,8 @@ int run_questions(const Flags& flags) {
     fmt::print("{}{}", row_text(found), alternatives_text(found, others));
     if (compression == "auto") fmt::print("  {}\n", auto_text(question));
     if (facts.forced && found.choice.algorithm != *facts.forced)
-      fmt::print("#   {} cannot do this: as chosen without it\n", schedule::name_of(*facts.forced));
+      fmt::print("#   {} does not support this call: shown as chosen without it\n",
+                 schedule::name_of(*facts.forced));
     rows.push_back(row_json(found, others));
   }
   if (!flags.json.empty())
@@ -303,16 +304,17 @@ void add_what(CLI::App& app, Flags& flags) {
       ->check(integer_between(1, kMostRanks))
       ->option_text("N");
   CLI::Option* nodes =
-      app.add_option("--nodes", flags.nodes, "Machines, as equally full as can be; default 1")
+      app.add_option("--nodes", flags.nodes, "Machines, filled as evenly as possible; default 1")
           ->check(integer_between(1, kMostRanks))
           ->option_text("K");
-  app.add_option("--ranks-per-node", flags.ranks_per_node, "Instead: ranks on each machine")
+  app.add_option("--ranks-per-node", flags.ranks_per_node,
+                 "Ranks on each machine, instead of --nodes")
       ->check(integer_between(1, kMostRanks))
       ->option_text("M")
       ->excludes(nodes);
   nodes->option_text("K");
   app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are one): 8,64K,1M\nand ranges, "
+                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
                  "8:64M:x4; default " +
                      flags.sizes)
       ->option_text("SIZES");
@@ -324,31 +326,31 @@ void add_what(CLI::App& app, Flags& flags) {
       ->option_text("RANK");
   app.add_flag("--in-place", flags.in_place, "Input and output are the same memory");
   app.add_option("--algorithm", flags.algorithm,
-                 "Algorithm for whatever it can do; default auto: the cheapest")
+                 "Algorithm for all calls that it supports; default auto: the cheapest")
       ->option_text("NAME");
   app.add_option("--compression", flags.compression,
-                 "Codec of large sums between nodes, as in mccl bench, or auto: bf16 where\n"
-                 "that is faster; default none")
+                 "Codec of large sums between nodes, as in mccl bench, or auto: bf16 if\nthat is "
+                 "faster; default none")
       ->option_text("CODEC");
 }
 
 void add_facts(CLI::App& app, Flags& flags) {
   app.add_option("--link-latency", flags.link_latency,
-                 "Of a message of no bytes between machines, such as 15us")
+                 "Latency of an empty message between machines, such as 15us")
       ->option_text("TIME");
   app.add_option("--link-rate", flags.link_rate,
-                 "Between machines, one direction, such as 10Gbit or 1.25GB/s")
+                 "Rate between machines, one direction, such as 10Gbit or 1.25GB/s")
       ->option_text("RATE");
-  app.add_option(
-         "--links", flags.links,
-         "JSON file of the cables, where they do not join all ranks: a list\nof "
-         "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank is\na "
-         "machine of its own")
+  app.add_option("--links", flags.links,
+                 "JSON file of the cables, if they do not join all ranks: a list\nof "
+                 "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
+                 "is\na separate machine")
       ->option_text("FILE");
-  app.add_option("--window", flags.window,
-                 "What a rank can have published to its node at a time; default\n1M; 0: no window")
+  app.add_option(
+         "--window", flags.window,
+         "Bytes that a rank can have published to its node at a time;\ndefault 1M; 0: no window")
       ->option_text("BYTES");
-  app.add_option("--cores", flags.cores, "Of each machine; default: those of this one")
+  app.add_option("--cores", flags.cores, "Cores of each machine; default: those of this machine")
       ->check(integer_between(1, 1 << 16))
       ->option_text("N");
   app.add_flag("--measure", flags.measure,
@@ -360,17 +362,18 @@ void add_facts(CLI::App& app, Flags& flags) {
 }
 
 void add_output(CLI::App& app, Flags& flags) {
-  app.add_flag("--compare", flags.compare, "Every algorithm that can do it, cheapest first");
+  app.add_flag("--compare", flags.compare,
+               "Show every algorithm that supports the call, cheapest first");
   CLI::Option* check =
       app.add_option("--check", flags.check,
-                     "Predicted beside measured times of a JSON file of mccl bench")
+                     "Compare predictions with the times in a JSON file of mccl bench")
           ->option_text("FILE");
   app.add_option("--within", flags.within,
-                 "With --check: fail when a prediction deviates by more than that\nmany per cent")
+                 "With --check: fail if a prediction deviates by more than this\nmany per cent")
       ->check(number_between(0.0, 1e6))
       ->option_text("PERCENT")
       ->needs(check);
-  app.add_option("--json", flags.json, "Write the plan there as one JSON object")
+  app.add_option("--json", flags.json, "Write the plan to FILE as one JSON object")
       ->option_text("FILE");
 }
 

@@ -13,19 +13,20 @@ namespace mccl::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Reads requests, a JSON object a line, and prints answers in the same form; ends with its input.
-mccl doctor and mccl config start it on each host; it is of no use by hand. Requests and answers:
+    R"(Reads requests, one JSON object per line, and prints answers in the same form; ends with its
+input. mccl doctor and mccl config start it on each host; it is not meant to be run by hand.
+Requests and answers:
   {"do": "tell", "python": PATH, "patience": S}   {"mccl": .., "protocol": .., "clock": ..},
                                                   {"busy": PROGRAM}, {"told": {..}}
   {"do": "listen", "key": KEY}                    {"listening": {"ports": [..], "packets": PORT, ..}}
   {"do": "call", "name": N}                       {"called": true}; on other hosts
                                                   {"heard": {"at": .., "from": .., "name": N}}, or
-                                                  {"unanswered": ..} where the caller is deaf
+                                                  {"unanswered": ..} if the caller does not answer
   {"do": "dial", TARGET}                          {"dialled": {"id": .., "good": .., ..}}
   {"do": "packet", TARGET, "bytes": N}            {"packet": {"id": .., "good": ..}}
   {"do": "time", TARGET, "seconds": S}            {"timed": {"id": .., "latency_s": .., ..}}
-TARGET is "id", "to", "port", and "from" where the connection must leave from that address. The key
-is of this run alone; what goes over the network is proofs that both ends know it.)";
+TARGET is "id", "to", "port", and optionally "from", the source address of the connection. The key
+belongs to this run alone; only proofs that both ends know it go over the network.)";
 
 #ifdef __APPLE__
 constexpr const char* kThisSystem = "macos";
@@ -51,8 +52,8 @@ Command add_probe(CLI::App& program) {
   app->group("");
   app->footer(kFooter);
   app->add_option("--system", *system,
-                  "Ask what this system has: linux, its files; macos, its\n"
-                  "programs, whose recordings tests replay. Default: this one")
+                  "How to query this system: linux reads its files; macos runs its\nprograms, "
+                  "whose recorded output tests replay. Default: this one")
       ->check(one_of({"linux", "macos"}))
       ->option_text("NAME");
   return {app, [system] { return run_probe(*system == "macos"); }};

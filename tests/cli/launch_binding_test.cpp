@@ -72,8 +72,8 @@ TEST(LaunchBinding, NothingIsBoundWhereItWouldDoHarm) {
   };
   EXPECT_EQ(why(BindTo::none, kTwoSockets, 2), "--bind-to none");
   EXPECT_THAT(why(BindTo::share, kTwoSockets, 9), HasSubstr("more ranks than cores"));
-  EXPECT_THAT(why(BindTo::share, kTwoSockets, 1), HasSubstr("alone"));
-  EXPECT_THAT(why(BindTo::share, Processors{}, 2), HasSubstr("does not tell"));
+  EXPECT_THAT(why(BindTo::share, kTwoSockets, 1), HasSubstr("only rank"));
+  EXPECT_THAT(why(BindTo::share, Processors{}, 2), HasSubstr("does not report"));
   Processors limited = kTwoSockets;
   limited.quota = 1.5;
   EXPECT_THAT(why(BindTo::core, limited, 2), HasSubstr("more ranks than cores"));

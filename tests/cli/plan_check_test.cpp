@@ -114,7 +114,7 @@ TEST(Check, WhatIsWrongInAFileIsNamed) {
     return file;
   };
   EXPECT_THAT(message(without("costs")), HasSubstr("costs"));
-  EXPECT_THAT(message(without("ranks")), HasSubstr("--check: \"run.json\": ranks is not there"));
+  EXPECT_THAT(message(without("ranks")), HasSubstr("--check: \"run.json\": ranks is not present"));
   EXPECT_THAT(message(with("ranks", 1 << 30)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", -2)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", 0)), HasSubstr("ranks"));

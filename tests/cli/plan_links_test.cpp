@@ -25,7 +25,7 @@ TEST(PlanLinks, TellTheRingAndTheTree) {
                        20e-6, 1e9),
             "# 2 cables\n#   ring: none\n#   tree: 1 - 0, 1 - 2\n");
   EXPECT_EQ(links_text(parse_links(R"([{"between": [0, 1]}])", "file", 2), 20e-6, 1e9),
-            "# 1 cables: every rank is joined to every other\n");
+            "# 1 cables: every rank is connected to every other\n");
 }
 
 TEST(PlanLinks, AnythingElseIsRefused) {
@@ -44,7 +44,7 @@ TEST(PlanLinks, AnythingElseIsRefused) {
 
 TEST(PlanLinks, PartsAreTold) {
   EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 3]}])", "file", 4); }),
-              HasSubstr("do not join all 4 ranks, but {0, 3} and {1} and {2}; add one"));
+              HasSubstr("do not join all 4 ranks, only {0, 3} and {1} and {2}; add a cable"));
 }
 
 }  // namespace

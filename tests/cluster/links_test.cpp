@@ -158,7 +158,7 @@ TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
     return text_of(give_addresses(hosts, links, choice)[0].a);
   };
   // The prefix length of this address's network is unknown.
-  hosts[1].in_use = {{*parse_network("192.168.0.77"), "an end of ssh's connection"}};
+  hosts[1].in_use = {{*parse_network("192.168.0.77"), "an end of the ssh connection"}};
   EXPECT_EQ(given(), "192.168.1.1/30");
   // Now it is known: the host has an address in that network.
   hosts[1].interfaces[3] = interface_of("e3", "192.168.0.64/26");

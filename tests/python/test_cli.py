@@ -289,7 +289,10 @@ def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
         (["doctor", "foo"], "mccl doctor: The following argument was not expected: foo"),
         (["doctor", "--yes"], "mccl doctor: --yes requires --fix"),
         (["doctor", "--output", "x"], "mccl doctor: --output requires --selftest"),
-        (["config", "--env", "foo"], 'mccl config: --env: "foo" sets no variable; expected NAME='),
+        (
+            ["config", "--env", "foo"],
+            'mccl config: --env: "foo" does not set a variable; expected NAME=',
+        ),
     ],
 )
 def test_bad_flags_are_told_in_one_line(arguments: list, said: str):

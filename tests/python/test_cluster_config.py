@@ -166,7 +166,7 @@ def test_a_failing_command_leaves_nothing_half_done(ring: CabledHosts, tmp_path:
         ring.sshd_options.clear()
         ring.serve_again("c")
     assert "status 7: no more of these" in done.stderr
-    assert "is undone, nothing is changed" in done.stderr
+    assert "are undone, and nothing is changed" in done.stderr
     assert all_addresses(ring) == before
     assert not (tmp_path / "hosts.json").exists()
     undo_script = (tmp_path / "hosts.json.undo.sh").read_text()
@@ -193,7 +193,7 @@ def test_a_host_that_does_not_answer(ring: CabledHosts, tmp_path: Path):
     try:
         extra = ("--ssh-arg=-o", "--ssh-arg=ConnectTimeout=2")
         done = ring.mccl("config", *ALL, *extra, status=1)
-        assert re.search(r"^  d: .*is it on", done.stderr, re.M)
+        assert re.search(r"^  d: .*is it switched on", done.stderr, re.M)
         file = tmp_path / "hosts.json"
         ring.mccl("config", *ALL, *extra, "--ignore-unreachable", "--output", file,
                   "--over", "ethernet")  # fmt: skip
@@ -276,7 +276,7 @@ def answered(answer):
     with ring.with_odd_probe("b", tmp_path, hangs):
         done = ring.mccl("config", *ALL, "--patience", 10, status=1)
     assert time.monotonic() - begin < 60
-    assert "b: it did not end telling of itself in 10 s; it was busy with " in done.stderr
+    assert "b: it did not finish reporting its facts in 10 s; it was busy with " in done.stderr
 
 
 @pytest.mark.usefixtures("dot")

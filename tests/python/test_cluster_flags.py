@@ -88,10 +88,10 @@ def test_the_limit_of_files_is_told_as_the_shell_has_it():
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("--hosts", "a b"), 2, "is no host"),
-        (("--hosts", ""), 2, "--hosts: it is empty"),
-        (("--hostfile", ""), 2, "--hostfile: it is empty"),
-        (("--hosts", "a,,b"), 2, "is no host"),
+        (("--hosts", "a b"), 2, "is not a host"),
+        (("--hosts", ""), 2, "--hosts: the value is empty"),
+        (("--hostfile", ""), 2, "--hostfile: the value is empty"),
+        (("--hosts", "a,,b"), 2, "is not a host"),
         (("--hostfile", "/none"), 2, "/none"),
         (("--hostfile", "/dev/null"), 2, "/dev/null"),
         (("--hosts", "a", "--hostfile", "b"), 2, "xcludes"),

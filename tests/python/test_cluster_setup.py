@@ -153,7 +153,7 @@ def test_new_connections_must_be_possible_afterwards(pair: CabledHosts, tmp_path
     done = pair.mccl(
         "config", *PAIR, "--yes", "--revert-after", 3, "--output", tmp_path / "hosts.json", status=1
     )
-    assert 'after the set-up: b: the connection was lost in "connect anew"' in done.stderr
+    assert 'after the set-up: b: the connection was lost during "connect again"' in done.stderr
     assert "b cannot be reached, and undoes its part by itself" in done.stderr
     until(lambda: addresses(pair) == before)
 
@@ -175,7 +175,7 @@ def test_a_set_up_that_is_killed_undoes_itself(pair: CabledHosts, tmp_path: Path
     pair.serve_again("b")
     # The guards of the first set-up would also undo another one, so it is refused.
     refused = pair.mccl("config", *PAIR, "--yes", status=1, cwd=tmp_path)
-    assert "an earlier set-up there is not confirmed" in refused.stderr
+    assert "an earlier set-up of this host is not confirmed" in refused.stderr
     until(lambda: addresses(pair) == before)
 
 
@@ -330,4 +330,4 @@ def test_what_a_host_uses_is_in_the_answer_of_its_probe(pair: CabledHosts):
     )
     used = {each["network"]: each["by"] for each in answer["hosts"][0]["in_use"]}
     assert used["10.78.0.77/32"] == "a neighbour"
-    assert used["10.78.0.100/32"] == "an end of ssh's connection"
+    assert used["10.78.0.100/32"] == "an end of the ssh connection"

@@ -476,7 +476,7 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
 @needs_hosts
 def test_verbose_tells_of_every_trial(hosts: CabledHosts):
     done = hosts.mccl("doctor", *ALL, "--verbose")
-    assert "mccl doctor: a: is asked, by ssh\n" in done.stderr
+    assert "mccl doctor: a: being queried with ssh\n" in done.stderr
     dials = [line for line in done.stderr.splitlines() if '"do":"dial"' in line]
     assert any(
         line.startswith("mccl doctor: a: ") and '"from":"10.81.0.1"' in line

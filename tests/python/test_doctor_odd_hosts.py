@@ -151,7 +151,7 @@ def test_an_mccl_that_does_not_answer_as_it_should(pair: CabledHosts, tmp_path: 
         done = pair.mccl("doctor", *PAIR, "--json", "--patience", 6, status=1)
     (found,) = (f for f in json.loads(done.stdout)["findings"] if f["severity"] != "note")
     assert found["where"] == "b" and found["id"] in ("host-unreachable", "mccl-unusable")
-    assert "mccl probe" in found["what"] + found["why"] or "of itself" in found["why"]
+    assert "mccl probe" in found["what"] + found["why"] or "its facts" in found["why"]
     assert "try: ssh" not in found["what"]
 
 
@@ -163,7 +163,7 @@ def answered(answer):
 """
     with pair.with_odd_probe("b", tmp_path, other):
         done = pair.mccl("doctor", *PAIR, "--json", status=1)
-    assert findings(done) == ["b: its mccl is of another build, which speaks another protocol"]
+    assert findings(done) == ["b: its mccl is a different build, which uses a different protocol"]
     assert "make wheel" in done.stdout
 
 
@@ -232,7 +232,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
     finally:
         pair.ip("b", "link", "set", "c0", "mtu", 1500)
     assert running.returncode == 1
-    assert "signal 2 (Interrupt) ended it; nothing was changed" in rest
+    assert "signal 2 (Interrupt) ended the command; nothing was changed" in rest
     assert not list(tmp_path.iterdir())
 
 
@@ -251,7 +251,7 @@ exec /sbin/ip "$@"
                 "--auto-setup", "--yes", status=1,
             )  # fmt: skip
         assert "the connection was lost" in done.stderr
-        assert "not all of what was done before could be undone" in done.stderr
+        assert "some completed steps could not be undone" in done.stderr
         # The undo is attempted nevertheless, over another connection.
         assert "c0" not in pair.addresses("a") and "c0" not in pair.addresses("b")
     finally:
@@ -442,7 +442,7 @@ def test_ctrl_c_ends_what_waits(pair: CabledHosts):
         read_until(running, "mccl config: a: ")
         running.send_signal(signal.SIGINT)
         rest = running.communicate(timeout=PATIENCE)[1]
-    assert running.returncode == 1 and "signal 2 (Interrupt) ended it" in rest
+    assert running.returncode == 1 and "signal 2 (Interrupt) ended the command" in rest
     assert ["sleep", "71234.6"] not in commands()
 
 

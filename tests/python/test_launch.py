@@ -116,7 +116,7 @@ def test_the_key_of_the_shell_stays_the_jobs():
 
 @pytest.mark.parametrize("name", ["MCCL_RANK", "MCCL_ROOT", "WORLD_SIZE"])
 def test_what_each_rank_is_told_is_not_for_env(name: str):
-    assert f"tells the ranks {name} itself" in run("--env", f"{name}=1", "true", status=2).stderr
+    assert f"sets {name} for the ranks itself" in run("--env", f"{name}=1", "true", status=2).stderr
 
 
 def test_the_key_is_on_no_command_line(endless):
@@ -354,7 +354,7 @@ def test_a_variable_that_is_not_set_is_named():
     assert done.stderr == (
         "mccl launch: --env: NOT_SET_HERE is not set here; set it, or give NOT_SET_HERE=VALUE\n"
     )
-    assert "sets no variable" in run("--env", "a b", "true", status=2).stderr
+    assert "does not set a variable" in run("--env", "a b", "true", status=2).stderr
 
 
 def test_this_machine_may_be_named_twice():
@@ -400,7 +400,7 @@ def test_bad_arguments_are_told_apart():
 @pytest.mark.parametrize("flag", ["--hosts", "--hostfile", "--check", "--cwd", "--log-dir"])
 def test_an_empty_value_is_not_the_default(flag: str):
     """An unset shell variable must not start a single rank on this machine."""
-    assert "it is empty" in run(flag, "", "true", status=2).stderr
+    assert "the value is empty" in run(flag, "", "true", status=2).stderr
 
 
 def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
@@ -409,7 +409,7 @@ def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
     done = run("-n", 400, "--no-prefix", *SH, "ulimit -Sn", before=limited)
     assert done.stdout == "256\n" * 400
     refused = run("-n", 400, "true", before=("prlimit", "--nofile=256:512"), status=1)
-    assert re.search(r"a job of 400 ranks takes \d+ open files, .* may have 512", refused.stderr)
+    assert re.search(r"a job of 400 ranks needs \d+ open files, .* may have 512", refused.stderr)
 
 
 def test_a_stray_process_does_not_hold_the_job(mark: str):

@@ -51,7 +51,7 @@ def parse_cores(text: str) -> set[int]:
         (("-n", 2, "--bind-to", "none"), (), {}, None),
         (("-n", 2 * len(os.sched_getaffinity(0)), "--bind-to", "core"), (), {}, "more ranks"),
         (("-n", 2, "--bind-to", "share"), (), {"OMP_PROC_BIND": "close"}, "OMP_PROC_BIND is set"),
-        (("-n", 1, "--bind-to", "core"), ("taskset", "-c", "1"), {}, "an affinity is set"),
+        (("-n", 1, "--bind-to", "core"), ("taskset", "-c", "1"), {}, "an affinity is already set"),
     ],
 )
 def test_nothing_is_bound_where_it_would_do_harm(flags, before, variables, why):

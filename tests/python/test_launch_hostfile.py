@@ -86,4 +86,4 @@ def test_a_hostfile_may_not_say_who_ranks_are(tmp_path: Path, text: str, where: 
     for flags in (("--hostfile", file, "true"), ("--check", file)):
         said = run(*flags, status=2).stderr
         assert where in said
-        assert "tells the ranks" in said
+        assert "for the ranks itself" in said

@@ -283,7 +283,7 @@ def test_a_quiet_ssh_still_says_the_cause(hosts):
     hosts.use_key("stranger")
     hosts.config.write_text("LogLevel QUIET\n" + hosts.config.read_text())
     done = launch(hosts, "--hosts", "a", "true", status=1)
-    assert "a: it takes none of your keys" in done.stderr
+    assert "a: it accepts none of your keys" in done.stderr
 
 
 def test_a_connection_that_ends_before_the_job_begins_is_named(hosts):

@@ -88,8 +88,8 @@ std::string kernels_text(const Config& config) {
     if (!each.missing.empty()) text += fmt::format("# {}: {}\n", each.name, each.missing);
   }
   text +=
-      "# accelerate=true has sums of f32 made by Accelerate, reduce_on=gpu those of 16-bit floats "
-      "by the GPU\n";
+      "# accelerate=true computes sums of f32 with Accelerate; reduce_on=gpu computes sums of "
+      "16-bit floats on the GPU\n";
   return text;
 }
 

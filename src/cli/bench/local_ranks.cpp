@@ -85,7 +85,7 @@ void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
     body(rank, port);
   } catch (const std::exception& error) {
     message = error.what();
-    if (message.empty()) message = "failed without a reason";
+    if (message.empty()) message = "failed without an error message";
     message.resize(std::min(message.size(), kLongestReport));
   }
   std::fflush(nullptr);
@@ -102,7 +102,7 @@ std::string cause_of(const Child& child, int rank) {
     return fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal));
   }
   if (!child.message.empty()) return child.message;
-  return fmt::format("rank {} ended with status {} and no reason", rank,
+  return fmt::format("rank {} ended with status {} and no error message", rank,
                      WEXITSTATUS(*child.status));
 }
 
@@ -138,7 +138,7 @@ void Family::start(int rank, const RankBody& body) {
   const pid_t pid = ::fork();
   if (pid < 0) {
     throw Error(
-        fmt::format("cannot start rank {}: {}; ask for fewer ranks", rank, std::strerror(errno)));
+        fmt::format("cannot start rank {}: {}; start fewer ranks", rank, std::strerror(errno)));
   }
   if (pid == 0) {
     children_.clear();

@@ -37,7 +37,7 @@ constexpr double kSpin = 50e-6;
 
 [[noreturn]] void fail(const std::string& what) {
   throw PeerError(fmt::format(
-      "the bound of plain sockets could not be measured: {}; --no-bounds does without", what));
+      "the bound of plain sockets could not be measured: {}; --no-bounds skips it", what));
 }
 
 void await(const Socket& socket, short events) {
@@ -146,9 +146,11 @@ double round_trip_us(const Socket& socket, bool first) {
     std::vector<double> samples(kPings);
     for (double& sample : samples) {
       const Clock::time_point begin = Clock::now();
-      if (first && try_send(socket, ping, kPing) != kPing) fail("eight bytes did not fit");
+      if (first && try_send(socket, ping, kPing) != kPing)
+        fail("eight bytes could not be sent at once");
       receive_soon(socket, ping, kPing);
-      if (!first && try_send(socket, ping, kPing) != kPing) fail("eight bytes did not fit");
+      if (!first && try_send(socket, ping, kPing) != kPing)
+        fail("eight bytes could not be sent at once");
       sample = seconds_between(begin, Clock::now()) * 1e6;
     }
     medians.push_back(percentile(samples, 0.5));

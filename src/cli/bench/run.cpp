@@ -210,12 +210,12 @@ void run_rank(Context& context, const Options& options, bool one_host) {
   if (!options.json.empty()) write_file(options.json, to_json(result));
   if (!options.csv.empty()) write_file(options.csv, to_csv(result));
   if (const std::string calls = calls_refused(result.rows); !calls.empty())
-    throw Error(fmt::format("--algorithm {} cannot do {}; nothing was measured there",
+    throw Error(fmt::format("--algorithm {} does not support {}; these calls were not measured",
                             result.setup.algorithm, calls));
   const std::uint64_t wrong = wrong_elements(result.rows);
   if (wrong > 0) {
     throw CorruptionError(fmt::format(
-        "{} wrong elements; --algorithm direct tells whether an algorithm is at fault", wrong));
+        "{} wrong elements; --algorithm direct shows whether an algorithm is at fault", wrong));
   }
 }
 

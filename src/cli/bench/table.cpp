@@ -59,7 +59,7 @@ std::string setup_text(const Setup& setup) {
 }
 
 std::string bounds_text(const Bounds& bounds, int ranks) {
-  std::string text = fmt::format("# bounds of this machine now, with {} a process:\n",
+  std::string text = fmt::format("# bounds of this machine now, with {} per process:\n",
                                  text_of_size(bounds.buffer_bytes));
   const auto line = [&](const std::string& what, double value, std::string_view unit) {
     fmt::format_to(std::back_inserter(text), "#   {:<52} {:>8.2f} {}\n", what, value, unit);
@@ -71,7 +71,7 @@ std::string bounds_text(const Bounds& bounds, int ranks) {
   if (!bounds.loopback) return text;
   line("TCP on loopback, one way", bounds.loopback->one_way_gbs, "GB/s");
   line("TCP on loopback, both ways at once", bounds.loopback->both_ways_gbs, "GB/s each way");
-  line("TCP on loopback, 8 bytes there and back", bounds.loopback->round_trip_us, "us");
+  line("TCP on loopback, round trip of 8 bytes", bounds.loopback->round_trip_us, "us");
   return text;
 }
 

@@ -26,7 +26,8 @@ Memory::Memory(std::size_t bytes)
           page_bytes(),
           std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes())))),
       size_(bytes) {
-  if (!start_) throw Error(fmt::format("no memory for a buffer of {} bytes; ask for less", bytes));
+  if (!start_)
+    throw Error(fmt::format("no memory for a buffer of {} bytes; use smaller sizes", bytes));
 }
 
 void Memory::Free::operator()(std::byte* start) const { std::free(start); }

@@ -45,7 +45,8 @@ std::string summary_of(const HostFacts& facts) {
   if (!facts.ports.empty()) {
     const auto used =
         std::ranges::count_if(facts.ports, [](const auto& p) { return !p.peer.empty(); });
-    text += fmt::format(", {} of {} Thunderbolt ports lead to computers", used, facts.ports.size());
+    text += fmt::format(", {} of {} Thunderbolt ports are connected to computers", used,
+                        facts.ports.size());
   }
   if (!facts.rdma.empty()) text += fmt::format(", {} RDMA devices", facts.rdma.size());
   if (!facts.gpus.empty())
@@ -130,8 +131,9 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) 
          .severity = cluster::Severity::problem,
          .what = each.lost,
          .where = each.facts.host,
-         .why = "a host that goes away takes the job with it; what was to be tried there was not",
-         .cure = fmt::format("look what happened: ssh {} dmesg; then ask again", each.host.name)});
+         .why = "a job fails if it loses a host; the remaining tests on this host were not run",
+         .cure = fmt::format("find the cause with ssh {} dmesg, then run this command again",
+                             each.host.name)});
   }
   return findings;
 }
@@ -197,8 +199,8 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   places.push_back(launch::this_program().string());
   line.session->tell(finding_script(line.token, places));
   if (reaching_.verbose)
-    progress_(fmt::format("{}: is asked, {}", launch::text_of(asked_[host].host),
-                          launch::is_here(asked_[host].host) ? "by sh" : "by ssh"));
+    progress_(fmt::format("{}: being queried {}", launch::text_of(asked_[host].host),
+                          launch::is_here(asked_[host].host) ? "with sh" : "with ssh"));
 }
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
@@ -280,20 +282,21 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
 std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) const {
   const Line& line = *lines_[host];
   if (line.is_missing) return "mccl is not installed there";
-  if (line.other_build) return "its mccl is of another build, which speaks another protocol";
-  if (line.heard_bytes > kMostSaid) return "it says more of itself than any host has to say";
+  if (line.other_build) return "its mccl is a different build, which uses a different protocol";
+  if (line.heard_bytes > kMostSaid)
+    return "its mccl probe sent more output than the facts of any host need";
   if (!line.odd.empty())
-    return fmt::format("{} probe there says what is not understood: {}", line.program,
+    return fmt::format("{} probe on this host sent an invalid answer: {}", line.program,
                        in_quotes(line.odd));
   if (line.session->ended())
     return line.program.empty() ? line.session->complaint()
-                                : fmt::format("{} probe does not run there: {}", line.program,
-                                              line.session->error_text());
+                                : fmt::format("{} probe does not run on this host: {}",
+                                              line.program, line.session->error_text());
   if (line.program.empty())
     return fmt::format("it did not answer in {} s; try: ssh {} true", patience.count(),
                        asked_[host].host.name);
-  return fmt::format("it did not end telling of itself in {} s; it was busy with {}",
-                     patience.count(), line.busy.empty() ? "its start" : line.busy);
+  return fmt::format("it did not finish reporting its facts in {} s; it was busy with {}",
+                     patience.count(), line.busy.empty() ? "its start-up" : line.busy);
 }
 
 void Inquiry::gather(std::chrono::seconds patience) {
@@ -363,8 +366,8 @@ void Inquiry::give_up(std::size_t host) {
   if (asked.ports.empty()) return;
   Line& line = *lines_[host];
   asked.lost = line.session && line.session->ended()
-                   ? "the connection to it was lost while it was looked at"
-                   : "it stopped answering while it was looked at";
+                   ? "the connection to it was lost during the tests"
+                   : "it stopped answering during the tests";
   asked.ports.clear();
   line.session.reset();
 }

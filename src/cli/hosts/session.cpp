@@ -41,7 +41,7 @@ launch::Process start_shell(const Host& host, bool here, const Reaching& reachin
   plan.argv.front() = launch::find_program(
       program, path == reaching.environment.end() ? "/usr/bin:/bin" : path->second, "");
   if (plan.argv.front().empty())
-    throw Error("there is no program \"" + program + "\" in PATH, which asks hosts");
+    throw Error("cannot query hosts: there is no program \"" + program + "\" in PATH");
   return launch::start(plan);
 }
 
@@ -49,7 +49,8 @@ launch::Process start_shell(const Host& host, bool here, const Reaching& reachin
 
 void make_room_for_sessions(std::size_t sessions) {
   launch::make_room_for_files(kFilesOfSession * sessions + kOtherFiles,
-                              fmt::format("to ask {} hosts at once", sessions), "ask fewer hosts");
+                              fmt::format("querying {} hosts at once", sessions),
+                              "query fewer hosts");
 }
 
 Session::Session(const Host& host, const Reaching& reaching, Hear hear)
@@ -151,12 +152,12 @@ void Session::read_error() {
 }
 
 std::string Session::error_text() const {
-  return complaint_.empty() ? "it ended without a word" : printable(complaint_);
+  return complaint_.empty() ? "it ended without a message" : printable(complaint_);
 }
 
 std::string Session::complaint() const {
   if (!here_) return launch::explain_ssh(host_, complaint_);
-  return complaint_.empty() ? "its shell ended without a word" : printable(complaint_);
+  return complaint_.empty() ? "its shell ended without a message" : printable(complaint_);
 }
 
 }  // namespace mccl::cli::hosts

@@ -91,9 +91,9 @@ class Worker {
     const std::string said(cluster::trimmed(output_));
     if (status_)
       return fmt::format("{}: \"{}\" ended with status {}: {}", name_, job_->what, *status_,
-                         said.empty() ? "it said nothing" : printable(said));
+                         said.empty() ? "it printed nothing" : printable(said));
     if (session_->ended())
-      return fmt::format("{}: the connection was lost in \"{}\": {}", name_, job_->what,
+      return fmt::format("{}: the connection was lost during \"{}\": {}", name_, job_->what,
                          session_->complaint());
     return fmt::format("{}: \"{}\" did not end in {} s", name_, job_->what, job_->limit.count());
   }
@@ -226,7 +226,7 @@ class SetupRun {
   std::vector<Job> checks() const {
     std::vector<Job> jobs;
     for (const std::size_t host : busy_)
-      jobs.push_back({host, "connect anew", guard_.renew(host), kNoStep, for_step()});
+      jobs.push_back({host, "connect again", guard_.renew(host), kNoStep, for_step()});
     return jobs;
   }
 
@@ -309,7 +309,8 @@ class SetupRun {
     watch.on(signals_.descriptor(), POLLIN, [this] {
       for (const int number : signals_.take())
         if (number != SIGCHLD && number != SIGWINCH && fault_.empty())
-          fault_ = fmt::format("signal {} ({}) ended it", number, ::strsignal(number));
+          fault_ =
+              fmt::format("signal {} ({}) interrupted the set-up", number, ::strsignal(number));
     });
     watch.wait();
   }
@@ -332,8 +333,8 @@ class SetupRun {
 std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> steps,
                         const std::vector<std::string>& ssh_arguments) {
   std::string text =
-      "#!/bin/sh\n# Undoes what mccl config --auto-setup or mccl doctor --fix does: run it as sh "
-      "FILE.\nstatus=0\n";
+      "#!/bin/sh\n# Undoes the changes of mccl config --auto-setup or mccl doctor --fix: run it as "
+      "sh FILE.\nstatus=0\n";
   for (std::size_t i = steps.size(); i-- > 0;) {
     const Host& host = hosts[static_cast<std::size_t>(steps[i].host)];
     std::vector<std::string> words = {"ssh"};
@@ -355,16 +356,18 @@ std::string write_undo_script(const std::string& path, const std::string& script
   file << script;
   file.close();
   if (!file)
-    throw Error(fmt::format("{}: {}; nothing was changed, as it could not be undone", place,
-                            std::strerror(errno)));
+    throw Error(
+        fmt::format("cannot write {}: {}; nothing was changed, because it could not be undone",
+                    place, std::strerror(errno)));
   ::chmod(place.c_str(), S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH);
   return place;
 }
 
 std::string text_of(const SetupResult& result, const std::string& undo) {
-  if (result.undone) return result.fault + "; what was done before is undone, nothing is changed";
-  std::string text = fmt::format(
-      "{}; not all of what was done before could be undone: sh {} tries again", result.fault, undo);
+  if (result.undone)
+    return result.fault + "; the completed steps are undone, and nothing is changed";
+  std::string text = fmt::format("{}; some completed steps could not be undone: sh {} tries again",
+                                 result.fault, undo);
   for (const std::string& host : result.alone)
     text += fmt::format("; {} cannot be reached, and undoes its part by itself", host);
   return text;
@@ -373,10 +376,10 @@ std::string text_of(const SetupResult& result, const std::string& undo) {
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts) {
   for (const cluster::HostFacts& host : hosts)
     if (host.setup_unconfirmed)
-      throw Error(fmt::format(
-          "{}: an earlier set-up there is not confirmed, and will be undone within a minute; try "
-          "again then",
-          host.host));
+      throw Error(
+          fmt::format("{}: an earlier set-up of this host is not confirmed, and will be undone "
+                      "within a minute; try again then",
+                      host.host));
 }
 
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,

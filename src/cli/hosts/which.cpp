@@ -12,7 +12,7 @@ namespace {
 /// Rejects an empty value. It may be a shell variable that is not set, and would otherwise mean
 /// this machine.
 std::string complaint_of_nothing(const std::string& text) {
-  return text.empty() ? "it is empty; leave the flag out for this machine" : "";
+  return text.empty() ? "the value is empty; leave the flag out for this machine" : "";
 }
 
 }  // namespace
@@ -28,17 +28,17 @@ void add_flags(CLI::App& app, WhichHosts& which) {
       ->check(complaint_of_nothing)
       ->option_text("FILE");
   hosts->option_text("LIST");
-  app.add_option("--user", which.user, "To log in as, where a host names nobody")
+  app.add_option("--user", which.user, "User to log in as, for hosts without a user")
       ->option_text("NAME");
-  app.add_option("--ssh-arg", which.ssh_arguments, "One more argument of ssh; again for more")
+  app.add_option("--ssh-arg", which.ssh_arguments, "One more argument for ssh; may be repeated")
       ->option_text("ARG")
       ->allow_extra_args(false)
       ->take_all();
   app.add_option("--patience", which.patience,
-                 "Seconds that a host may take to tell of itself; default 60")
+                 "Seconds that a host may take to report its facts; default 60")
       ->check(integer_between(1, 3600))
       ->option_text("S");
-  app.add_flag("--verbose", which.verbose, "Tell of every connection that is tried");
+  app.add_flag("--verbose", which.verbose, "Report every connection that is tested");
 }
 
 launch::Hostfile hosts_of(const WhichHosts& which) {

@@ -15,7 +15,7 @@ namespace mccl::cli {
 Pipe make_pipe() {
   std::array<int, 2> ends = {};
   if (::pipe(ends.data()) != 0)
-    throw Error(fmt::format("cannot make a pipe: {}; ask for fewer ranks", std::strerror(errno)));
+    throw Error(fmt::format("cannot create a pipe: {}; start fewer ranks", std::strerror(errno)));
   for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }

@@ -86,11 +86,11 @@ std::string why_none(BindTo bind_to, const Processors& processors,
   for (const Variables& variables : ranks)
     for (const char* name : kOfUser)
       if (variables.contains(name)) return fmt::format("{} is set", name);
-  if (processors.allowed.empty()) return "that system does not tell its cores";
+  if (processors.allowed.empty()) return "that system does not report its cores";
   if (ranks.size() > processors.allowed.size() ||
       (processors.quota > 0 && static_cast<double>(ranks.size()) > processors.quota))
     return "there are more ranks than cores";
-  if (bind_to == BindTo::share && ranks.size() == 1) return "it is alone and may use all cores";
+  if (bind_to == BindTo::share && ranks.size() == 1) return "the only rank may use all cores";
   return {};
 }
 
@@ -163,8 +163,9 @@ Processors processors_here() {
   processors.quota = cores.quota;
   const std::vector<int> all = of_control_group();
   if (!all.empty() && cores.allowed.size() < all.size())
-    processors.why_not = fmt::format("an affinity is set already (as by taskset: {} of {})",
-                                     list_of(cores.allowed), list_of(all));
+    processors.why_not =
+        fmt::format("an affinity is already set (for example by taskset: {} of {})",
+                    list_of(cores.allowed), list_of(all));
   return processors;
 }
 

@@ -50,19 +50,19 @@ std::string Contact::advice() const {
   const std::string limit = ranks_were_first
                                 ? "MCCL_LIVENESS_INTERVAL"
                                 : fmt::format("--silence, now {} s,", silence_.count());
-  return fmt::format("; try: ssh {}; a larger {} bears longer gaps", printable(host_.name), limit);
+  return fmt::format("; try: ssh {}; a larger {} allows longer gaps", printable(host_.name), limit);
 }
 
 Trouble Contact::ended_there_for_silence() const {
   const std::string cause =
       stood_still_ < silence_ / 2
           ? "the network between them failed"
-          : fmt::format("the launcher stood still for {:.1f} s (stopped, or its machine asleep)",
-                        std::chrono::duration<double>(stood_still_).count());
-  return {true,
-          fmt::format("{}: it ended its ranks, since nothing came from the launcher for {} s: "
-                      "{}{}",
-                      printable(host_.name), silence_.count(), cause, advice())};
+          : fmt::format(
+                "the launcher did not run for {:.1f} s (it was stopped, or its machine slept)",
+                std::chrono::duration<double>(stood_still_).count());
+  return {true, fmt::format("{}: this host ended its ranks, because it received nothing from the "
+                            "launcher for {} s: {}{}",
+                            printable(host_.name), silence_.count(), cause, advice())};
 }
 
 std::optional<Trouble> Contact::trouble() const {
@@ -71,8 +71,8 @@ std::optional<Trouble> Contact::trouble() const {
   const std::string name = printable(host_.name);
   if (end_->in_silence()) {
     return Trouble{end_->broken || answered_ == end_->answered,
-                   fmt::format("{}: nothing came from it since {}, for {:.1f} s: the network to "
-                               "it failed, or that machine did{}",
+                   fmt::format("{}: nothing was received from it since {}, for {:.1f} s: the "
+                               "network to it failed, or that machine failed{}",
                                name, time_of_day(end_->answered),
                                seconds_between(end_->answered, end_->time), advice())};
   }

@@ -28,15 +28,15 @@ void add_where(CLI::App& app, Flags& flags) {
                  "Ranks on each machine; default: the hostfile's slots, or 1")
       ->check(integer_between(1, kMostRanks))
       ->option_text("N");
-  app.add_option("--user", flags.user, "To log in as, where a host names nobody")
+  app.add_option("--user", flags.user, "User to log in as, for hosts without a user")
       ->option_text("NAME");
-  app.add_option("--ssh-arg", flags.ssh_arguments, "One more argument of ssh; again for more")
+  app.add_option("--ssh-arg", flags.ssh_arguments, "One more argument for ssh; may be repeated")
       ->option_text("ARG")
       ->allow_extra_args(false)
       ->take_all();
   app.add_option("--silence", flags.silence,
-                 "Seconds without a word from a machine, or there from this one,\n"
-                 "until it counts as lost; default: twice MCCL_LIVENESS_INTERVAL")
+                 "Seconds without a message from a machine, or from this machine to\nit, until it "
+                 "counts as lost; default: twice MCCL_LIVENESS_INTERVAL")
       ->check(integer_between(1, static_cast<std::int64_t>(kLongest)))
       ->option_text("S");
   app.add_option(
@@ -48,7 +48,7 @@ void add_where(CLI::App& app, Flags& flags) {
 
 void add_what(CLI::App& app, Flags& flags) {
   app.add_option("--env", flags.variables,
-                 "NAME=VALUE for all ranks, or NAME for its value here; again\nfor more")
+                 "NAME=VALUE for all ranks, or NAME for its value here; may be\nrepeated")
       ->option_text("NAME=VALUE")
       ->allow_extra_args(false)
       ->take_all();
@@ -56,32 +56,29 @@ void add_what(CLI::App& app, Flags& flags) {
                  "Directory to run in; default: this one, on all machines")
       ->option_text("DIR");
   app.add_option("--python", flags.python,
-                 "For programs that end in .py, for python, and for -m MODULE;\n"
-                 "default: the one beside mccl, or the first in PATH")
+                 "Python for programs that end in .py, for python, and for -m\nMODULE; default: "
+                 "the one beside mccl, or the first in PATH")
       ->option_text("PATH");
   app.add_flag("--mlx", flags.on_mccl,
-               "Run MLX programs that know nothing of MCCL on MCCL, whatever\n"
-               "starts them (MCCL_MLX=1)")
+               "Run unchanged MLX programs on MCCL, whatever command starts them\n(MCCL_MLX=1)")
       ->option_text(" ");
   app.add_option("--backend", flags.backend,
-                 "Of MLX's own backends, the one that programs are to find: ring,\n"
-                 "jaccl, jaccl-ring, nccl, or mpi, whose mpirun starts the ranks\n"
-                 "(Open MPI's or MPICH's, with MCCL_BACKEND=mpi);\n"
-                 "default, any: nccl where MLX is built for CUDA, otherwise ring")
+                 "MLX's own backend that the programs use: ring, jaccl, jaccl-ring,\nnccl, or mpi, "
+                 "whose mpirun starts the ranks (Open MPI's or\nMPICH's, with "
+                 "MCCL_BACKEND=mpi);\ndefault, any: nccl if MLX is built for CUDA, otherwise ring")
       ->option_text("NAME");
   app.add_option("--mpi-arg", flags.mpi_arguments,
-                 "Arguments of mpirun, with --backend mpi, as a shell has them; again\n"
-                 "for more")
+                 "Arguments for mpirun, with --backend mpi, quoted as in a shell; may\nbe repeated")
       ->option_text("ARG")
       ->allow_extra_args(false)
       ->take_all();
   app.add_option("--connections-per-ip", flags.connections_per_address,
-                 "Of MLX's ring, per address; default 1")
+                 "Connections of MLX's ring per address; default 1")
       ->check(integer_between(1, 64))
       ->option_text("N");
   app.add_option("-p,--starting-port", flags.starting_port,
-                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT take the two\n"
-                             "before. Default: free ones on this machine, else {}",
+                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the "
+                             "two\nbefore. Default: free ports on this machine, else {}",
                              kUsualPort))
       ->check(integer_between(3, 65535))
       ->option_text("PORT");
@@ -92,49 +89,52 @@ void add_what(CLI::App& app, Flags& flags) {
 
 void add_how(CLI::App& app, Flags& flags) {
   app.add_option("--bind-to", flags.bind_to,
-                 "share: each rank runs on an equal part of the machine's cores, the\n"
-                 "default; core: on one core; none: anywhere. Not where there are more\n"
-                 "ranks than cores, or OMP_PROC_BIND or taskset bind already")
+                 "share (default): each rank runs on an equal part of the machine's\ncores; core: "
+                 "on one core; none: on any core. Ranks are not bound if\nthere are more ranks "
+                 "than cores, or OMP_PROC_BIND or taskset is used")
       ->option_text("HOW");
   CLI::Option* prefix =
-      app.add_flag("--prefix", flags.prefix,
-                   "Begin lines with [rank]; the default, but where one rank alone\n"
-                   "writes to a terminal")
+      app.add_flag(
+             "--prefix", flags.prefix,
+             "Begin lines with [rank]; the default, except if only one rank\nwrites to a terminal")
           ->option_text(" ");
-  app.add_flag("--no-prefix", flags.no_prefix, "Do not")->excludes(prefix)->option_text(" ");
+  app.add_flag("--no-prefix", flags.no_prefix, "Do not begin lines with [rank]")
+      ->excludes(prefix)
+      ->option_text(" ");
   prefix->option_text(" ");
   app.add_flag("--timestamps", flags.timestamps,
-               "Begin lines with the time at which they came: hours, minutes,\n"
-               "seconds and milliseconds by the clock here")
+               "Begin lines with the time of their arrival: hours, minutes,\nseconds and "
+               "milliseconds of this machine's clock")
       ->option_text(" ");
   app.add_option("--log-dir", flags.log_folder,
-                 "Also write what rank N writes to rank-N.log, in a folder of the job's\n"
-                 "own in DIR; DIR/latest leads there")
+                 "Also write the output of rank N to rank-N.log, in a new folder of the\njob in "
+                 "DIR; DIR/latest is a link to it")
       ->option_text("DIR");
   app.add_option("--stdin-to", flags.input_rank, "Give standard input to this rank only")
       ->check(integer_between(0, kMostRanks - 1))
       ->option_text("RANK");
-  app.add_option("--timeout", flags.timeout, "End the job after so many seconds")
+  app.add_option("--timeout", flags.timeout, "End the job after this many seconds")
       ->check(number_between(0.001, kLongest))
       ->option_text("S");
   app.add_option("--grace", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5")
       ->check(number_between(0.0, 3600.0))
       ->option_text("S");
-  app.add_flag("--dry-run", flags.dry_run, "Show what would run where, and start nothing");
+  app.add_flag("--dry-run", flags.dry_run, "Show what would run on each host, and start nothing");
   app.add_flag("--print-env", flags.print_environment,
                "Show the variables that each rank gets, and start nothing");
-  app.add_flag("--print-python", flags.print_python, "Show which Python .py files run under");
-  app.add_option("--check", flags.check, "Say whether a hostfile is right, and what it means")
+  app.add_flag("--print-python", flags.print_python, "Show the Python that runs .py files");
+  app.add_option("--check", flags.check, "Check a hostfile, and show its hosts")
       ->option_text("FILE");
   app.add_flag("--verbose", flags.verbose,
-               "Tell what is done on which machine, and have MLX's backend do so");
+               "Report the steps on each machine, also those of MLX's backend");
 }
 
 /// Rejects an empty value. It may be a shell variable that is not set, and would otherwise count as
 /// an absent flag.
 std::string complaint_of_empty(const std::string& text) {
-  return text.empty() ? "it is empty; is a variable not set? Leave the flag out for its default"
-                      : "";
+  return text.empty()
+             ? "the value is empty; is a variable not set? Leave the flag out for its default"
+             : "";
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string make_folder() {
   if (ignored) place = "/tmp";
   std::string folder = (place / "mccl-launch.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) {
-    throw Error(fmt::format("cannot make a folder in {}: {}; set TMPDIR to one that can be written",
+    throw Error(fmt::format("cannot create a folder in {}: {}; set TMPDIR to a writable folder",
                             place.string(), std::strerror(errno)));
   }
   return folder;
@@ -127,7 +127,7 @@ Guardian::Guardian(std::chrono::milliseconds grace) : folder_(make_folder()) {
   if (process_ < 0) {
     const int cause = errno;
     std::filesystem::remove_all(folder_);
-    throw Error(fmt::format("cannot make a process: {}", std::strerror(cause)));
+    throw Error(fmt::format("cannot create a process: {}", std::strerror(cause)));
   }
   if (process_ == 0) {
     pipe.writer.close();

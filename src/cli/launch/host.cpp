@@ -41,18 +41,17 @@ bool is_more_likely_slots(std::int64_t port) {
 [[noreturn]] void refuse_slots(std::string_view where, std::string_view text, std::string_view name,
                                std::int64_t number) {
   throw InvalidArgument(fmt::format(
-      "{0}: {1}: expected the port of an ssh server behind the colon; found {2}. For {2} ranks on "
-      "each machine give -n {2}; for other numbers on each, a hostfile: {{\"ssh\": \"{3}\", "
-      "\"slots\": {2}}}. (An ssh server that does listen there is reached by Port in "
-      "~/.ssh/config.)",
+      "{0}: {1}: expected the port of an ssh server after the colon; found {2}. For {2} ranks on "
+      "each machine give -n {2}; for different numbers, use a hostfile: {{\"ssh\": \"{3}\", "
+      "\"slots\": {2}}}. (If an ssh server does listen at that port, set Port in ~/.ssh/config.)",
       where, in_quotes(text), number, printable(name)));
 }
 
 [[noreturn]] void refuse(std::string_view where, std::string_view text) {
-  throw InvalidArgument(fmt::format(
-      "{}: {} is no host; expected [user@]name, [user@]address, or either with :port; an "
-      "IPv6 address with a port goes in brackets",
-      where, in_quotes(text)));
+  throw InvalidArgument(
+      fmt::format("{}: {} is not a host; expected [user@]name, [user@]address, or either with "
+                  ":port; write an IPv6 address with a port in brackets",
+                  where, in_quotes(text)));
 }
 
 std::string this_machine() {
@@ -130,7 +129,7 @@ std::pair<std::string, std::string> parse_variable(std::string_view where, std::
                     });
   if (!good) {
     throw InvalidArgument(
-        fmt::format("{}: {} sets no variable; expected NAME=VALUE with letters, "
+        fmt::format("{}: {} does not set a variable; expected NAME=VALUE with letters, "
                     "digits and _ in NAME",
                     where, in_quotes(text)));
   }

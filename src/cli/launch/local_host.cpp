@@ -36,7 +36,7 @@ std::string fault_of(const Rank& rank, const std::string& path) {
   if (find_program(program, path, rank.directory).empty()) {
     return fmt::format("there is no program {} on this machine{}", in_quotes(program),
                        program.find('/') == program.npos
-                           ? " in PATH; write ./ before a file of this directory"
+                           ? " in PATH; write ./ before the name of a file in this directory"
                            : "; is the path right, and the file executable (chmod +x)?");
   }
   const std::string* script = script_of(rank);
@@ -54,7 +54,7 @@ void write_secret(const std::string& path, const std::string& text) {
   errno = ENOSPC;
   if (file.get() < 0 ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw Error(fmt::format("cannot write {}: {}; make room there, or set TMPDIR to another folder",
+    throw Error(fmt::format("cannot write {}: {}; free some space, or set TMPDIR to another folder",
                             path, std::strerror(errno)));
 }
 

@@ -103,9 +103,9 @@ MpirunKind kind_of_mpirun(const std::string& program, std::string_view version) 
   if (says("Open MPI") || says("OpenRTE") || says("PRRTE") || says("prterun"))
     return MpirunKind::open_mpi;
   if (says("HYDRA") || says("Intel(R) MPI") || says("MPICH")) return MpirunKind::hydra;
-  throw Error(
-      fmt::format("--backend mpi: {} says that it is {}; expected that of Open MPI or MPICH",
-                  program, in_quotes(version.substr(0, version.find('\n')))));
+  throw Error(fmt::format(
+      "--backend mpi: {} identifies itself as {}; expected the mpirun of Open MPI or MPICH",
+      program, in_quotes(version.substr(0, version.find('\n')))));
 }
 
 Mpirun find_mpirun(const Variables& inherited) {

@@ -52,8 +52,9 @@ void enlarge([[maybe_unused]] const Descriptor& pipe) {
 }
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(fmt::format("cannot make {}: {}; start fewer ranks here, or raise the limits", what,
-                          std::strerror(errno)));
+  throw Error(
+      fmt::format("cannot create {}: {}; start fewer ranks on this machine, or raise the limits",
+                  what, std::strerror(errno)));
 }
 
 /// Sets up a terminal. Line ends pass unchanged, because the user's own terminal converts them.
@@ -215,7 +216,7 @@ void make_room_for_files(std::size_t files, std::string_view what, std::string_v
   const std::size_t limit = open_files_limit();
   if (needed <= limit) return;
   throw Error(
-      fmt::format("{} takes {} open files, and a process here may have {}; raise the limit (ulimit "
+      fmt::format("{} needs {} open files, but a process here may have {}; raise the limit (ulimit "
                   "-Hn {}, as root, or a line in /etc/security/limits.conf), or {}",
                   what, needed, limit, needed, fewer));
 }

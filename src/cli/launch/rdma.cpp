@@ -89,7 +89,7 @@ void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend 
     throw InvalidArgument(fmt::format(
         "{}: \"rdma\" has no device from {}; jaccl needs one from every host to every "
         "other{}",
-        where, of_mesh, of_ring.empty() ? ", and jaccl-ring would do with what there is" : ""));
+        where, of_mesh, of_ring.empty() ? ", but these devices suffice for jaccl-ring" : ""));
   }
   if (!mesh && !of_ring.empty()) {
     throw InvalidArgument(fmt::format(

@@ -39,7 +39,7 @@ std::string text_of(const Job& job, const RunOptions& options, bool commands) {
   if (commands && !job.all_here() && std::ranges::any_of(job.request.hosts, [](const Host& host) {
         return host.addresses.empty();
       }))
-    text += "# Names of hosts stand for the addresses at which ssh will have reached them.\n";
+    text += "# Host names stand for the addresses at which ssh reaches the hosts.\n";
   return text;
 }
 

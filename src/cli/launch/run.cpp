@@ -222,7 +222,7 @@ void JobRun::find_store_ways(std::vector<Reached>& reached, const Ports& ports) 
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     const StorePlace& place = reached[host].store;
     if (!place.address.empty())
-      tell(fmt::format("{} comes to torch's store by {}", text_of(job_.hosts[host]),
+      tell(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
                        with_port(place.address, place.port)));
   }
 }
@@ -237,7 +237,7 @@ void JobRun::prepare_hosts() {
   for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
     if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    tell(fmt::format("{} is ready at {}; the job's files there: {}", text_of(job_.hosts[host]),
+    tell(fmt::format("{} is ready at {}; the job's files are in {}", text_of(job_.hosts[host]),
                      reached[host].address, printable(reached[host].folder)));
   }
   const Ports ports = choose_ports(job_, options_.starting_port, reached);
@@ -267,7 +267,8 @@ void JobRun::tell_of_unbound() {
 void JobRun::start_ranks() {
   if (stopped()) return;
   if (!console_.log_folder().empty())
-    tell(fmt::format("what ranks write is also in {}", printable(console_.log_folder())));
+    tell(fmt::format("the output of the ranks is also written to {}",
+                     printable(console_.log_folder())));
   tell_of_unbound();
   for (const Rank& rank : job_.ranks) {
     const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
@@ -330,7 +331,7 @@ int JobRun::verdict() {
     return kSignalBase + stop_signal_;
   }
   if (timed_out_) {
-    console_.say(fmt::format("mccl launch: the job was ended after {:g} s, as --timeout asks\n",
+    console_.say(fmt::format("mccl launch: the job was ended after {:g} s (--timeout)\n",
                              static_cast<double>(options_.timeout->count()) / 1e3));
     return kTimedOut;
   }

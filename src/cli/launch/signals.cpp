@@ -64,8 +64,8 @@ int Signals::descriptor() const { return gathered.reader.get(); }
 void Signals::heed(std::string_view consequence) {
   for (const int number : take())
     if (number != SIGCHLD && number != SIGWINCH)
-      throw Error(
-          fmt::format("signal {} ({}) ended it{}", number, ::strsignal(number), consequence));
+      throw Error(fmt::format("signal {} ({}) ended the command{}", number, ::strsignal(number),
+                              consequence));
 }
 
 std::vector<int> Signals::take() {

@@ -39,10 +39,10 @@ std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
     for (const auto& [name, value] : *further) rank[name] = value;
   const double interval = liveness_interval_of(rank);
   if (asked && *asked <= interval) {
-    throw InvalidArgument(
-        fmt::format("--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
-                    "which they themselves bear; give more, or lower MCCL_LIVENESS_INTERVAL",
-                    *asked, interval));
+    throw InvalidArgument(fmt::format(
+        "--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
+        "which the ranks themselves tolerate; give more, or lower MCCL_LIVENESS_INTERVAL",
+        *asked, interval));
   }
   const double usual = std::max(2 * interval, interval + kLeastMargin);
   return std::chrono::seconds(asked.value_or(static_cast<int>(std::ceil(usual))));

@@ -16,7 +16,8 @@ constexpr std::size_t kMostNodes = 4096;
 
 [[noreturn]] void refuse(const std::string& text) {
   throw InvalidArgument(fmt::format(
-      "SLURM_TASKS_PER_NODE: {} is no list of tasks; expected such as 4(x2),3", in_quotes(text)));
+      "SLURM_TASKS_PER_NODE: {} is not a list of tasks; expected a list such as 4(x2),3",
+      in_quotes(text)));
 }
 
 int count_of(std::string_view text, const std::string& whole) {
@@ -48,9 +49,8 @@ std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& 
   const auto nodes = environment.find("SLURM_JOB_NODELIST");
   if (nodes == environment.end()) {
     throw InvalidArgument(
-        "--slurm: this is no Slurm allocation, as SLURM_JOB_NODELIST is not set; run it under "
-        "salloc "
-        "or sbatch, or give --hosts");
+        "--slurm: this is not a Slurm allocation: SLURM_JOB_NODELIST is not set; run it under "
+        "salloc or sbatch, or give --hosts");
   }
   std::vector<Host> hosts;
   for (const std::string& name : expand_node_list(nodes->second, kMostNodes))

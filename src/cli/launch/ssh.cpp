@@ -26,27 +26,29 @@ struct Complaint {
 };
 
 constexpr std::array kComplaints = {
-    Complaint{
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that is known; if that is right, remove the old one with: "
-        "ssh-keygen -R {}"},
+    Complaint{"REMOTE HOST IDENTIFICATION HAS CHANGED",
+              "its host key differs from the known one; if the change is expected, remove the old "
+              "key with: ssh-keygen -R {}"},
     Complaint{"Host key verification failed",
               "its host key is not known here; accept it once with: ssh {}"},
-    Complaint{
-        "Permission denied",
-        "it takes none of your keys; give it one with ssh-copy-id {}, or load one with ssh-add"},
+    Complaint{"Permission denied",
+              "it accepts none of your keys; install a key there with ssh-copy-id {}, or load one "
+              "with ssh-add"},
     Complaint{"Could not resolve hostname",
-              "that name has no address; is it spelt right, in /etc/hosts or ~/.ssh/config?"},
+              "that name has no address; check its spelling, /etc/hosts and ~/.ssh/config"},
     Complaint{
         "Connection refused",
         "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
         "its port as {}:PORT"},
-    Complaint{"timed out", "it cannot be reached; is it on, and on this network?"},
-    Complaint{"No route to host", "it cannot be reached; is it on, and on this network?"},
-    Complaint{"Network is unreachable", "it cannot be reached; is this machine on its network?"},
+    Complaint{"timed out",
+              "it cannot be reached; is it switched on and connected to this network?"},
+    Complaint{"No route to host",
+              "it cannot be reached; is it switched on and connected to this network?"},
+    Complaint{"Network is unreachable",
+              "it cannot be reached; is this machine connected to its network?"},
     Complaint{kExchange,
-              "its ssh server drops logins, again and again; do others log in there at the same "
-              "time (MaxStartups in sshd_config)? Try again, or: ssh {}"},
+              "its ssh server drops logins repeatedly, perhaps because of many logins at the same "
+              "time (MaxStartups in sshd_config). Try again, or: ssh {}"},
 };
 
 const Complaint* known_complaint(std::string_view complaint) {
@@ -142,7 +144,7 @@ std::string explain_ssh(const Host& host, std::string_view complaint) {
     return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known->meaning), name),
                        last_line(complaint));
   }
-  if (last_line(complaint).empty()) return "ssh ended without a word; try: ssh " + name;
+  if (last_line(complaint).empty()) return "ssh ended without a message; try: ssh " + name;
   return fmt::format("ssh: {}; try: ssh {}", last_line(complaint), name);
 }
 

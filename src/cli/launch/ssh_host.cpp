@@ -31,7 +31,7 @@ constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
 constexpr std::string_view kMoreRoom =
-    "make room there, or have sshd give its sessions another TMPDIR (SetEnv)";
+    "free some space there, or make sshd set another TMPDIR for its sessions (SetEnv)";
 
 /// Returns the word that makes the guard send the signal.
 const char* word_for(int signal) {
@@ -85,7 +85,8 @@ Process SshHost::start_ssh(const std::vector<std::string>& words,
   const auto path = inherited_.find("PATH");
   plan.argv[0] = find_program("ssh", path == inherited_.end() ? "/usr/bin" : path->second, "");
   if (plan.argv[0].empty())
-    throw Error("there is no program \"ssh\" on this machine, which starts ranks on others");
+    throw Error(
+        "cannot start ranks on other machines: there is no program \"ssh\" on this machine");
   if (terminal) plan.terminal = terminal->size;
   Process process = launch::start(plan);
   guardian_.watch(process.id);
@@ -210,13 +211,13 @@ void SshHost::hear_what_is_missing(const std::string& word, std::size_t number) 
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
     faults_.push_back(
-        fmt::format("it has no directory {} for you; make it there, or give another with "
-                    "--cwd, or \"cwd\" in the hostfile",
+        fmt::format("it has no directory {} that you may enter; create it there, or give another "
+                    "with --cwd, or \"cwd\" in the hostfile",
                     directory));
   } else if (word == "no-program") {
     faults_.push_back(
-        fmt::format("it has no program {} that you may run; install it there, or give "
-                    "the whole path (of Python: --python, or \"python\" in the hostfile)",
+        fmt::format("it has no program {} that you may run; install it there, or give the full "
+                    "path (for Python: --python, or \"python\" in the hostfile)",
                     in_quotes(rank.argv.front())));
   } else if (script_of(rank) != nullptr) {
     faults_.push_back(
@@ -247,14 +248,14 @@ std::string SshHost::fault() const {
     std::string_view cause = last_line_of(guard().complaint());
     if (const std::size_t colon = cause.rfind(": "); colon != cause.npos)
       cause.remove_prefix(colon + 2);
-    return fmt::format("it cannot make a folder for the job's files in {} (mktemp: {}); {}",
+    return fmt::format("it cannot create a folder for the job's files in {} (mktemp: {}); {}",
                        in_quotes(no_folder_), printable(cause), kMoreRoom);
   }
   for (const auto& connection : connections_) {
     if (!connection->ended()) continue;
     if (!late_ || !connection->complaint().empty())
       return explain_ssh(host_, connection->complaint());
-    return fmt::format("it did not answer in {} s; try: ssh {} true; --patience gives it longer",
+    return fmt::format("it did not answer in {} s; try: ssh {} true; --patience allows more time",
                        options_.patience.count(), host_.name);
   }
   return {};
@@ -280,7 +281,8 @@ void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
                       const std::vector<Variables>& variables) {
   std::vector<NamedText> texts = {{kRingFile, files.ring}};
   if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
-  if (taskset_.empty()) processors_.why_not = "it has no program \"taskset\", or is no Linux";
+  if (taskset_.empty())
+    processors_.why_not = "it has no program \"taskset\", or does not run Linux";
   const std::vector<Binding> bindings = bindings_of(options_.bind_to, processors_, variables);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     Rank rank = *ranks[i];

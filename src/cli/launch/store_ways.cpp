@@ -169,15 +169,16 @@ std::vector<std::string> StoreWays::complaints() const {
     const std::string why =
         way->port == 0
             ? fmt::format(
-                  "\"mccl forward\" does not run there ({}), which would find out whether "
-                  "it reaches the host of rank 0; is its mccl of another version?",
+                  "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
+                  "does not "
+                  "run there ({}); is its mccl another version?",
                   printable(last_line_of(way->complaint)))
             : "it does not reach the host of rank 0, and ssh does not forward a socket from one to "
               "the other (AllowStreamLocalForwarding and AllowTcpForwarding in sshd_config)";
-    complaints.push_back(fmt::format(
-        "{}: {}. Where it does not, torch programs need init_method=\"mccl://\" in place "
-        "of env://",
-        text_of(job_.hosts[way->host]), why));
+    complaints.push_back(
+        fmt::format("{}: {}. If it does not reach that host, torch programs need "
+                    "init_method=\"mccl://\" instead of env://",
+                    text_of(job_.hosts[way->host]), why));
   }
   return complaints;
 }

@@ -67,8 +67,7 @@ std::vector<std::string> split_words(std::string_view where, std::string_view te
     }
   }
   if (quote != '\0')
-    throw InvalidArgument(
-        fmt::format("{}: nothing closes the {} in {}", where, quote, in_quotes(text)));
+    throw InvalidArgument(fmt::format("{}: unclosed {} in {}", where, quote, in_quotes(text)));
   if (word) words.push_back(*word);
   return words;
 }

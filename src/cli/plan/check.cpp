@@ -35,7 +35,7 @@ constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 40;
 }
 
 const json& member(const json& object, const char* key, std::string_view where) {
-  if (!object.is_object() || !object.contains(key)) refuse(where, key, "there");
+  if (!object.is_object() || !object.contains(key)) refuse(where, key, "present");
   return object[key];
 }
 

@@ -121,7 +121,8 @@ schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks) {
                               node.get<std::int64_t>() < ranks;
                      });
   if (!right)
-    throw InvalidArgument(fmt::format("costs: nodes is not a list of {} nodes or none", ranks));
+    throw InvalidArgument(
+        fmt::format("costs: nodes is neither a list of {} nodes nor empty", ranks));
   facts.nodes = nodes->get<std::vector<int>>();
   return facts;
 }

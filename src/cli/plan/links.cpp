@@ -50,7 +50,8 @@ Cable cable_of(const json& item, std::string_view origin) {
 
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
   const json document = json::parse(text, nullptr, false);
-  if (!document.is_array()) refuse(origin, document.is_discarded() ? "no JSON" : document.dump());
+  if (!document.is_array())
+    refuse(origin, document.is_discarded() ? "text that is not JSON" : document.dump());
   std::vector<Cable> cables;
   for (const json& item : document) cables.push_back(cable_of(item, origin));
   Cabling cabling(ranks, std::move(cables));
@@ -59,8 +60,8 @@ Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
     std::string told;
     for (const auto& part : parts)
       told += fmt::format("{}{{{}}}", told.empty() ? "" : " and ", fmt::join(part, ", "));
-    throw InvalidArgument(fmt::format("{}: the cables do not join all {} ranks, but {}; add one",
-                                      origin, ranks, told));
+    throw InvalidArgument(fmt::format(
+        "{}: the cables do not join all {} ranks, only {}; add a cable", origin, ranks, told));
   }
   return cabling;
 }
@@ -70,7 +71,7 @@ std::string links_text(const Cabling& cabling, double latency_s, double bytes_pe
   std::iota(everyone.begin(), everyone.end(), 0);
   const schedule::CableMap map(cabling, everyone, latency_s, bytes_per_s);
   std::string text = fmt::format("# {} cables", cabling.cables().size());
-  if (cabling.is_one_network()) return text + ": every rank is joined to every other\n";
+  if (cabling.is_one_network()) return text + ": every rank is connected to every other\n";
   const auto out = std::back_inserter(text);
   if (map.ring().empty()) {
     fmt::format_to(out, "\n#   ring: none\n");

@@ -22,7 +22,7 @@ constexpr std::size_t kLongestTold = 16384;
 void tell(const Costs& costs, int descriptor) {
   const std::string text = bench::costs_json(costs);
   const ssize_t n = ::write(descriptor, text.data(), text.size());
-  if (n != static_cast<ssize_t>(text.size())) throw Error("cannot tell what was measured");
+  if (n != static_cast<ssize_t>(text.size())) throw Error("cannot report the measured facts");
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ std::optional<schedule::Facts> measure(int ranks) {
   const Config config = Config::from_environment();
   if (!config.calibrate) {
     throw InvalidArgument(
-        "--measure: MCCL_CALIBRATE says that jobs measure nothing; unset it, or leave out "
+        "--measure: MCCL_CALIBRATE disables measurements; unset it, or leave out "
         "--measure");
   }
   Pipe pipe = make_pipe();

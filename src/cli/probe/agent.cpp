@@ -47,7 +47,7 @@ double number_in(const json& request, const char* key, double least, double most
 
 Address address_of(const std::string& text, double port) {
   const auto address = Address::parse_numeric(text, static_cast<std::uint16_t>(port));
-  if (!address) throw InvalidArgument(fmt::format("{} is no address", in_quotes(text)));
+  if (!address) throw InvalidArgument(fmt::format("{} is not an address", in_quotes(text)));
   return *address;
 }
 
@@ -78,7 +78,7 @@ transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) 
       }
     }
   }
-  throw Error("no port is free here");
+  throw Error("no port is free on this host");
 }
 
 double now_in_epoch() {
@@ -97,17 +97,18 @@ void Agent::obey(const json& request) {
       {"tell", &Agent::tell}, {"listen", &Agent::listen}, {"call", &Agent::call},
       {"dial", &Agent::dial}, {"packet", &Agent::packet}, {"time", &Agent::time},
   };
-  if (!request.is_object()) throw InvalidArgument("a request to mccl probe is no JSON object");
+  if (!request.is_object()) throw InvalidArgument("a request to mccl probe is not a JSON object");
   const std::string name = text_in(request, "do");
   const auto* const found =
       std::ranges::find(kActions, name, &std::pair<std::string_view, Action>::first);
   if (found == std::end(kActions))
-    throw InvalidArgument(fmt::format("mccl probe cannot do {}", in_quotes(name)));
+    throw InvalidArgument(fmt::format("mccl probe does not know the request {}", in_quotes(name)));
   (this->*found->second)(request);
 }
 
 const Secret& Agent::secret() const {
-  if (!secret_) throw InvalidArgument("mccl probe was not told to listen, and has no key");
+  if (!secret_)
+    throw InvalidArgument("mccl probe has no key, because it received no request to listen");
   return *secret_;
 }
 
@@ -134,7 +135,7 @@ void Agent::tell(const json& request) {
 }
 
 void Agent::listen(const json& request) {
-  if (secret_) throw InvalidArgument("mccl probe listens already");
+  if (secret_) throw InvalidArgument("mccl probe is already listening");
   const std::string key = text_in(request, "key");
   if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
   raise_open_files_limit();  // After tell(), which reports the limit that a job starts with.

@@ -31,19 +31,20 @@ struct Introduced {
 Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {
   Introduced result{.nonce = make_nonce(), .why = ""};
   const auto fail = [&](const char* why) {
-    result.why = stream.timed_out() ? fmt::format("it takes the connection, and is silent for {} s",
-                                                  kToConnect.count())
-                                    : why;
+    result.why = stream.timed_out()
+                     ? fmt::format("it accepts the connection, but sends nothing for {} s",
+                                   kToConnect.count())
+                     : why;
     return result;
   };
   const auto greeting = stream.read_line();
-  if (!greeting || !greeting->starts_with(kGreeting)) return fail("something else answers there");
+  if (!greeting || !greeting->starts_with(kGreeting)) return fail("another program answers there");
   const std::string theirs = greeting->substr(std::strlen(kGreeting));
   const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
                                        secret.prove("dials", {theirs, result.nonce, purpose}));
   stream.write(line.data(), line.size());
   const std::string expected = "ok " + secret.prove("answers", {theirs, result.nonce, purpose});
-  if (stream.read_line() != expected) return fail("the probe of another run answers there");
+  if (stream.read_line() != expected) return fail("a probe of another run answers there");
   return result;
 }
 

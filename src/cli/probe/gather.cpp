@@ -98,7 +98,7 @@ bool is_guarded() {
 void note_ssh_peer(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection != programs.environment().end())
-    cluster::note_in_use(facts, connection->second, "an end of ssh's connection");
+    cluster::note_in_use(facts, connection->second, "an end of the ssh connection");
 }
 
 /// Returns the third word of SSH_CONNECTION, which is the server's address.

@@ -29,8 +29,8 @@ void note_timeout(cluster::HostFacts& facts, const std::string& program) {
                      .severity = cluster::Severity::warning,
                      .what = fmt::format("{} does not end", program),
                      .where = facts.host,
-                     .why = "what it would tell is missing from what follows",
-                     .cure = fmt::format("run {} there, and look what it waits for", program)});
+                     .why = "the information that it provides is missing below",
+                     .cure = fmt::format("run {} there, and find what it waits for", program)});
 }
 
 }  // namespace
