@@ -73,8 +73,9 @@ def distributed_module() -> types.ModuleType:
     for owner in (module.Group, module.Work):
         owner.__module__ = "mccl.distributed"
         # Titles of sections have no commas.
-        owner.__doc__ = texts.get(owner.__name__, "").replace(", all subclasses of "
-                                                              "mccl.distributed.Error", "")
+        owner.__doc__ = texts.get(owner.__name__, "").replace(
+            ", all subclasses of mccl.distributed.Error", ""
+        )
         for name, member in vars(owner).items():
             target = member.fget if isinstance(member, property) else member
             if name in texts and isinstance(target, types.FunctionType):

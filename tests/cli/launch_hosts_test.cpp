@@ -139,7 +139,7 @@ TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
   EXPECT_THAT(refused(R"([{"ssh": "a", "ips": ["a b"]}])"), HasSubstr("[0].ips[0]: "));
   EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [1]}])"), HasSubstr("[0].rdma[0]: expected null"));
   EXPECT_THAT(refused(R"({"envs": ["1=2"], "hosts": [{"ssh": "a"}]})"),
-              HasSubstr("desk.json.envs[0]: \"1=2\" sets no variable"));
+              HasSubstr("desk.json.envs[0]: \"1=2\" does not set a variable"));
   EXPECT_THAT(refusal([] { read_hostfile("/nowhere/x.json"); }),
               HasSubstr("/nowhere/x.json: No such"));
 }
