@@ -196,7 +196,7 @@ def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
     with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:
         ranks = [hosts.start(rank, *small) for rank in (0, 1)]
         first = hosts.start(2, *small, MCCL_LOG_LEVEL="DEBUG")
-        assert any("rank 1 " in line and line.endswith(" stands\n") for line in first.stderr)
+        assert any("rank 1 " in line and line.endswith(" is connected\n") for line in first.stderr)
         first.kill()
         first.wait()
         ranks += [hosts.start(rank, *small) for rank in (2, 3)]

@@ -292,7 +292,7 @@ def test_init_warns_while_there_are_groups(monkeypatch, recwarn):
     init(port_base=1000)
     assert not recwarn
     groups.append("one")
-    with pytest.warns(RuntimeWarning, match="too late for the groups of a test, and") as said:
+    with pytest.warns(RuntimeWarning, match="too late for the groups of a test: ") as said:
         init(port_base=2000)
     assert said[0].filename == __file__
     assert get_config().port_base == 2000, "groups made from now on have it"

@@ -116,7 +116,7 @@ if sys.argv[1] == "mixed":
     try:
         dist.new_group([0])
     except RuntimeError as error:
-        assert "1 of the job's 2 ranks are torch's" in str(error), error
+        assert "only 1 of the job's 2 ranks use torch" in str(error), error
     else:
         raise SystemExit("a second group was made")
 else:

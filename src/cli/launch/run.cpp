@@ -267,8 +267,7 @@ void JobRun::tell_of_unbound() {
 void JobRun::start_ranks() {
   if (stopped()) return;
   if (!console_.log_folder().empty())
-    tell(fmt::format("the output of the ranks is also written to {}",
-                     printable(console_.log_folder())));
+    tell(fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
   tell_of_unbound();
   for (const Rank& rank : job_.ranks) {
     const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));

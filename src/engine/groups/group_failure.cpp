@@ -107,7 +107,13 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 }
 
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
-  announce_end(announced);
+  if (failed()) {
+    // A member that has not heard of the failure must not take this end for its cause.
+    failure_announced_ = false;
+    announce_failure();
+  } else {
+    announce_end(announced);
+  }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
   mark_failed(aborted(reason));

@@ -6,6 +6,7 @@
 
 #include "mccl/error.h"
 #include "support/members.h"
+#include "support/memory_link.h"
 #include "support/node_process.h"
 
 namespace mccl::engine {
@@ -76,6 +77,26 @@ TEST(GroupState, AFailureIsNotSaidToBeMetByARankThatTheGroupHasNot) {
   scene.group->hear(WorldRank(1), message);
   EXPECT_TRUE(scene.group->failed());
   EXPECT_EQ(scene.group->failure().seen_by, GroupRank(0));
+}
+
+TEST(GroupState, AFailedGroupThatIsDestroyedSaysWhyToMembersThatHaveNotHeardIt) {
+  Scene scene;
+  auto [near, far] = testing::MemoryLink::make();
+  scene.peers.connect(WorldRank(1), std::move(near));
+  Peers member(2);
+  member.connect(WorldRank(0), std::move(far));
+  ControlMessage message;
+  message.kind = ControlKind::abort;
+  message.key.group = scene.group->id();
+  message.failure = {FailureKind::aborted, "the loss is not a number", {}, GroupRank(1)};
+  scene.group->hear(WorldRank(1), message);
+  scene.group->end("over", "it is over");
+  std::vector<ControlMessage> heard;
+  member.receive([&](WorldRank, const ControlMessage& each) { heard.push_back(each); },
+                 [](WorldRank, const std::string& why) { ADD_FAILURE() << why; });
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0].kind, ControlKind::abort);
+  EXPECT_EQ(heard[0].failure.reason, "the loss is not a number");
 }
 
 }  // namespace

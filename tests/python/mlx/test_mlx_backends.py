@@ -90,7 +90,7 @@ def test_ipv6_addresses_and_host_names(tmp_path: Path):
         ({"hosts": []}, 0, "expected [["),
         ([["a:1"], []], 0, "rank 1: expected a list of one or more"),
         ([["a:1"], "b:2"], 0, 'rank 1: expected a list of one or more "host:port"; found "b:2"'),
-        ([{"ssh": "a", "ips": ["b"]}], 0, "one for mlx.launch"),
+        ([{"ssh": "a", "ips": ["b"]}], 0, "is for mlx.launch"),
         ([["a:1"], ["b"]], 0, 'rank 1: expected "host:port"'),
         ([["a:1"], ["b:x"]], 0, 'found "b:x"'),
         ([["a:1"], ["b:0"]], 0, "a port from 1 to 65535"),

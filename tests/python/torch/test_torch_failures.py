@@ -456,7 +456,7 @@ def check_shut_down() -> None:
     backend = group._get_backend(CPU)
     healthy()
     group.shutdown()
-    assert "was shut down" in error_of(lambda: backend.barrier())
+    assert "has been shut down" in error_of(lambda: backend.barrier())
     assert backend.get_error().name == "SUCCESS"
     healthy()
 
