@@ -31,6 +31,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
       // The peer has sent the announcement to all members. But along cables it may have been routed
       // through a dead rank, so every member forwards it before its own links end.
       failure_announced_ |= !around_.along_cables;
+      failure_heard_ |= !failed();
       return fail(announced(message, membership_.members.end_rank()));
     case ControlKind::probe:
       return answer_probe(peer, message);

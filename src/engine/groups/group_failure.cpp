@@ -107,8 +107,8 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 }
 
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
-  if (failed()) {
-    // A member that has not heard of the failure must not take this end for its cause.
+  if (failure_heard_) {
+    // A member that has not heard of the failure yet must not take this end for its cause.
     failure_announced_ = false;
     announce_failure();
   } else {
@@ -117,7 +117,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
   mark_failed(aborted(reason));
-  failure_announced_ = true;  // announce_end() has replaced the announcement of a failure
+  failure_announced_ = true;  // not needed after the announcement of the end
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenLooks);
   settle_failure();

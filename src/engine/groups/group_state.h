@@ -214,6 +214,7 @@ class GroupState {
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
   bool in_messages_ = false;                                // the part that advance_calls() is in
   bool failure_announced_ = false;
+  bool failure_heard_ = false;  ///< True if another member announced the failure.
   /// A link broke: the peer may have died, or it closed the link because of a failure that it is
   /// about to announce. This rank waits a moment for the announcement, which says more.
   std::optional<Failure> suspicion_;
