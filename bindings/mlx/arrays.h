@@ -45,7 +45,7 @@ inline mccl::DType dtype_of(mx::Dtype dtype) {
   return mccl::DType::u8;  // unreachable: MLX has no other type
 }
 
-/// The memory of an array, which must be row-contiguous and have data. Valid as long as the array's
+/// Memory of an array, which must be row-contiguous and evaluated. Valid as long as the array's
 /// data lives.
 inline mccl::Buffer buffer_of(mx::array& array) {
   return {array.size() == 0 ? nullptr : array.data<char>(), array.size(), dtype_of(array.dtype())};

@@ -50,7 +50,7 @@ void check_rows(std::string_view name, std::string_view what, const std::vector<
   }
 }
 
-/// Number of rows that this rank must give; -1 if any number is valid.
+/// Number of rows that this rank must contribute; -1 if any number is valid.
 int rows_wanted(const Exchange& exchange, int rank) {
   switch (exchange.kind) {
     case all_gather:

@@ -31,16 +31,16 @@ enum class ExchangeKind {
 struct Exchange {
   ExchangeKind kind = ExchangeKind::all_sum;
   int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
-  std::vector<int> rows = {};  ///< Rows per rank: given or received; all_to_all: sent to it.
+  std::vector<int> rows = {};  ///< Rows of each rank; all_to_all: rows that are sent to each rank.
   std::vector<int> from = {};  ///< all_to_all only: rows received from each rank.
-  int idle_rows = 0;           ///< gather only: rows of the output on other ranks.
+  int idle_rows = 0;           ///< gather only: rows of the output on ranks other than root.
 };
 
 /// True if the kind moves rows.
 bool has_rows(ExchangeKind kind);
 
-/// Throws InvalidArgument if the root is not a rank, or if the rows do not match the ranks or the
-/// array.
+/// Throws InvalidArgument if the root is not a rank, or if the rows do not match the number of
+/// ranks or the shape of the array.
 void check(const Exchange& exchange, const mx::Shape& input, int rank, int size);
 
 /// Shape of this rank's output.

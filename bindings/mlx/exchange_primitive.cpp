@@ -91,8 +91,8 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const Exchange exchange_;
 };
 
-/// True if the kind runs on the GPU. Kinds in which root has another role than the other ranks copy
-/// and clear host memory.
+/// True if the kind runs on the GPU. Kinds that have a root run on the CPU, because they copy and
+/// clear host memory.
 bool runs_on_gpu(ExchangeKind kind) {
   return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
          kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||

@@ -1,4 +1,4 @@
-// Exchanges in MLX's graphs.
+// Exchanges as operations of MLX's graphs.
 #pragma once
 
 #include <mlx/distributed/distributed.h>
@@ -9,8 +9,8 @@
 
 namespace mccl_mlx {
 
-/// The engine's group behind an MLX group; null for a group of one process. Throws InvalidArgument
-/// if one of MLX's own backends made the group.
+/// Returns the MCCL group behind an MLX group; null for a group of one process. Throws
+/// InvalidArgument if one of MLX's own backends made the group.
 std::shared_ptr<Group> group_in(const mx::distributed::Group& group);
 
 /// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws

@@ -1,4 +1,4 @@
-// GPU arrays of an MLX that is built for CUDA.
+// Support of GPU arrays, for an MLX that is built for CUDA.
 #pragma once
 
 #include <mlx/array.h>
@@ -13,16 +13,17 @@ namespace mccl_mlx::gpu {
 
 namespace mx = mlx::core;
 
-/// True if this build can communicate arrays of MLX's GPU, and there is a GPU.
+/// True if this build can communicate arrays on MLX's GPU and there is a GPU.
 bool is_available();
 
-/// The memory, on the GPU of `stream`, of an array that must be row-contiguous and have data. Valid
+/// Memory of an array on the GPU of `stream`. The array must be row-contiguous and evaluated. Valid
 /// as long as the array's data lives.
 mccl::Buffer buffer_of(const mx::array& array, mx::Stream stream);
 
-/// Calls `start` with the CUDA stream of `stream`, after all work that MLX has given it so far. MLX
-/// records operations in CUDA graphs, which cannot contain a call through the host. Therefore this
-/// first launches the recorded operations. Called where MLX evaluates an operation of that stream.
+/// Calls `start` with the CUDA stream of `stream`, behind all work that MLX has enqueued there. MLX
+/// records operations in CUDA graphs, which cannot contain a call through the host. This function
+/// therefore first launches the operations recorded so far. Must be called while MLX evaluates an
+/// operation of that stream.
 mccl::Work run(mx::Stream stream, const std::function<mccl::Work(void* cuda_stream)>& start);
 
 }  // namespace mccl_mlx::gpu

@@ -20,7 +20,8 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Adds this rank to the text of InvalidArgument; all other errors of the engine already name it.
+/// Adds this rank to the text of InvalidArgument; all other errors of the engine already contain
+/// it.
 template <typename Action>
 auto naming_rank(int rank, Action&& action) {
   try {
@@ -177,7 +178,7 @@ std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int 
                     "every rank a color of 0 or more",
                     color, rank()));
   }
-  // The job's context lives as long as the group with which it was made.
+  // The new group keeps this group alive, which keeps the job's context alive.
   using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
   const auto family = std::make_shared<Family>(group_, std::move(part));
   return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()),

@@ -1,4 +1,4 @@
-// A group of the engine as MLX's own distributed::Group.
+// Implements MLX's own distributed::Group by a group of the engine.
 #pragma once
 
 #include <mlx/distributed/distributed_impl.h>
@@ -22,13 +22,13 @@ using CallOnArrays = std::function<mccl::Work(mccl::Group&, mccl::ConstBuffer in
                                               const mccl::CallOptions&)>;
 
 /// A group of several ranks. Thread-safe. Collectives match across ranks in the order in which they
-/// are evaluated, on any stream. If several threads evaluate at once, the program must decide the
-/// order. Sends to each rank have their own order. Receives are posted as soon as they are
-/// evaluated, so that ranks which all send first do not deadlock.
+/// are evaluated, on any stream. If several threads evaluate concurrently, the program must decide
+/// the order. Sends to one rank are ordered only among themselves. Receives are posted as soon as
+/// they are evaluated, so that ranks which all send first do not deadlock.
 class Group final : public mx::distributed::detail::GroupImpl,
                     public std::enable_shared_from_this<Group> {
  public:
-  /// `on_gpu`: collectives run on streams of MLX's GPU if the caller names no stream.
+  /// `on_gpu`: true if collectives run on streams of MLX's GPU when the caller specifies no stream.
   Group(std::shared_ptr<mccl::Group> group, bool on_gpu);
 
   /// The caller's stream if there is one; else a GPU stream for a group on the GPU, else a CPU
@@ -39,8 +39,8 @@ class Group final : public mx::distributed::detail::GroupImpl,
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
-  /// A collective that runs at once, not lazily. A negative key keeps the order of this group.
-  /// Throws InvalidArgument for a negative color.
+  /// Runs immediately, not lazily. All ranks must call it. A negative key keeps the order of this
+  /// group. Throws InvalidArgument for a negative color.
   std::shared_ptr<GroupImpl> split(int color, int key) override;
 
   void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
@@ -51,11 +51,12 @@ class Group final : public mx::distributed::detail::GroupImpl,
   void all_min(const mx::array& input, mx::array& output, mx::Stream stream) override;
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
-  /// Runs a collective on the stream's thread when its turn comes. An exception surfaces where MLX
-  /// waits for the stream.
+  /// Runs a collective on the stream's thread when its turn comes. MLX rethrows an exception where
+  /// it waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// Does the same as run_on(), for arrays. On a GPU stream the call is enqueued now, in its turn,
-  /// and throws an error that prevents that. The next call throws a later failure.
+  /// Does the same for a call on arrays. On a GPU stream, enqueues the call immediately, in its
+  /// turn, and throws if that fails. If the call itself fails later, the next call on a GPU stream
+  /// throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);
@@ -72,10 +73,10 @@ class Group final : public mx::distributed::detail::GroupImpl,
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
   std::vector<std::shared_ptr<Line>> sends_;  ///< Indexed by destination.
-  std::mutex order_;  ///< Held while a turn is taken and its operation enqueued.
+  std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
 };
 
-/// A group of one process. MLX communicates nothing in it, and it cannot be split.
+/// A group of one process. MLX skips all communication in it. It cannot be split.
 class Alone final : public mx::distributed::detail::GroupImpl {
  public:
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;

@@ -17,7 +17,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// The only global state of the extension.
+/// The contexts that this extension has made.
 mccl::python::ContextRegistry& registry() {
   static auto* instance = new mccl::python::ContextRegistry;
   return *instance;
@@ -48,8 +48,8 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-/// Waits for calls that MLX was given, because other ranks may need the last send of this one, such
-/// as the token that a generator computes ahead.
+/// First waits for pending calls of MLX, because other ranks may need the last send of this one,
+/// such as the token that a generator computes ahead.
 void leave_all() {
   constexpr std::chrono::seconds kForTheLastCalls{2};
   PendingCalls::of_process().wait_until_none(kForTheLastCalls);

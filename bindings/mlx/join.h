@@ -1,5 +1,5 @@
-// Jobs separate from that of mccl.distributed, and the capsule that passes groups from one
-// extension module to another.
+// Joins jobs separate from that of mccl.distributed, and defines the capsule that passes groups
+// from one extension module to another.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,18 +16,19 @@ namespace mccl_mlx {
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
 /// Connects to the other ranks of the job that the settings describe (rank, world_size, root).
-/// Returns a capsule of the group of all ranks, which keeps its context alive. Throws like
+/// Returns a capsule of the group of all ranks, which keeps its context alive. Throws the errors of
 /// Context::create.
 nanobind::capsule join(const std::map<std::string, std::string>& settings);
 
 /// The group in such a capsule. Throws a Python error for any other capsule.
 std::shared_ptr<mccl::Group> native_group_in(const nanobind::capsule& capsule);
 
-/// Shuts down every living context that was made here, and notifies the peers. Pending calls of MLX
-/// get up to 2 s to end first.
+/// Shuts down every living context that join() made, and notifies the peers. First waits up to 2 s
+/// for pending calls of MLX.
 void leave_all();
 
-/// Called around fork(). The child forgets the contexts; the peers do not notice.
+/// Must be called before and after fork(). The child abandons the contexts without notifying the
+/// peers.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

@@ -1,4 +1,4 @@
-// The unfinished calls of MLX's streams. A program may end before they do.
+// Counts the unfinished calls in MLX's streams, which may still run when the program ends.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace mccl_mlx {
 
-/// Counter of pending calls. Thread-safe. A process has one, which is never destroyed because
-/// streams may outlive static destructors.
+/// Counter of pending calls. Thread-safe. A process has one instance, which is never destroyed
+/// because streams may outlive static destructors.
 class PendingCalls {
  public:
   static PendingCalls& of_process();
@@ -19,7 +19,8 @@ class PendingCalls {
   using Ticket = std::shared_ptr<PendingCalls>;
   Ticket begin();
 
-  /// Blocks until no call is pending, for at most `patience`; false if some still are.
+  /// Blocks until no call is pending, for at most `patience`. Returns false if calls are still
+  /// pending.
   bool wait_until_none(std::chrono::milliseconds patience);
 
  private:

@@ -1,4 +1,5 @@
-// The mean of arrays that are sent rounded, and the part that rounding dropped on this rank.
+// The mean of arrays that a codec rounds for sending, and the part that rounding dropped on this
+// rank.
 #pragma once
 
 #include <memory>

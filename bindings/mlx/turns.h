@@ -25,7 +25,7 @@ class Line {
   Number take();
   /// Blocks until all earlier turns have ended.
   void await(Number number);
-  /// Ends a turn. Allowed before the turn has come, for an operation that was dropped.
+  /// Ends a turn. If the operation was dropped, this may be called before the turn has come.
   void end(Number number);
 
  private:

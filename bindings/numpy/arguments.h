@@ -1,5 +1,5 @@
-// Checked conversions of the arguments that Python passes beside arrays. Errors are InvalidArgument
-// with a text that begins with `call`.
+// Checked conversions of the arguments that Python passes in addition to arrays. Invalid values
+// throw InvalidArgument, whose message begins with `call`.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,26 +19,26 @@ namespace nb = nanobind;
 
 using Timeout = std::optional<std::chrono::milliseconds>;
 
-/// A reduction from its name, such as "sum", or from ("premul_sum", factor).
+/// Converts a name such as "sum", or ("premul_sum", factor), to a reduction.
 ReduceOp reduce_op(const char* call, nb::handle op);
 
-/// A compression from a codec's name or from ("topk", ratio); absent for None.
+/// Converts a codec's name, or ("topk", ratio), to a compression. Returns std::nullopt for None.
 std::optional<Compression> compression_of(const char* call, nb::handle compression);
 
-/// A timeout from seconds above 0. Absent for None; zero, which means no limit, for infinity and
-/// for more than a year. Raises TypeError if it is not a number.
+/// Converts seconds above 0 to a timeout. Returns std::nullopt for None. Returns 0, which means no
+/// limit, for infinity and for more than a year. Raises TypeError if it is not a number.
 Timeout timeout_of(const char* call, nb::handle seconds);
 
-/// A tag from 0 to 2^32 - 1.
+/// Converts a tag, which must be from 0 to 2^32 - 1.
 std::uint32_t tag_of(const char* call, std::int64_t tag);
 
-/// One number of rows per rank, each at least 0. `argument` names it in errors.
+/// Converts one number of rows per rank, each at least 0. `argument` is its name in error messages.
 std::vector<std::size_t> counts_of(const char* call, const char* argument, nb::handle counts,
                                    int size);
 
 std::size_t sum(const std::vector<std::size_t>& counts);
 
-/// Each count multiplied by `factor`.
+/// Returns each count multiplied by `factor`.
 std::vector<std::size_t> times(std::vector<std::size_t> counts, std::size_t factor);
 
 }  // namespace mccl::numpy

@@ -52,7 +52,7 @@ struct NumPy {
 
 NumPy numpy;
 
-/// NumPy's names of the values of DType, in their order. bfloat16 belongs to another package.
+/// NumPy's names of the types, in the order of DType. bfloat16 is defined by the package ml_dtypes.
 constexpr std::array<const char*, kDTypeCount> kTypeNames = {
     "bool",  "uint8",   "int8",     "uint16",  "int16",   "uint32",    "int32",     "uint64",
     "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
@@ -138,7 +138,8 @@ DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& fo
       fmt::format("{}: an array of dtype {}; expected {}", call, name, kExpectedTypes));
 }
 
-/// A view of a NumPy array's memory, whatever its strides. Sets `contiguous`.
+/// Returns a view of a NumPy array's memory, with any strides. Sets `contiguous` to true if the
+/// memory is in C order.
 Array numpy_view(const char* call, nb::handle array, bool& contiguous) {
   Array view;
   view.object = nb::borrow(array);
@@ -181,13 +182,13 @@ bool in_c_order(Shape shape, Shape strides) {
   return true;
 }
 
-/// A view of memory that another library shares through DLPack. `Tensor` determines whether it must
-/// be writable.
+/// Returns a view of memory that another library shares through DLPack. `Tensor` determines whether
+/// the memory must be writable.
 template <typename Tensor>
 Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Tensor tensor;
   if (!nb::try_cast(x, tensor)) {
-    x.attr("__dlpack__")();  // raises the other library's own error, if it refuses
+    x.attr("__dlpack__")();  // raises the error of the other library, if that refuses
     throw InvalidArgument(
         fmt::format("{}: the memory of this {} cannot be used: it is not in host memory, or not "
                     "writable; copy it to a NumPy array",
@@ -203,7 +204,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
-  // Memory shared read-only is only read; see `writable`.
+  // Memory that is shared read-only is never written; see `writable`.
   view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
   view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
   strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};

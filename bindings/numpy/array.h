@@ -1,4 +1,5 @@
-// Arrays in the form that the library needs: memory, shape and type. All functions need the GIL.
+// Arrays in the form that the library needs: memory, shape and type. All functions must be called
+// with the GIL held.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,12 +27,12 @@ struct Array {
 
   /// Number of elements.
   std::size_t count() const;
-  /// Elements per index of the first axis; 1 without axes.
+  /// Number of elements per index of the first axis; 1 for a scalar.
   std::size_t row() const;
   Buffer buffer() const { return {data, count(), dtype, {}}; }
 };
 
-/// Loads NumPy; throws the error of the import. Called once, before all other functions here.
+/// Imports NumPy, and throws if that fails. Must be called once, before all other functions here.
 void load_numpy();
 
 /// Accepts any array in host memory (NumPy, DLPack, buffer protocol), or an object that
@@ -42,13 +43,13 @@ Array input_array(const char* call, nb::handle x);
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
 /// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// Does the same as output_array(), and requires a type and shape.
+/// Does the same, and also requires this type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.
 Array new_array(DType dtype, Shape shape);
 
-/// `out` if given, else a new array.
+/// Returns output_array() of `out`, or a new array if `out` is None.
 Array result_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// `shape` with `rows` as the length of the first axis; (rows,) for a scalar's shape.

@@ -198,7 +198,7 @@ void bind_group(nb::module_& module) {
            timeout, kRecv)
       .def("split", &ArrayGroup::split, "color"_a, "key"_a = 0, kSplit)
       .def("abort", &ArrayGroup::abort, "reason"_a,
-           "Fails all pending and later calls, on all ranks, with `reason`. Returns at once.")
+           "Fails all pending and later calls, on all ranks, with `reason`. Returns immediately.")
       .def("__repr__", &ArrayGroup::repr);
 }
 

@@ -14,8 +14,8 @@ class CallbackThread {
  public:
   using Task = std::function<void()>;
 
-  /// Runs `task` soon, with the GIL, in the order of the calls. `task` must not throw. May be
-  /// called without the GIL.
+  /// Queues `task`, which runs with the GIL held. Tasks run in the order of these calls and must
+  /// not throw. May be called without the GIL.
   void post(Task task);
 
   /// Runs all posted tasks and ends the thread; a later post() starts it again. Call it without the
@@ -32,8 +32,8 @@ class CallbackThread {
   bool stopping_ = false;   // guarded by mutex_
 };
 
-/// The process's instance. A forked child gets a new one, because the thread exists only in the
-/// parent.
+/// callback_thread() returns the process's instance. forget_callback_thread_after_fork() replaces
+/// it in a forked child, because the thread exists only in the parent.
 CallbackThread& callback_thread();
 void forget_callback_thread_after_fork();
 

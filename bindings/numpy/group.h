@@ -21,7 +21,7 @@ namespace nb = nanobind;
 /// Name of the PyCapsule that Group.capsule returns. It owns a `std::shared_ptr<mccl::Group>*`.
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
-/// Options that all calls share.
+/// Options that all calls have in common.
 struct Manner {
   bool wait = true;
   Timeout timeout = {};
@@ -68,15 +68,15 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// Makes a call. `start(group, options)` starts it and returns its Work; it runs without the GIL.
-  /// Returns `kept.result` if `manner.wait` is set, else a Work with that result.
+  /// Makes a call. `start(group, options)` is called without the GIL; it starts the call and
+  /// returns its Work. Returns `kept.result` if `manner.wait` is set, else a Work with that result.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 
   void check_root(const char* call, int root) const;
 
   std::shared_ptr<Group> group_;
-  int process_;  ///< Process that made it; a forked child has a copy.
+  int process_;  ///< Id of the process that made the object; a forked child has a copy.
 };
 
 template <typename Start>

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Longest delay before a signal is handled.
+/// Maximum delay until a signal is handled.
 constexpr std::chrono::milliseconds kSignalInterval{50};
 
 bool wait_for(const Work& work, std::chrono::milliseconds limit) {
@@ -24,7 +24,7 @@ bool wait_for(const Work& work, std::chrono::milliseconds limit) {
     return true;
   } catch (const TimeoutError&) {
     if (!work.done()) return false;
-    // The call has ended meanwhile: return its outcome instead of the timeout of this wait.
+    // The call has ended in the meantime. Return its outcome instead of the timeout of this wait.
     if (const std::exception_ptr error = work.error()) std::rethrow_exception(error);
     return true;
   }

@@ -23,15 +23,15 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;
 
-/// The only global state of the module. Accessed with the GIL held; blocking functions also hold
-/// the lock of mccl.distributed.
+/// The world of this process. Accessed with the GIL held; blocking functions also hold the lock of
+/// mccl.distributed.
 struct Registry {
   std::shared_ptr<Context> context;
   nb::object world;  ///< The Group of all ranks.
-  /// Stores by address; the address is empty if rank 0 publishes it through the launcher. Kept as
-  /// long as the process lives: a rank that restarts early must find the store that rank 0 serves,
-  /// not one that is about to close. Stores reached along cables are not kept, because they end
-  /// with their world.
+  /// Stores by address; the address is empty if rank 0 publishes it through the launcher. Kept
+  /// until the process ends: a rank that starts its next world early must find the store that rank
+  /// 0 serves, not one that is about to close. Stores reached along cables are not kept, because
+  /// they end with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
   std::vector<std::shared_ptr<Context>> abandoned;  ///< Never destroyed by a forked child.
 };
@@ -46,7 +46,7 @@ nb::object start(const Settings& settings) {
   if (process.context) throw InvalidArgument("start: the world already exists");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
-  // Without a placement the process is a job of one.
+  // Without a placement, the job consists of this process alone.
   const Placement place =
       find_placement(options.config, process_environment()).value_or(Placement());
   options.rank = place.rank;

@@ -1,4 +1,4 @@
-// This process's membership in a job, as Python sees it. A process has at most one.
+// This process's membership in a job, for Python. A process is in at most one job at a time.
 #pragma once
 
 #include <nanobind/nanobind.h>

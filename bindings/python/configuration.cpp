@@ -69,7 +69,8 @@ constexpr std::string_view kOfJobs[] = {"MCCL_",  "MLX_",        "JACCL_",      
 
 std::uint64_t job_fingerprint() { return environment_fingerprint(kOfJobs); }
 
-/// The place that a launcher or the settings give this process; None if there is none.
+/// Rank, size, local rank and launcher of this process, from a launcher or the settings; None if
+/// neither provides them.
 nb::object placement(const TextMap& values, const TextMap& environment) {
   const auto found = find_placement(config_of(values), environment);
   if (!found) return nb::none();

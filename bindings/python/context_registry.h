@@ -11,7 +11,8 @@
 
 namespace mccl::python {
 
-/// List of a module's living contexts. One per module, never destroyed. Thread-safe; needs no GIL.
+/// List of a module's living contexts. One per module, never destroyed. Thread-safe, even without
+/// the GIL.
 class ContextRegistry {
  public:
   void add(const std::shared_ptr<Context>& context) {
@@ -35,8 +36,8 @@ class ContextRegistry {
     for (const auto& context : contexts) context->shutdown();
   }
 
-  // Called around fork(), on the forking thread. The child forgets the contexts; the peers do not
-  // notice.
+  // Must be called before and after fork(), on the forking thread. The child abandons the contexts
+  // without notifying the peers.
   void before_fork() {
     mutex_.lock();
     forking_ = living();
@@ -45,7 +46,7 @@ class ContextRegistry {
   void after_fork_in_parent() {
     for (const auto& context : forking_) context->after_fork_in_parent();
     auto contexts = std::exchange(forking_, {});
-    mutex_.unlock();  // before a context is destroyed that has no other owner left
+    mutex_.unlock();  // unlocked before `contexts` destroys a context that has no other owner
   }
   void after_fork_in_child() {
     for (const auto& context : forking_) context->abandon_after_fork();
@@ -65,7 +66,7 @@ class ContextRegistry {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
-  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, which fork() keeps locked
+  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, locked during fork()
   std::vector<std::shared_ptr<Context>> abandoned_;  // in a forked child: never destroyed
 };
 

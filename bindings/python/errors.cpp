@@ -20,7 +20,8 @@ constexpr std::array kClassNames = {
     "MismatchError", "AbortedError",    "CorruptionError",
 };
 
-/// Never destroyed: errors may be translated as long as the interpreter lives.
+/// The classes of mccl.errors, in the order of Kind. Never released, because errors may be
+/// converted as long as the interpreter lives.
 std::array<PyObject*, kClassNames.size()> classes{};
 
 PyObject* class_of(Kind kind) { return classes[static_cast<std::size_t>(kind)]; }

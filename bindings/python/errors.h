@@ -16,11 +16,11 @@ namespace mccl::python {
 
 namespace nb = nanobind;
 
-/// Registers the errors with nanobind; their classes are those of mccl.errors.
+/// Registers the errors with nanobind, as the classes of mccl.errors.
 void bind_errors();
 
-/// The Python exception for an error of the library; any other exception becomes a RuntimeError.
-/// Called with the GIL held.
+/// Returns the Python exception for an error of the library; for any other exception, a
+/// RuntimeError. Must be called with the GIL held.
 nb::object python_error_of(const std::exception_ptr& error);
 
 }  // namespace mccl::python

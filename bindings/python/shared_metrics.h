@@ -1,5 +1,5 @@
-// Sharing of one Metrics between the extension modules of a process, so that it covers the groups
-// of every framework. `mccl._core` owns it. These functions work with any binding library.
+// Shares one Metrics between the extension modules of a process, so that it covers the groups of
+// every framework. `mccl._core` owns it. These functions work with any binding library.
 #pragma once
 
 #include <Python.h>
@@ -14,9 +14,9 @@ namespace mccl::python {
 /// Name of the capsule, which owns the `std::shared_ptr<Metrics>*` that it holds.
 inline constexpr const char* kMetricsCapsule = "mccl.metrics";
 
-/// Returns the Metrics to pass in ContextOptions::metrics when a group is made; get_metrics() has
-/// an answer from then on. `rank` marks the lines of log_metrics(). Call it with the GIL held.
-/// Throws Error if the extensions do not match.
+/// Returns the Metrics to pass in ContextOptions::metrics when a group is made. From then on,
+/// Python's get_metrics() does not return None. The lines of log_metrics() contain `rank`. Call it
+/// with the GIL held. Throws Error if the extension modules are from different builds.
 inline std::shared_ptr<Metrics> shared_metrics(int rank) {
   struct Release {
     void operator()(PyObject* object) const { Py_DECREF(object); }

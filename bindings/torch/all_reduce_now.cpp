@@ -41,9 +41,9 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
     const mccl::Work work = group->all_reduce(data, data, op, options);
     raise_if_failed(*group, work);
     if (work.done())
-      return;  // enqueued in the stream, which keeps the memory as long as it needs it
-    // The call goes through the host. Keep the tensor until it is over, and free it on a thread on
-    // which it cannot block on a lock of torch.
+      return;  // enqueued in the stream, in which torch reuses the memory only after the call
+    // The call goes through the host. Keep the tensor until the call is over. Free it on a callback
+    // thread, because freeing may block on a lock of torch.
     auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});
     ledger_->opened();
     ledger_->awaited(*noted);

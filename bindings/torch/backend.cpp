@@ -115,7 +115,7 @@ void ProcessGroupMCCL::finish_streams() {
 }
 
 /// Does not query streams that a caller created, because they may have been destroyed. The ledger
-/// and the lane know the calls that ran in them.
+/// and the lane track the calls in those streams.
 const char* ProcessGroupMCCL::unfinished(const mccl::Group& group,
                                          std::optional<std::uint32_t> last) {
   if (const char* const title = ledger_->awaited_title()) return title;
@@ -247,7 +247,8 @@ bool ProcessGroupMCCL::in_batch() {
 }
 
 void ProcessGroupMCCL::startCoalescing() {
-  // torch leaves a batch open if the block inside it raised. Start the calls that it recorded.
+  // torch leaves a batch open if the code inside it raised an exception. Start the calls of that
+  // batch.
   if (open_batches_ > 0 && in_batch()) endCoalescing();
   group_for("mccl:coalesced")->begin_coalescing();
   const std::lock_guard lock(batches_mutex_);
@@ -295,8 +296,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   return work;
 }
 
-/// Lets the parts of the group reuse the group's device path, if all ranks agree. All ranks must
-/// call it; a rank in no part passes null.
+/// Lets the groups of a split reuse this group's device path. All ranks must call it; a rank in no
+/// part passes null.
 void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
   group_for("split")->split_path(child, color, key);
 }

@@ -34,10 +34,10 @@ struct Membership {
   std::vector<int> members;
   std::vector<std::uint64_t> global_ranks;
   std::chrono::milliseconds timeout;
-  std::optional<mccl::Compression> compression = {};  ///< If empty, as the context's settings say.
+  std::optional<mccl::Compression> compression = {};  ///< If empty, the context's settings apply.
 };
 
-/// The compression that a ratio asks for; none without a ratio.
+/// Returns topk with this ratio; nothing without a ratio.
 inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
   if (!ratio) return std::nullopt;
   return mccl::Compression{mccl::Codec::topk, *ratio};
@@ -64,26 +64,27 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// Make the calls of allreduce and _reduce_scatter_base, and write the part of the sum that
-  /// rounding drops to `left_out`, a tensor of the input's type and size. With a ratio, the sum
-  /// uses topk of that ratio, whatever the group's codec is.
+  /// all_reduce_keeping() and reduce_scatter_keeping() do the same as allreduce() and
+  /// _reduce_scatter_base(). They also write this rank's rounding error to `left_out`, a tensor of
+  /// the input's type and size. If a ratio is given, the sum uses topk with that ratio instead of
+  /// the group's codec.
   using TopkRatio = std::optional<double>;
   WorkPtr all_reduce_keeping(const at::Tensor& tensor, const at::Tensor& left_out,
                              const c10d::ReduceOp& op, TopkRatio topk_ratio);
   WorkPtr reduce_scatter_keeping(const at::Tensor& output, const at::Tensor& input,
                                  const at::Tensor& left_out, const c10d::ReduceOp& op,
                                  TopkRatio topk_ratio);
-  /// all_reduce without a Work. On a GPU, the result is ready in the order of the caller's stream
-  /// when this returns. Elsewhere the call is done.
+  /// all_reduce without a Work. On a GPU, work that is enqueued in the caller's stream afterwards
+  /// sees the result. Elsewhere, the call is done when this returns.
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   /// Payload bytes of this rank's contribution to an all_reduce of the tensor.
   std::size_t bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const;
-  /// Lets later calls use memory of the engine's allocator on this GPU in place. A collective call
-  /// on the host.
+  /// Lets later calls use memory of the engine's allocator on this GPU in place. All ranks must
+  /// call it.
   void reach_memory(c10::DeviceIndex index);
   bool supportsTensorAlloc(c10::DeviceIndex index) override;
-  /// Allocates a tensor of `size` elements in such memory. Other GPUs reach it after a later
-  /// reach_memory().
+  /// Allocates a tensor of `size` elements in memory of the engine's allocator. Other GPUs can
+  /// access it only after a later reach_memory().
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
@@ -167,20 +168,20 @@ class ProcessGroupMCCL final : public c10d::Backend {
                             const at::Tensor& indices, const at::Tensor& values);
   /// True if this thread has an open batch.
   bool in_batch();
-  /// Notes that a call is about to begin on `device`, and creates the group's stream there.
+  /// Records that a call is about to begin on `device`, and creates the group's stream there.
   void note_device(c10::Device device);
-  /// Gives a call on a GPU an end that streams can wait for: in the caller's stream if that waits
-  /// at once, else in a stream of MCCL.
+  /// Sets the StreamEnd of a call on a GPU, for which streams can wait. The end lies in the
+  /// caller's stream if the caller waits immediately, else in a stream of MCCL.
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
   void split_on_devices(mccl::Group* child, int color, int key);
   void finish_streams();
-  /// Throws if the group has failed. A stream does not learn of a failure, so the call itself must
+  /// Throws if the group has failed. A stream cannot detect a failure, so the call itself must
   /// throw.
   static void raise_if_failed(const mccl::Group& group, const mccl::Work& begun) {
     if (!group.failure().empty()) begun.wait();
   }
-  /// Names the work that devices still do for the group; null if there is none.
+  /// Returns the name of work that devices have not finished for the group; null if there is none.
   const char* unfinished(const mccl::Group& group, std::optional<std::uint32_t> last);
   void finish_calls_on_devices();
   void let_go();
@@ -190,7 +191,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; not held during calls.
   Membership membership_;
   const std::string name_;
-  const std::uint32_t forks_;  ///< A child of fork() must not touch the connections.
+  /// forks_so_far() when the group was made. A forked child must not use the connections.
+  const std::uint32_t forks_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::uint64_t> splits_{0};

@@ -12,12 +12,12 @@ namespace mccl_torch {
 
 /// Runs tasks that may block on another collective, such as a communication hook that chains
 /// collectives. They must not run on the engine's progress thread, which that collective needs. A
-/// task starts at once, on an idle thread or a new one. A thread that stays idle for 10 s ends.
+/// task starts immediately, on an idle thread or a new one. A thread that stays idle for 10 s ends.
 class CallbackThreads {
  public:
   void run(std::function<void()> task);
 
-  /// Blocks until all tasks are done, for at most `timeout`; true if they are.
+  /// Blocks until all tasks are done, for at most `timeout`. Returns true if they are.
   bool drain(std::chrono::milliseconds timeout);
 
  private:

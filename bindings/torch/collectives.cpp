@@ -51,7 +51,7 @@ void require_pairs(const char* call, std::size_t outputs, std::size_t inputs) {
                                   outputs, " outputs and ", inputs, " inputs)"));
 }
 
-/// Returns `in`, or a copy of it if `out` overlaps it anywhere but exactly at this rank's slot.
+/// Returns `in`, or a copy of it if `out` overlaps it and does not start at its element `slot`.
 ConstBuffer readable_beside(Staging& staging, ConstBuffer in, Buffer out, std::size_t slot) {
   const bool own_slot =
       out.data == static_cast<const char*>(in.data) + slot * mccl::size_of(in.dtype);
@@ -441,8 +441,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-// Runs all_to_allv, because one rank may leave its splits empty while another lists equal ones. On
-// CUDA, empty splits mean equal parts on all ranks: the kernels of all_to_all need equal parts.
+// Runs all_to_allv, because one rank may leave its splits empty while another passes equal ones. On
+// CUDA, runs all_to_all, for its GPU kernels, if both lists are empty, as they must be everywhere.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,

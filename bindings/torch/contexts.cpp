@@ -18,7 +18,7 @@
 namespace mccl_torch {
 namespace {
 
-/// torch's store, to which torch has added a prefix for the group.
+/// Adapts torch's store, to which torch has added a prefix for the group.
 class TorchStore final : public mccl::Store {
  public:
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -28,8 +28,8 @@ class TorchStore final : public mccl::Store {
             [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   }
 
-  /// Polls the store: a wait of torch that fails logs a warning on every rank, and ranks that meet
-  /// query the store many times a second.
+  /// Polls the store instead of waiting in torch, which logs a warning on every rank if a wait
+  /// fails. Ranks that meet query the store many times a second.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     const Clock::time_point deadline = Clock::now() + timeout;
     std::string text;
@@ -80,7 +80,7 @@ class TorchStore final : public mccl::Store {
   c10::intrusive_ptr<c10d::Store> store_;
 };
 
-/// The only global state of the extension.
+/// The contexts and group names of this process.
 struct Registry {
   mccl::python::ContextRegistry contexts;
   std::mutex mutex;
@@ -107,8 +107,8 @@ void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
   registry().made.clear();
 }
 
-/// Makes a unique name, because torch reuses names. Every member of a group has made the same
-/// number of groups of that name before.
+/// Returns a unique name, because torch reuses names. All members of a group return the same one,
+/// because each has made the same number of groups of that name.
 std::string unused_name(const std::string& name) {
   const std::lock_guard lock(registry().mutex);
   return c10::str(name, "#", registry().made[name]++);
@@ -123,7 +123,7 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
     if (registry().contexts.empty()) {
-      // A process keeps its port regardless of which group it makes first.
+      // A process has the same port regardless of which group it makes first.
       options.config.port_base +=
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
           request.rank;
@@ -190,7 +190,7 @@ void require_topk(const mccl::Compression& compression) {
   if (compression.codec == mccl::Codec::topk) return;
   throw mccl::InvalidArgument(
       "topk_ratio requires compression=\"topk\", but this group's sums use " +
-      mccl::describe(compression) + "; pass both, or no topk_ratio");
+      mccl::describe(compression) + "; pass both arguments, or no topk_ratio");
 }
 
 Membership join(const GroupRequest& request) {

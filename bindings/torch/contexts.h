@@ -24,17 +24,17 @@ struct GroupRequest {
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
   std::map<std::string, std::string> settings;
   std::shared_ptr<mccl::Metrics> metrics;
-  /// The default group meets where the environment says, with ranks that may differ from torch's;
-  /// `store` is then unused.
+  /// True for a default group that does not meet through torch's store. Its ranks meet through the
+  /// JobStore in `store` if there is one, else as the environment specifies.
   bool elsewhere = false;
 };
 
-/// Checks a group that has its own topk ratio. Throws InvalidArgument unless its codec is topk.
+/// Used for a group that sets a topk ratio. Throws InvalidArgument unless its codec is topk.
 void require_topk(const mccl::Compression& compression);
 
 /// Creates or joins the group of a request; all of its ranks must call it. The default group makes
-/// a context. Other groups belong to that context, or make their own if the default group has
-/// another backend. A context ends with its last group. Throws torch's errors.
+/// a context. Other groups belong to that context, or make their own context if the default group
+/// uses a different backend. A context ends with its last group. Throws torch's errors.
 Membership join(const GroupRequest& request);
 
 /// True if a process group of this backend exists, so that its settings are fixed.
@@ -43,7 +43,8 @@ bool has_contexts();
 /// Shuts down every context of this process and notifies the peers.
 void shutdown_contexts();
 
-/// Called around fork(). The child forgets the contexts; the peers do not notice.
+/// Must be called before and after fork(). The child abandons the contexts without notifying the
+/// peers.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

@@ -1,4 +1,4 @@
-// Release of the GIL from code that may or may not hold it.
+// Releases the GIL in code that may or may not hold it.
 #pragma once
 
 #include <Python.h>

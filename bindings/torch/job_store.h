@@ -48,7 +48,7 @@ class JobStore final : public c10d::Store {
 /// the GIL held; releases it while it waits.
 c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::string>& settings);
 
-/// The job store behind torch's prefixes; null if it is another kind of store.
+/// The JobStore behind torch's PrefixStores; null if they wrap a store of another kind.
 JobStore* job_store_in(const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace mccl_torch

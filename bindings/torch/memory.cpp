@@ -47,7 +47,7 @@ bool has_gpu(c10::DeviceIndex index) { return mccl::has_device(gpu(index)); }
 
 bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) { return has_gpu(index); }
 
-/// Allocates from torch's own pools, which Python creates.
+/// Allocates from the MemPools of torch that mccl.torch_memory creates.
 at::Tensor ProcessGroupMCCL::allocateTensor(long size, at::TensorOptions options) {
   const char* call = "allocate_tensor";
   if (!options.has_device() || !options.device().is_cuda()) {

@@ -14,12 +14,12 @@ using mccl::CallOptions;
 using mccl::Group;
 using std::chrono::milliseconds;
 
-// Tags above all that torch can use.
+// Tags above the maximum that torch can use.
 constexpr std::uint32_t kArrivedTag = 0xFFFF0000U;
 constexpr std::uint32_t kReleasedTag = 0xFFFF0001U;
 
-/// A message of one byte, which is kept alive until the message completes, even if the wait for it
-/// was abandoned.
+/// A message of one byte. The byte is kept alive until the message completes, even if the wait for
+/// it was abandoned.
 struct Token {
   std::shared_ptr<std::uint8_t> byte = std::make_shared<std::uint8_t>(1);
   mccl::Work work;
@@ -63,7 +63,7 @@ void ProcessGroupMCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
 }
 
 /// Rank 0 waits for a message from every rank, then releases them all. A missing rank fails the
-/// group, so that the ranks that arrived learn of it at once.
+/// group, so that the ranks that have arrived fail immediately.
 void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool wait_all_ranks) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   if (timeout.count() <= 0) {

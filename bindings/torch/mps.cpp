@@ -14,7 +14,7 @@
 namespace mccl_torch {
 namespace {
 
-/// An event of torch. A query reads a counter and does not touch the stream.
+/// A fence that uses an event of torch. A query reads a counter and does not touch the stream.
 class EventOfTorch final : public mccl::Fence {
  public:
   EventOfTorch() : hooks_(at::detail::getMPSHooks()), event_(hooks_.acquireEvent(false)) {
@@ -84,7 +84,8 @@ void copy_runs(const at::Tensor& to, const at::Tensor& from) {
   }
 }
 
-/// The tensor as a CPU tensor, valid once a fence has passed; none if its memory is private.
+/// Returns a CPU tensor in the same memory, which is valid once a fence has passed; none if the
+/// memory is private to the GPU.
 std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
   const mccl::Buffer first = mccl::metal_buffer(metal_place_of(tensor), 1, mccl::DType::u8);
   if (first.device.kind != mccl::DeviceKind::cpu) return std::nullopt;

@@ -1,5 +1,5 @@
 // MPS tensors: where they are, when they may be accessed, and how results reach them. These
-// functions give torch's stream work only on the caller's thread. Continuations of futures,
+// functions enqueue work in torch's stream only on the caller's thread. Continuations of futures,
 // including those of mccl.hooks, use the stream on the thread that runs them.
 #pragma once
 
@@ -12,24 +12,24 @@
 
 namespace mccl_torch {
 
-/// Creates a fence behind all work that torch's stream has received so far from this thread. The
-/// fence is enqueued in the stream, which starts its pending work; nothing blocks. Throws
-/// mccl::InvalidArgument if the thread's stream is not the default one, because torch has events
-/// only for that one.
+/// Creates a fence that passes when torch's stream has finished all work that it has received from
+/// this thread so far. The fence is enqueued in the stream, which starts the pending work there;
+/// nothing blocks. Throws mccl::InvalidArgument if the thread's stream is not the default one,
+/// because torch supports events only for that one.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
-/// True if this process was seen to hold MPS memory, and so may have work on the MPS stream.
+/// True if this process has been found to hold MPS memory, so that the MPS stream may have work.
 bool mps_is_used();
 
-/// Place of the tensor's first element.
+/// Metal buffer and byte offset of the tensor's first element.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor);
 
 /// Throws ValueError for an MPS tensor whose memory does not hold its elements as they are, such as
-/// a view of a conjugate. Only torch's stream could write those.
+/// a view of a conjugate. Only torch's stream could write such a tensor.
 void require_written_as_it_lies(const char* call, const at::Tensor& tensor);
 
-/// Copies `from` to `to`. `to` is on MPS; `from` is contiguous with the same shape and type.
-/// Callable on any thread and independent of torch's stream, once nothing else uses either tensor.
+/// Copies `from` to `to`. `to` is on MPS; `from` is contiguous with the same shape and type. Does
+/// not use torch's stream. May be called on any thread, once no other work uses either tensor.
 void copy_beside_torch(const at::Tensor& to, const at::Tensor& from);
 
 /// Resizes a storage, as torch's UntypedStorage.resize_ does on other devices; torch lacks it for

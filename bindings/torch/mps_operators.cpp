@@ -11,7 +11,7 @@
 namespace mccl_torch {
 namespace {
 
-/// Excluded: Python offers it for gloo on CPU tensors only.
+/// Operator that gets no MPS kernel: Python offers it only for gloo on CPU tensors.
 constexpr const char* kOfTheCpuAlone = "c10d::monitored_barrier_";
 
 /// Returns a process group whose CPU backend is the MPS backend of `group`.
@@ -25,8 +25,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> seen_from_the_cpu(
   return seen;
 }
 
-/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. No such kernel
-/// reads the tensors, in any version, so all of them work for MPS.
+/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. These kernels do
+/// not read the tensors in any version of torch, so they work for MPS.
 void as_on_the_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                    torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();

@@ -1,4 +1,4 @@
-// Waits that Control-C interrupts.
+// Waits that Control-C can interrupt.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace mccl_torch {
 
-/// Longest delay before a signal is handled.
+/// Maximum delay until a signal is handled.
 inline constexpr std::chrono::milliseconds kSignalInterval{50};
 
 /// Finds the thread that runs signal handlers. Called once, with the GIL held.

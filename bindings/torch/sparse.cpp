@@ -17,7 +17,7 @@ using mccl::CallOptions;
 using mccl::Group;
 
 constexpr std::size_t kMaxDims = 12;
-/// Leading fields: nnz, sparse dims, dense dims and element type; the sizes follow.
+/// Number of leading fields: nnz, sparse dims, dense dims and element type. The sizes follow.
 constexpr std::size_t kHeader = 4;
 using Description = std::array<std::int64_t, kHeader + kMaxDims>;
 
@@ -71,7 +71,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   const at::Tensor mine = tensor.coalesce();
 
   const CallOptions wait = call_options(opts.timeout, false);
-  // Both live as long as the call, which continues if a signal interrupts the wait.
+  // Both buffers must live as long as the call, which continues if a signal interrupts the wait.
   const auto kept = std::make_shared<std::vector<Description>>(ranks());
   std::vector<Description>& all = *kept;
   const auto own = std::make_shared<Description>(describe(mine));

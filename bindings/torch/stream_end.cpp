@@ -16,8 +16,8 @@ const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
 }
 
 /// Pool of streams that no caller can hold. torch's pool has 32 streams, and `torch.cuda.Stream()`
-/// returns the same ones. A stream from it that waits for a peer might be one that the caller works
-/// on.
+/// returns the same ones. A stream of that pool might also be the caller's, whose work would then
+/// wait for a peer.
 class OwnStreams {
  public:
   /// Returns an unused stream; creates one if all are in use.

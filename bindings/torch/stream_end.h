@@ -1,5 +1,5 @@
-// The end of a call on device memory, as streams see it. Uses torch's generic device interface, so
-// that the extension needs no CUDA headers.
+// The point at which a call on device memory ends, for which streams can wait. Uses torch's generic
+// device interface, so that the extension needs no CUDA headers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace mccl_torch {
 
 /// The stream on `device` in which the caller currently runs kernels.
 c10::Stream current_stream(c10::Device device);
-/// The native handle that the engine takes.
+/// The native handle of the stream, as the engine needs it.
 void* handle_of(const c10::Stream& stream);
 /// True if the stream's owner may destroy it. torch's own streams are never destroyed.
 bool may_go(const c10::Stream& stream);
@@ -26,8 +26,8 @@ void finish_current_stream(c10::Device device);
 /// True if the caller's current stream on `device` has finished its work.
 bool current_stream_is_done(c10::Device device);
 
-/// Streams in which the collectives of a group end, one per device, so that they end in order. They
-/// belong to MCCL.
+/// One stream per device that waits for the group's collectives, in order. Work that must run after
+/// a collective waits for this stream. The streams belong to MCCL.
 class EndStreams {
  public:
   ~EndStreams();
@@ -41,8 +41,8 @@ class EndStreams {
 
 /// A point in a stream after a call and the copies of its results. In a stream of MCCL an event
 /// marks the point. In the caller's stream the point is marked only when another stream first waits
-/// for it, which is rare. That stream then also waits for work that the caller's stream was given
-/// meanwhile.
+/// for it, which is rare. The waiting stream then also waits for work that was enqueued in the
+/// caller's stream in the meantime.
 class StreamEnd {
  public:
   using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< Destination, source.
@@ -51,7 +51,7 @@ class StreamEnd {
 
   StreamEnd(c10::Stream stream, Place place)
       : stream_(stream), place_(place), event_(stream.device_type()) {}
-  /// Takes a stream in which no other call ends, so that messages do not wait for each other.
+  /// Uses a stream in which no other call ends, so that messages do not wait for each other.
   explicit StreamEnd(c10::Device device);
 
   /// Makes the stream wait for the call and its `parts`, and then make the copies. The host does
@@ -62,7 +62,7 @@ class StreamEnd {
   void hold_current_stream() const;
 
   c10::Stream stream() const { return stream_; }
-  /// Called when the call is over without failure: releases a stream that was this end's alone.
+  /// Releases the stream if it belongs to this end alone. Called when the call has succeeded.
   void let_go();
   /// Marks the point now if the stream may be destroyed later.
   void mark_if_stream_may_go() const;

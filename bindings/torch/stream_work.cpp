@@ -25,7 +25,7 @@ bool StreamWork::wait(std::chrono::milliseconds /*timeout*/) {
   return true;
 }
 
-/// The future is complete for the host at once. Reading its value makes a stream wait.
+/// The future is complete for the host immediately. Reading its value makes a stream wait.
 c10::intrusive_ptr<c10::ivalue::Future> StreamWork::getFuture() {
   const c10::Stream stream = end_.stream();
   auto future = c10::make_intrusive<c10::ivalue::Future>(

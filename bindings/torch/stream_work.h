@@ -10,8 +10,8 @@
 
 namespace mccl_torch {
 
-/// Work of a call whose caller waits at once and for which the host has nothing left to do. Most
-/// callers never use it, so it holds little and does nothing until it is used.
+/// Work of a call whose caller waits immediately and for which the host has nothing left to do.
+/// Most callers never use it, so the object is small and does nothing until it is used.
 class StreamWork final : public c10d::Work {
  public:
   StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10::Stream stream,

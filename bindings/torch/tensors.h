@@ -72,17 +72,17 @@ class Staging {
   /// Copies `in` if it overlaps `out` at all.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);
 
-  /// Keeps `tensor` alive until release(), and notes its device.
+  /// Keeps `tensor` alive until release(), and records its device.
   void keep(const at::Tensor& tensor);
   /// Sets an action that runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
   /// Device of the tensors, if streams of that device can wait for the call.
   std::optional<c10::Device> device() const { return device_; }
-  /// True if a tensor is on MPS. The call then needs a fence before it, and its results are ready
+  /// True if a tensor is on MPS. The call must then start behind a fence, and its results are ready
   /// when the call is over.
   bool on_mps() const { return on_mps_; }
-  /// Sets the device for a call that has this staging's call as a part.
+  /// Set the device for a call without tensors of its own, such as a barrier or a batch.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
@@ -90,7 +90,8 @@ class Staging {
   /// then makes them in a stream, and finish() does not.
   std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
 
-  /// Copies results to the caller's tensors. Called once, after success.
+  /// Copies results to the caller's tensors, and then runs the action of then(). Called once, after
+  /// success.
   void finish();
   /// Drops all tensors, temporaries and actions.
   void release();
@@ -100,7 +101,7 @@ class Staging {
     at::Tensor destination;
     at::Tensor source;
   };
-  /// Memory that the engine received, and the tensor that starts there.
+  /// Memory that was passed to the engine, and the tensor that starts there.
   struct Given {
     const void* data;
     at::Tensor tensor;

@@ -190,7 +190,7 @@ void WorkMCCL::start(const mccl::Work& work) {
   const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
   if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
   // A caller whose stream waits may end the profiler before the call is over. Report only the time
-  // that the call took its caller, as NCCL does.
+  // that the call took on the caller's thread, as NCCL does.
   if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (device_ && work_.done()) {
     complete();  // the rest runs in the caller's stream
@@ -275,7 +275,7 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
-    // With an end, streams wait for the call, and the future is already complete.
+    // If the call has an end, streams wait for it, and the future is already complete.
     if (!device_ || (error && !end_)) future = future_;
     if (end_ && !error) end_->let_go();
   }
@@ -326,7 +326,7 @@ void WorkMCCL::throw_exception() const {
   std::rethrow_exception(exception_);
 }
 
-/// With a time limit the host waits too, because only the host can time out.
+/// With a time limit, the host also waits, because only the host can time out.
 bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) wait_on_host(timeout);
   if (phase_.load() == Phase::finished && exception_) throw_exception();
@@ -342,7 +342,7 @@ void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
   } catch (const pybind11::error_already_set&) {
     throw;
   } catch (...) {
-    // The wait failed, not the call. The engine's text names the call.
+    // The wait failed, not the call. The engine's message contains the name of the call.
     if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
   }
   complete();
@@ -361,7 +361,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   if (future_) return future_;
   const auto type = c10::ListType::create(c10::TensorType::get());
   if (device_ && end_) {
-    // The future is complete for the host at once. Reading its value makes a stream wait.
+    // The future is complete for the host immediately. Reading its value makes a stream wait.
     future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
     if (future_due_) {
       end_->hold_current_stream();

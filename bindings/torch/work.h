@@ -1,4 +1,4 @@
-// One call as torch sees it.
+// A call of the engine as a Work of torch.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,9 @@ namespace mccl_torch {
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// Converts the error of a failed call into torch's exception, as to_torch_error() does. The
-/// engine's message already names the call and the rank, and after a timeout suggests a longer
-/// " timeout ". For wrong arguments, the rank is added.
+/// Converts the error of a failed call, as to_torch_error() does, but adds no prefix. The engine's
+/// message already contains the call and the rank and, if the call has timed out, " timeout ". Adds
+/// the rank if an argument is wrong.
 std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 
@@ -43,18 +43,18 @@ struct WorkLedger {
 
   /// Counts a pending work.
   void opened();
-  /// Records that a stream waits for the call, or that it must end before the group is destroyed.
-  /// No-op if it is over.
+  /// Records that a stream waits for the call, or that the call must end before the group is
+  /// destroyed. No-op if the call is over.
   void awaited(const DeviceCall& call);
   /// Records that `call` is over, and counts its work as done.
   void closed(DeviceCall& call);
   /// Blocks until every work is done and its hook has run. Runs signal handlers meanwhile, as
-  /// wait() does. Throws like raise_missed().
+  /// wait() does. Throws the errors of raise_missed().
   void wait_until_idle();
   /// Title of a call that is awaited and not over; null if there is none.
   const char* awaited_title();
-  /// Records that `call` has failed. If it is awaited, its caller may have continued with an
-  /// invalid result.
+  /// Records the failure of `call` if awaited() was called for it. The host thread did not wait for
+  /// the call, so the program may have continued with an invalid result.
   void missed(const DeviceCall& call, const std::exception_ptr& error);
   /// Forgets the recorded failure, because a wait has thrown it.
   void seen();
@@ -69,7 +69,7 @@ struct WorkLedger {
   std::atomic<bool> has_missed{false};
   std::shared_ptr<Hook> hook;  ///< Guarded by mutex; shared, because copying it would need the GIL.
   std::atomic<bool> watched{false};  ///< True if there is a hook.
-  std::atomic<int> last_error{0};    ///< A c10d::ErrorType.
+  std::atomic<int> last_error{0};    ///< The last error as a c10d::ErrorType; 0 if there is none.
 };
 
 /// Title of a call in the profiler and in messages, with its kind.
@@ -83,7 +83,7 @@ bool is_recorded();
 
 /// Work of one call. On CUDA memory, streams wait for the call's end: wait() makes the caller's
 /// stream wait while the host continues. The host sees the call as done once all of it is done. On
-/// MPS memory the call ends as on host memory, and work given to the GPU afterwards sees the
+/// MPS memory the call ends as on host memory, and work enqueued on the GPU afterwards sees the
 /// results.
 class WorkMCCL final : public c10d::Work {
  public:
@@ -93,19 +93,20 @@ class WorkMCCL final : public c10d::Work {
 
   /// Attaches the engine's handle. Called once, before any other code sees the object.
   void start(const mccl::Work& work);
-  /// Device memory only: sets the end of the call once it has started, in a batch when that ends.
-  /// The results are ready after those of `parts`.
+  /// Device memory only: sets the end of the call, after the call or its batch has started. The
+  /// results are ready after those of `parts`.
   void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
-  /// Device of its memory, if that is a device with streams.
+  /// Device of the call's memory, if that is a device with streams.
   std::optional<c10::Device> device() const { return device_; }
-  /// True if the call needs a fence before it.
+  /// True if the call uses MPS memory.
   bool on_mps() const { return on_mps_; }
-  /// Makes `staging`, of a call that contains this one, use the same device.
+  /// Sets the device of `staging`, which belongs to a call that contains this one, to that of this
+  /// call.
   void keep_in(Staging& staging) const;
 
-  /// Marks a call inside an open batch. wait() on it returns at once, because only the end of the
-  /// batch starts it.
+  /// Marks a call inside an open batch. wait() on it returns immediately, because only the end of
+  /// the batch starts it.
   void set_batched(bool batched) { batched_ = batched; }
 
   const mccl::Work& engine_work() const { return work_; }
@@ -114,8 +115,8 @@ class WorkMCCL final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override;
-  /// Runs signal handlers while it waits, and throws an exception that one raises; the call then
-  /// continues.
+  /// Runs signal handlers while it waits, and throws the exception of a handler that raises one;
+  /// the call then continues.
   bool wait(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;
@@ -140,8 +141,8 @@ class WorkMCCL final : public c10d::Work {
   Staging staging_;
   const std::optional<c10::Device> device_;
   const bool on_mps_;
-  StreamEnd::Copies copies_;        ///< Device memory only, until the call has its end.
-  std::unique_ptr<StreamEnd> end_;  ///< Set before the caller sees the object, or by its batch.
+  StreamEnd::Copies copies_;        ///< Device memory only: copies that end_in() enqueues.
+  std::unique_ptr<StreamEnd> end_;  ///< Set before the object is returned, or when its batch ends.
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
   WorkLedger::DeviceCall call_;
@@ -149,8 +150,8 @@ class WorkMCCL final : public c10d::Work {
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> batched_{false};
   std::mutex future_mutex_;
-  bool future_due_ = false;  ///< If true, a new future completes at once, and `end_` may have
-                             ///< released its stream.
+  /// If true, a new future completes immediately, and `end_` may have released its stream.
+  bool future_due_ = false;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point ended_{};

@@ -7,21 +7,22 @@
  * handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. On failure every output pointer receives
  * NULL or 0.
  *
- * Handles. The caller owns each handle that a function returns through a pointer, and ends it
- * once, with the mccl_..._destroy of its type; that function accepts NULL. A handle keeps alive
- * what it depends on. A group outlives its context's handle, but its calls then fail with
- * MCCL_ERROR_ABORTED. A context outlives the handles of its store and its configuration. All
- * functions are thread-safe, also on the same handle. Exceptions are a mccl_config that is being
- * changed and a handle that is being destroyed.
+ * Handles. The caller owns each handle that a function returns through a pointer, and must destroy
+ * it exactly once, with the mccl_..._destroy of its type; that function accepts NULL. A handle
+ * keeps alive the objects that it depends on. A group outlives its context's handle, but its calls
+ * then fail with MCCL_ERROR_ABORTED. A context outlives the handles of its store and its
+ * configuration. All functions are thread-safe, even on the same handle. However, no other thread
+ * may use a mccl_config while it is being changed, or a handle while it is being destroyed.
  *
  * Memory. Counts are in elements, and a buffer may have any alignment. It must stay valid until the
  * call is done, even if its mccl_work is destroyed earlier. It may be NULL if its count is 0, and
  * where the description of a call says so. All other inputs (text, counts, options, members) are
  * read before the function returns. Text is UTF-8 and ends with a NUL.
  *
- * Text out. `text` has room for `capacity` bytes including the NUL. *length (may be NULL) receives
- * the full length without the NUL. With capacity 0, `text` may be NULL and only the length is
- * returned. If there is too little room, the status is MCCL_ERROR_NO_ROOM and the text is empty.
+ * Text out. A function that returns text copies it to `text`, a buffer of `capacity` bytes
+ * including the NUL. *length (may be NULL) receives the full length without the NUL. With capacity
+ * 0, `text` may be NULL and only the length is returned. If the buffer is too short, the status is
+ * MCCL_ERROR_NO_ROOM and the text is empty.
  *
  * Times are in milliseconds: 0 means the default that the function or field documents, a negative
  * number means no limit.
@@ -43,21 +44,21 @@ extern "C" {
 
 /* ---- Version ------------------------------------------------------------------------------- */
 
-/* Version of the C interface. It grows when a function, field or value is added. A program built
- * against an older version runs with a newer library: functions keep their names, arguments and
- * meaning, and values keep their numbers. */
+/* Version of the C interface. It increases when a function, field or value is added. A program
+ * built against an older version runs with a newer library: functions keep their names, arguments
+ * and meaning, and values keep their numbers. */
 #define MCCL_C_VERSION 2
 
 /* MCCL_C_VERSION of the loaded library. If it is less than the header's, the library lacks
  * something that the header declares. */
 MCCL_API uint32_t mccl_c_version(void) MCCL_NOEXCEPT;
-/* The release, such as "0.1.0". Static text. */
+/* Release of the library, such as "0.1.0". The text is static. */
 MCCL_API const char* mccl_version(void) MCCL_NOEXCEPT;
 
 /* ---- Status -------------------------------------------------------------------------------- */
 
-/* Later versions may add values: treat an unknown one as MCCL_ERROR_OTHER. Types of a fixed width
- * hold the enums, because a compiler chooses the width of an enum. */
+/* Later versions may add values: treat an unknown one as MCCL_ERROR_OTHER. This and the other enums
+ * are held in types of a fixed width, because the width of an enum depends on the compiler. */
 typedef int32_t mccl_status;
 enum {
   MCCL_OK = 0,
@@ -68,7 +69,7 @@ enum {
   MCCL_ERROR_TIMEOUT = 2,
   /* A peer died, left, or cannot be reached. */
   MCCL_ERROR_PEER = 3,
-  /* Ranks called different things, or sent sizes that do not match. */
+  /* Ranks made calls that differ or whose sizes do not match. */
   MCCL_ERROR_MISMATCH = 4,
   /* The group was aborted or shut down, here or on another rank. */
   MCCL_ERROR_ABORTED = 5,
@@ -87,11 +88,11 @@ enum {
  * NULL. */
 MCCL_API const char* mccl_status_name(mccl_status status) MCCL_NOEXCEPT;
 
-/* The message of this thread's last failed call: rank, peer, call, what was expected and found,
- * what to do. Never NULL; "" before the first failure. It stays valid until the next failure on
- * this thread, so successful calls cost nothing and threads never overwrite each other's text. If
- * tasks move between threads (goroutines, Julia tasks), read it before the task may move.
- * Alternatively use mccl_work_error() and mccl_group_failure(), which take a handle. */
+/* Error message of the last function that failed on this thread: rank, peer, call, what was
+ * expected and found, and what to do. Never NULL; "" before the first failure. Valid until the next
+ * failure on this thread; functions that succeed, and other threads, do not change it. If tasks
+ * move between threads (goroutines, Julia tasks), read it before the task may move. Alternatively
+ * use mccl_work_error() and mccl_group_failure(), which take a handle. */
 MCCL_API const char* mccl_last_error(void) MCCL_NOEXCEPT;
 
 /* ---- Values -------------------------------------------------------------------------------- */
@@ -148,14 +149,14 @@ MCCL_API int32_t mccl_supports(mccl_dtype dtype, mccl_reduce_op op) MCCL_NOEXCEP
 /* ---- Handles and options ------------------------------------------------------------------- */
 
 typedef struct mccl_config mccl_config;   /* settings */
-typedef struct mccl_store mccl_store;     /* where ranks meet */
+typedef struct mccl_store mccl_store;     /* key-value store through which ranks find each other */
 typedef struct mccl_context mccl_context; /* this process's membership in a job */
 typedef struct mccl_group mccl_group;     /* ranks that communicate together */
-typedef struct mccl_work mccl_work;       /* one call */
+typedef struct mccl_work mccl_work;       /* handle of one call */
 
 /* Zero an options struct, set struct_size to its sizeof, then set the fields that you need. Later
- * versions add fields at the end; zero in a new field keeps the old behaviour. Fields that the
- * library does not know must be zero, or the call fails instead of ignoring them. */
+ * versions add fields at the end; zero in a new field keeps the old behaviour. The call fails if a
+ * field that the library does not know is not zero. */
 typedef struct mccl_context_options {
   uint32_t struct_size;
   int32_t rank;              /* 0 to size - 1 */
@@ -179,7 +180,7 @@ typedef struct mccl_call_options {
    *
    * `compression` is the name of the codec that compresses the sum between machines: a value of the
    * setting `compression`, or "none". NULL means the group's codec. All ranks must pass the same
-   * name. A codec is allowed only for a sum or average of floats; any other call with one fails
+   * name. A codec is allowed only for a sum or average of floats; with it, any other call fails
    * with MCCL_ERROR_INVALID_ARGUMENT. `topk_ratio` is the share of elements that "topk" sends:
    * above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
   const char* compression;
@@ -199,31 +200,32 @@ typedef struct mccl_group_options {
   const int32_t* members; /* ranks of the context, in the order of their new ranks */
   size_t count;           /* number of members */
   int64_t timeout_ms; /* timeout of the group's calls; 0: the setting `timeout`; negative: none */
-  /* Codec of the sums whose mccl_call_options name no codec, and its topk_ratio. All members must
-   * pass the same. NULL: the setting `compression`. */
+  /* Codec of sums whose mccl_call_options do not set one, and its topk_ratio. All members must pass
+   * the same values. If `compression` is NULL, the setting `compression` applies. */
   const char* compression;
   double topk_ratio;
 } mccl_group_options;
 
 /* ---- Settings ------------------------------------------------------------------------------ */
 
-/* Settings have the names and values of the README's table; "timeout" and "MCCL_TIMEOUT" name the
- * same one. */
+/* The names and values of the settings are listed in docs/settings.md. A setting may be given by
+ * its name, such as "timeout", or by its variable, such as "MCCL_TIMEOUT". */
 
 /* Creates a configuration in which every setting has its default. */
 MCCL_API mccl_status mccl_config_defaults(mccl_config** config) MCCL_NOEXCEPT;
-/* Creates a configuration from the defaults, then the file that MCCL_CONFIG names, then MCCL_*
- * variables. An unknown variable or a wrong value is an error that names the nearest valid one. */
+/* Creates a configuration from the defaults, then the file named by MCCL_CONFIG, then MCCL_*
+ * variables. An unknown variable or an invalid value is an error; its message suggests the nearest
+ * valid one. */
 MCCL_API mccl_status mccl_config_from_environment(mccl_config** config) MCCL_NOEXCEPT;
 /* Sets one setting from text; an unknown name or a value out of range is an error. Not thread-safe
  * with other uses of the same configuration. */
 MCCL_API mccl_status mccl_config_set(mccl_config* config, const char* name,
                                      const char* value) MCCL_NOEXCEPT;
-/* Copies the value of one setting out; see "Text out" above. The job key is not masked. */
+/* Copies out the value of one setting; see "Text out" above. The job key is not masked. */
 MCCL_API mccl_status mccl_config_get(const mccl_config* config, const char* name, char* text,
                                      size_t capacity, size_t* length) MCCL_NOEXCEPT;
-/* Applies a JSON object of settings over the current values. `origin` names the object in error
- * messages. On failure nothing changes. */
+/* Applies a JSON object of settings over the current values. Error messages refer to the object by
+ * `origin`, such as the name of its file. On failure nothing changes. */
 MCCL_API mccl_status mccl_config_merge_json(mccl_config* config, const char* json,
                                             const char* origin) MCCL_NOEXCEPT;
 /* Frees the handle; NULL is allowed. */
@@ -237,17 +239,17 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 /* Creates a store for ranks that are threads of one process; all of them must use this one. */
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
 /* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") as long as its handle or its
- * context lives. Other ranks connect to it and retry until timeout_ms (0: 60 s). Every connection
- * proves `job_key`. Without one (NULL or ""), anyone who can reach the address may read and write
- * the store. */
+ * context lives. Other ranks connect to it and retry until timeout_ms (0: 60 s) has passed. Each
+ * client must prove that it knows `job_key`. Without a key (NULL or ""), anyone who can reach the
+ * address may read and write the store. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
-/* Sets the value of `key` to the `bytes` bytes at `value`, and replaces an older one. */
+/* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */
 MCCL_API mccl_status mccl_store_set(mccl_store* store, const char* key, const void* value,
                                     size_t bytes) MCCL_NOEXCEPT;
-/* Blocks until the key exists (timeout 0: 60 s), then copies its value into `value`, without a NUL.
- * `*bytes`, which may be NULL, receives the length of the value. With capacity 0 only the length is
- * returned. If `capacity` is too small, the status is MCCL_ERROR_NO_ROOM. */
+/* Blocks until the key exists (timeout_ms 0: 60 s), then copies its value into `value`, without a
+ * NUL. `*bytes`, which may be NULL, receives the length of the value. With capacity 0 only the
+ * length is returned. If `capacity` is too small, the status is MCCL_ERROR_NO_ROOM. */
 MCCL_API mccl_status mccl_store_get(mccl_store* store, const char* key, int64_t timeout_ms,
                                     void* value, size_t capacity, size_t* bytes) MCCL_NOEXCEPT;
 /* Adds `amount` to a counter that starts at 0; `*sum`, which may be NULL, receives the new value.
@@ -265,14 +267,14 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
  * authenticated each other, at most for the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
-/* Creates a context whose rank, size and meeting point are read from the environment. They may be
- * set by `mccl launch`, torchrun, mpirun or srun, or as MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT.
- * If `config` is NULL, the settings are read from the environment, too. Blocks as
- * mccl_context_create() does. */
+/* Creates a context whose rank, size and meeting point are read from environment variables. `mccl
+ * launch`, torchrun, mpirun and srun set them; otherwise set MCCL_RANK, MCCL_WORLD_SIZE and
+ * MCCL_ROOT. If `config` is NULL, the settings are read from the environment, too. Blocks like
+ * mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
-/* Announces the departure to the peers and ends the progress thread; pending calls fail with
- * MCCL_ERROR_ABORTED. */
+/* Announces to the peers that this rank leaves, and stops the progress thread. Pending calls fail
+ * with MCCL_ERROR_ABORTED. */
 MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;
 /* Shuts down, then frees the handle; NULL is allowed. */
 MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
@@ -306,7 +308,7 @@ MCCL_API mccl_status mccl_context_metrics_json(const mccl_context* context, char
                                                size_t capacity, size_t* length) MCCL_NOEXCEPT;
 /* Resets the counters and latencies of the context's calls. */
 MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEXCEPT;
-/* Copies out the costs of links and memory from which algorithms are chosen. The text is JSON:
+/* Copies out, as JSON, the costs of links and memory that the library uses to choose algorithms:
  * {"numbers": {"latency_s": ...}, "nodes": [...]}. "nodes" lists the node of each rank; it is empty
  * if no two ranks share memory. */
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,

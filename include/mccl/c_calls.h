@@ -16,22 +16,22 @@ extern "C" {
  */
 MCCL_API int32_t mccl_group_rank(const mccl_group* group) MCCL_NOEXCEPT;
 MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
-/* The name of the group. The text lives as long as the handle. NULL for NULL or a handle of another
- * kind. */
+/* The name of the group. The text lives as long as the handle. Returns NULL if `group` is NULL or a
+ * handle of another kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
 /* Splits the group: ranks of one color form a new group, ordered by (key, rank). A collective call:
  * blocks until every rank has called it. A rank with a negative color joins no group: it receives
  * NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
-/* Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once,
- * even if other threads are blocked in calls. */
+/* Fails all pending and later calls with `reason`, here and on the other ranks. Returns
+ * immediately, even if other threads are blocked in calls. */
 MCCL_API mccl_status mccl_group_abort(mccl_group* group, const char* reason) MCCL_NOEXCEPT;
 /* Copies out the reason why the group failed; "" while it is healthy. */
 MCCL_API mccl_status mccl_group_failure(const mccl_group* group, char* text, size_t capacity,
                                         size_t* length) MCCL_NOEXCEPT;
-/* Frees the handle. The group ends on this rank once the handles of its works are destroyed too;
- * calls that are still pending then fail with MCCL_ERROR_ABORTED. The group of all ranks ends only
+/* Frees the handle. The group ends on this rank once the handles of its works are destroyed, too.
+ * Calls that are still pending then fail with MCCL_ERROR_ABORTED. The group of all ranks ends only
  * with its context. */
 MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
 
@@ -41,8 +41,8 @@ MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
  * that order. Messages match by (source, tag), independently of the collectives.
  *
  * `options` may be NULL. With `work` NULL, a call blocks until it is done and returns its outcome.
- * Otherwise it returns at once with a work to wait for. Invalid arguments fail the function itself,
- * before anything is sent; the work reports later errors. After a failure other than
+ * Otherwise it returns at once with a work to wait for. If an argument is invalid, the function
+ * itself fails, before anything is sent; the work reports later errors. After a failure other than
  * MCCL_ERROR_INVALID_ARGUMENT the group stays failed: every later call fails with the first reason.
  *
  * `in` and `out` may be the same memory if a call takes both, except for all_to_all. The `in` of a
@@ -55,8 +55,8 @@ MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* ou
                                      mccl_dtype dtype, mccl_reduce_op op,
                                      const mccl_call_options* options,
                                      mccl_work** work) MCCL_NOEXCEPT;
-/* `*bytes` receives the payload bytes that carry one rank's `count` elements in an all_reduce with
- * these arguments. Since version 2. */
+/* `*bytes` receives the number of payload bytes that represent one rank's `count` elements in an
+ * all_reduce with these arguments. Since version 2. */
 MCCL_API mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count,
                                              mccl_dtype dtype, mccl_reduce_op op,
                                              const mccl_call_options* options,
@@ -124,7 +124,7 @@ MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* op
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 
-/* Source of a mccl_recv() that takes a message from any rank. */
+/* Value of `peer` with which mccl_recv() accepts a message from any rank. */
 #define MCCL_ANY_SOURCE (-1)
 
 /* Sends a message to `peer`, another rank of the group. Completes once the caller may reuse `data`.
@@ -141,11 +141,11 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 /* ---- Several calls at once ----------------------------------------------------------------- */
 
 /* Calls that this thread makes between mccl_begin_coalescing() and mccl_end_coalescing() start
- * together at the end, as one work. Pairs do not nest. A call in between does not block, even if
- * `work` is NULL. The caller may wait for a work that it returns only after the end.
+ * together in the latter, as one work. Such pairs must not nest. A call in between does not block,
+ * even if `work` is NULL. If it returns a work, do not wait for that before mccl_end_coalescing().
  * mccl_group_split() is not allowed in between. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
-/* Starts the calls. Blocks until they are done if `work` is NULL. */
+/* Starts the collected calls. Blocks until they are done if `work` is NULL. */
 MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MCCL_NOEXCEPT;
 
 /* ---- Works --------------------------------------------------------------------------------- */
@@ -157,13 +157,12 @@ MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MC
  * other ranks treat this rank as dead. */
 typedef void (*mccl_callback)(void* user, mccl_status status, const char* error);
 
-/* Blocks until the call is done, and drives the call on this thread meanwhile. Returns the outcome
+/* Blocks until the call is done; meanwhile this thread helps to carry it out. Returns the outcome
  * of the call, and may be called repeatedly. If a positive timeout_ms passes first, the status is
  * MCCL_ERROR_TIMEOUT and mccl_work_test() still reports 0: the call continues until its own
  * timeout. 0 means no limit other than the timeout of the call. */
 MCCL_API mccl_status mccl_work_wait(const mccl_work* work, int64_t timeout_ms) MCCL_NOEXCEPT;
-/* `*done` receives 1 if the call is done, else 0. Once the call is done, this function returns its
- * outcome. */
+/* `*done` receives 1 if the call is done, else 0. Returns the outcome of the call if it is done. */
 MCCL_API mccl_status mccl_work_test(const mccl_work* work, int32_t* done) MCCL_NOEXCEPT;
 /* Copies out the call's error message; "" while the call runs and if it succeeded. */
 MCCL_API mccl_status mccl_work_error(const mccl_work* work, char* text, size_t capacity,

@@ -12,13 +12,15 @@ namespace mccl {
 /// Format of a block of elements on the wire. `none` is exact.
 enum class Codec : std::uint8_t {
   none,
-  fp16,      ///< IEEE binary16: 11 bits of precision, from 6e-8 to 65504.
-  bf16,      ///< bfloat16: 8 bits of precision, the range of f32.
-  int8,      ///< 128 elements, each an integer from -127 to 127 times one f32.
-  fp8_e4m3,  ///< 128 elements with 4 bits of precision, from 2e-9 to 448, times one f32.
-  fp8_e5m2,  ///< 128 elements with 3 bits of precision, from 1.5e-5 to 57344, times one f32.
-  int4,      ///< 128 elements, each an integer from -7 to 7 times one f32.
-  topk,      ///< The largest by magnitude of each 4096 elements; the others become zero.
+  fp16,  ///< IEEE binary16: 11 bits of precision, from 6e-8 to 65504.
+  bf16,  ///< bfloat16: 8 bits of precision, the range of f32.
+  int8,  ///< Blocks of 128 elements: integers from -127 to 127 and one f32 factor.
+  /// Blocks of 128 elements with 4 bits of precision, from 2e-9 to 448, and one f32 factor.
+  fp8_e4m3,
+  /// Blocks of 128 elements with 3 bits of precision, from 1.5e-5 to 57344, and one f32 factor.
+  fp8_e5m2,
+  int4,  ///< Blocks of 128 elements: integers from -7 to 7 and one f32 factor.
+  topk,  ///< The largest elements by magnitude of each block of 4096; the others become zero.
 };
 inline constexpr int kCodecCount = 8;
 
@@ -27,8 +29,8 @@ struct Compression {
   Codec codec = Codec::none;
   /// topk only: share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
-  /// Use the codec only for sums of f32, and only if it is predicted to be at least a tenth faster
-  /// than the exact sum.
+  /// True if the codec is to be used only for sums of f32, and only if it is predicted to be at
+  /// least a tenth faster than the exact sum.
   bool if_faster = false;
 
   friend bool operator==(const Compression&, const Compression&) = default;
@@ -37,7 +39,7 @@ struct Compression {
 /// The name of the codec, such as "fp8_e4m3". The text is static.
 MCCL_API std::string_view name_of(Codec codec);
 /// Codec of the given name. "fp8" means fp8_e4m3, and the empty name means none. Throws
-/// InvalidArgument for any other name, with the nearest valid one.
+/// InvalidArgument for any other name; the message suggests the nearest valid one.
 MCCL_API Codec codec_named(std::string_view name);
 /// Returns the codec of the given name, with `ratio` as its parameter if it is topk. Also accepts
 /// "auto", which means bf16 with `if_faster`: of the codecs with the range of f32, only bf16 needs

@@ -1,5 +1,5 @@
 // Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at startup
-// and the README's table. Nothing else in the library reads the environment.
+// and the table in docs/settings.md. Nothing else in the library reads the environment.
 #pragma once
 
 #include <chrono>
@@ -15,35 +15,37 @@
 
 namespace mccl {
 
-/// A flag that is true if a setting was set explicitly, even to its default. All Givens compare
-/// equal, so that only values make two Configs differ.
+/// True if a setting was set explicitly, even to its default. All Givens compare equal, so that
+/// only values make two Configs differ.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
 };
 
 /// The settings of one process. A plain value: not thread-safe while it is being changed. The
-/// ranges are in the table of src/base/settings.cpp and in the README.
+/// ranges are in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
   std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< auto, tcp, shm, rdma
-  /// Device names, or the path of a JSON table; empty: all with an active port.
+  /// Names of RDMA devices, or the path of a JSON table of them; empty: all devices with an active
+  /// port.
   std::string rdma_device;
   int rdma_port = 1;
-  /// GID to use: an address or a kind, such as roce_v2; empty: the best common kind.
+  /// GID of the ports to use: an address or a kind, such as roce_v2; empty: the best common kind.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
-  /// relay, tcp: path between ranks that the table does not join.
+  /// Path between ranks that the table of devices does not join: relay or tcp.
   std::string rdma_uncabled = "relay";
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
-  std::string hostfile;  ///< JSON file of all ranks' addresses; empty: all ranks reach each other
-  std::string ifname;    ///< Interfaces to use, comma-separated; empty: all
-  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message on the wire
-  std::size_t small_msg_threshold = 65536;  ///< all_reduce below this size in bytes uses direct
+  /// JSON file of all ranks' addresses; empty: each rank can reach every other
+  std::string hostfile;
+  std::string ifname;  ///< Interfaces to use, comma-separated; empty: all
+  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
+  std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
   bool transport_crc = false;
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;
@@ -53,15 +55,17 @@ struct MCCL_API Config {
   std::string test_only_shared_gpu = "no";  ///< no, nvlink, pcie: for tests of the GPU kernels
   std::string compression = "none";         ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;
-  std::size_t compression_min_bytes = 65536;  ///< Calls below this size in bytes are exact
+  std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
   std::string shader_path;
   std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
-  /// Pinned memory kept per GPU while no call uses it
+  /// Maximum bytes of pinned memory to keep per GPU while no call uses it
   std::size_t pinned_limit_bytes = std::size_t{1} << 30;
   std::size_t socket_buffer_bytes = 0;  ///< 0: the link profile's value, or the system's default
   std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
   double timeout = 1800;                    ///< Seconds; default timeout of a call
-  double connect_timeout = 60;    ///< Seconds to connect to all ranks, and to wait at the end
+  /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
+  /// that does not accept the data still to be sent to it
+  double connect_timeout = 60;
   double liveness_interval = 10;  ///< Seconds of silence after which a rank counts as dead
   int spin_us = 50;               ///< Microseconds to poll for data before sleeping
   bool calibrate = true;          ///< Measure links and memory when a job starts
@@ -69,20 +73,20 @@ struct MCCL_API Config {
   double link_gbit = 0;           ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;            ///< Secret that every rank of the job shares
   bool require_key = false;       ///< Refuse to start several ranks without a job_key
-  int rank = -1;                  ///< Used by Context::from_environment
+  int rank = -1;  ///< Used by Context::from_environment, as is world_size; -1: not set
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store
-  /// Port in the variable MASTER_PORT, which torch uses, so the listener must not take it; 0 if not
-  /// set. Not a setting of this library.
+  /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
+  /// the listener of this library must not. Not a setting of this library.
   int master_port = 0;
-  // True if set by set(), the environment or a file. Otherwise another value may replace the
-  // default.
+  // True if the setting was set by set(), the environment or a file. Otherwise another value may
+  // replace the default.
   Given port_base_given;    ///< If false, any free port replaces one that is in use.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
-  /// InvalidArgument for an unknown variable (with the nearest valid name), a value out of range,
-  /// or a file that is not a JSON object of known settings.
+  /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
+  /// is out of range, or if the file is not a JSON object of known settings.
   static Config from_environment();
   /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
@@ -96,8 +100,9 @@ struct MCCL_API Config {
   /// Returns every setting by name, as text that set() takes. Leaves out `port_base` and
   /// `chunk_bytes` if they were not given, because set() would mark them as given.
   std::map<std::string, std::string> texts() const;
-  /// Applies a JSON object of settings over the current values. `origin`, such as the name of the
-  /// file, appears in errors. Throws InvalidArgument, and then changes nothing.
+  /// Applies a JSON object of settings over the current values. Error messages refer to the object
+  /// by `origin`, such as the name of its file. Throws InvalidArgument, in which case nothing
+  /// changes.
   void merge_json(const std::string& text, const std::string& origin);
 
   friend bool operator==(const Config&, const Config&) = default;
@@ -112,8 +117,8 @@ struct SettingInfo {
   std::string_view range;  ///< Shown to users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
-  bool secret = false;      ///< Never printed.
-  /// "name=value" that another setting needs for this one to have an effect; else empty.
+  bool secret = false;      ///< True if the value must never be printed.
+  /// "name=value" of another setting, without which this one has no effect; else empty.
   std::string_view only_with;
 };
 
@@ -133,7 +138,7 @@ MCCL_API std::string to_table(const Config& config);
 /// Warnings for settings that endanger the job, such as a job_key short enough to be guessed.
 MCCL_API std::vector<std::string> warnings_for(const Config& config);
 
-/// The README's table of settings, in Markdown.
+/// The table of settings for docs/settings.md, in Markdown.
 MCCL_API std::string settings_markdown();
 
 }  // namespace mccl

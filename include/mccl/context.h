@@ -34,8 +34,8 @@ struct ContextOptions {
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;
 };
 
-/// Costs of a job's links and memory, from which algorithms are chosen. Each was measured when the
-/// job started, set by the user, or is a built-in default. Equal on all ranks.
+/// Costs of a job's links and memory, which determine the choice of algorithms. Each was measured
+/// when the job started, set by the user, or is a built-in default. Equal on all ranks.
 struct Costs {
   /// Pairs of a name and a value in seconds, bytes or bytes per second, such as {"latency_s",
   /// 15e-6}.
@@ -51,10 +51,10 @@ class MCCL_API Context {
   /// Throws InvalidArgument for wrong options, TimeoutError or PeerError if the ranks do not all
   /// connect within Config::connect_timeout.
   static std::shared_ptr<Context> create(const ContextOptions& options);
-  /// Creates a context whose rank, size and meeting point are read from the environment. They may
-  /// be set by `mccl launch`, torchrun, mpirun or srun, or as MCCL_RANK, MCCL_WORLD_SIZE and
-  /// MCCL_ROOT. Without `settings`, the settings are read from the environment, too. Throws
-  /// InvalidArgument if the environment names no rank or size.
+  /// Creates a context whose rank, size and meeting point are read from environment variables.
+  /// `mccl launch`, torchrun, mpirun and srun set them; otherwise set MCCL_RANK, MCCL_WORLD_SIZE
+  /// and MCCL_ROOT. Without `settings`, the settings are read from the environment, too. Throws
+  /// InvalidArgument if the environment contains no rank or size.
   static std::shared_ptr<Context> from_environment();
   static std::shared_ptr<Context> from_environment(Config settings,
                                                    std::shared_ptr<Metrics> metrics = nullptr);
@@ -76,14 +76,14 @@ class MCCL_API Context {
   /// group, and must contain this rank. All members must pass the same list, `name` and
   /// `compression`. The name must be unique among the living groups of the context. Throws
   /// InvalidArgument for an invalid list or name. `timeout` is the default timeout of the group's
-  /// calls; zero or negative means none. `compression` is the codec of the sums whose CallOptions
-  /// name no codec; by default the setting `compression`.
+  /// calls; zero or negative means none. `compression` is the codec of sums whose CallOptions do
+  /// not set one; by default the setting `compression`.
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                        std::chrono::milliseconds timeout,
                                        const std::optional<Compression>& compression = {}) = 0;
 
-  /// Announces the departure to the peers and ends the progress thread; pending calls fail with
-  /// AbortedError. The destructor does the same.
+  /// Announces to the peers that this rank leaves, and stops the progress thread. Pending calls
+  /// fail with AbortedError. The destructor does the same.
   virtual void shutdown() = 0;
 
   /// Call these three around fork(), on the thread that forks, such as from pthread_atfork().
@@ -91,9 +91,9 @@ class MCCL_API Context {
   /// pending.
   virtual void before_fork() noexcept = 0;
   virtual void after_fork_in_parent() noexcept = 0;
-  /// Called in the child: closes its copies of the sockets and touches nothing else. Every later
-  /// use in the child throws InvalidArgument. Without before_fork() the sockets stay open until the
-  /// child ends.
+  /// Called in the child: closes the child's copies of the sockets and touches nothing else. Every
+  /// later use in the child throws InvalidArgument. Without before_fork() these copies stay open
+  /// until the child ends.
   virtual void abandon_after_fork() noexcept = 0;
 };
 

@@ -14,10 +14,10 @@ namespace mccl {
 /// Throws InvalidArgument if this machine has no such device, Error if the device is out of memory.
 MCCL_API void* allocate_device_memory(Device device, std::size_t bytes);
 
-/// Frees `memory`, which allocate_device_memory() returned for `device`; blocks until the device
-/// has finished the work it was given. Memory that other ranks can access is not returned to the
-/// device: this process keeps it for later allocations. Throws InvalidArgument if `memory` was not
-/// allocated there.
+/// Frees `memory`, which allocate_device_memory() returned for `device`. Blocks until the device
+/// has finished the work that was submitted to it. Memory that other ranks can access is not
+/// returned to the device: this process keeps it for later allocations. Throws InvalidArgument if
+/// `memory` was not allocated on `device` by allocate_device_memory().
 MCCL_API void free_device_memory(Device device, void* memory);
 
 /// True if this process can use the device.
@@ -29,7 +29,7 @@ MCCL_API bool has_device(Device device);
 MCCL_API void* make_stream(Device device);
 
 /// Ends the capture of the CUDA stream, drops what was recorded, and returns true. Returns false if
-/// the stream is not being captured. Throws Error.
+/// the stream is not being captured. Throws Error if the CUDA driver reports a failure.
 MCCL_API bool drop_capture(void* stream);
 /// Begins a new capture of the stream, which records only the work that this thread submits.
 MCCL_API void begin_capture(void* stream) noexcept;

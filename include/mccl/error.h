@@ -1,5 +1,5 @@
-// Exceptions of the library. Every message names the rank, the peer and the call if they are known,
-// what was expected and found, and what to do next.
+// Exceptions of the library. Every message mentions the rank, the peer and the call if they are
+// known, what was expected and found, and what to do next.
 #pragma once
 
 #include <stdexcept>
@@ -11,8 +11,8 @@ namespace mccl {
 
 /// Base class of all errors of the library. Also thrown for errors to which none of the classes
 /// below applies. The library defines what() of every class, because the compiler then emits the
-/// class's vtable and typeinfo in the library only. A process so has one of each, even if several
-/// libraries throw and catch the class.
+/// class's vtable and typeinfo in the library only. Each process therefore has a single copy of
+/// both, even if several libraries throw and catch the class.
 class MCCL_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -40,7 +40,7 @@ class MCCL_API PeerError : public Error {
   const char* what() const noexcept override;
 };
 
-/// Ranks called different things, or sent sizes that do not match.
+/// Ranks made calls that differ or whose sizes do not match.
 class MCCL_API MismatchError : public Error {
  public:
   using Error::Error;

@@ -6,14 +6,14 @@
 
 namespace mccl {
 
-/// A point in the work that a device was given. The thread that gives the device its work creates
-/// the fence. Any thread may poll it. A poll must neither block nor give work to the device.
+/// A point in the work that was submitted to a device. The thread that submits the work creates the
+/// fence. Any thread may poll it. A poll must neither block nor submit work to the device.
 class MCCL_API Fence {
  public:
   virtual ~Fence() = default;
 
-  /// True once the device has passed the point, and from then on. Throws Error if the device will
-  /// never pass it.
+  /// Returns true once the device has passed the point, and in every later poll. Throws Error if
+  /// the device will never pass it.
   virtual bool passed() = 0;
 };
 

@@ -22,25 +22,26 @@ namespace mccl {
 struct CallOptions {
   /// Timeout of the call; by default the group's. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
-  /// True if the caller promises to wait on the Work at once. The call then runs on the caller's
-  /// thread. A collective that the device carries out by itself is enqueued on `stream` instead: it
-  /// ends in stream order, and the Work is done at once. While `stream` is being captured, this
-  /// happens even if the flag is false.
+  /// True if the caller promises to wait on the Work immediately. The call then runs on the
+  /// caller's thread. A collective that the device carries out by itself is enqueued on `stream`
+  /// instead: it ends in stream order, and the Work is done immediately. While `stream` is being
+  /// captured, this happens even if the flag is false.
   bool caller_waits = false;
   /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.
   bool may_meet = false;
-  /// all_reduce and reduce_scatter: the codec of this call instead of the group's, the same on all
-  /// ranks. Throws InvalidArgument unless the call is a sum or average of floats. If all ranks of
-  /// the group share memory the sum is exact.
+  /// all_reduce and reduce_scatter: the codec of this call instead of the group's. Must be the same
+  /// on all ranks. The call throws InvalidArgument unless it is a sum or average of floats. If all
+  /// ranks of the group share memory, the sum is exact.
   std::optional<Compression> compression = {};
   /// Device memory only: the caller's stream (a CUstream on CUDA); null means the device's default
   /// stream. The call begins after all work that the stream has now. Later work in the stream runs
   /// concurrently with the call; see Work::wait_on_stream. The stream must outlive the group unless
   /// `stream_may_go` is set.
   void* stream = nullptr;
-  /// `stream` may be destroyed before the group. If the device carries out the call by itself, the
-  /// group then records the end of the call at once, which costs a few more driver calls.
+  /// True if `stream` may be destroyed before the group. If the device carries out the call by
+  /// itself, the group then records the end of the call immediately, which costs a few more driver
+  /// calls.
   bool stream_may_go = false;
   /// The call reads and writes its buffers only after this fence has passed; null means no fence.
   /// A call on Metal memory needs a fence that passes after all earlier GPU work on the input and
@@ -48,14 +49,14 @@ struct CallOptions {
   /// it.
   std::shared_ptr<Fence> fence = {};
   /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
-  /// this rank drops; zeros if nothing is dropped. It needs the type and length of the input and
-  /// must not overlap the input or the output. Adding it to this rank's input of the next such call
-  /// loses nothing (error feedback). Over all ranks it holds everything that was dropped, from the
-  /// inputs and from the sum. Not wanted if `data` is null.
+  /// this rank drops; zeros if nothing is dropped. It must have the type and length of the input,
+  /// and must not overlap the input or the output. If the caller adds it to this rank's next input,
+  /// no part of the sum is lost for good (error feedback). Over all ranks it holds everything that
+  /// was dropped, from the inputs and from the sum. Not wanted if `data` is null.
   Buffer left_out = {};
 };
 
-/// Source of a recv() that takes a message from any rank.
+/// Value of `peer` with which recv() accepts a message from any rank.
 inline constexpr int kAnySource = -1;
 
 /// A group of ranks, numbered from 0 to size() - 1. Collectives match across ranks by order of
@@ -81,9 +82,10 @@ class MCCL_API Group {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
 
-  /// out = op over all ranks' in. in.count == out.count.
+  /// out = the reduction of all ranks' `in` with `op`. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
-  /// Payload bytes that carry one rank's `count` elements in an all_reduce with these arguments.
+  /// Number of payload bytes that represent one rank's `count` elements in an all_reduce with these
+  /// arguments.
   virtual std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                                    const CallOptions& = {}) const = 0;
   /// Copies root's `data` into `data` of every other rank.
@@ -124,10 +126,10 @@ class MCCL_API Group {
   /// Completes once every rank has called it.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB
-  /// completes before it is received, as long as the unreceived messages to that peer take at most
-  /// 4 MiB, 256 bytes of overhead each included. Any other message completes after its receive is
-  /// posted. `peer` must not be this rank.
+  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB,
+  /// or MCCL_CHUNK_BYTES if that is less, completes before it is received, as long as the
+  /// unreceived messages to that peer take at most 4 MiB, including 256 bytes of overhead for each.
+  /// Any other message completes after its receive is posted. `peer` must not be this rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// Receives the oldest message from `peer` (or kAnySource) with this tag; its size in bytes must
   /// match. Work::source() returns the sender.
@@ -142,18 +144,19 @@ class MCCL_API Group {
   /// Sequence number of the group's last collective that devices carry out without the host; passed
   /// to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
-  /// True once the collective with sequence number `number` and all earlier ones have ended.
+  /// True if the collective with sequence number `number` and all earlier ones have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
   /// Lets the groups that split() made use the direct device paths that were set up in this group.
-  /// A collective call on the host that all ranks must make; split() makes it itself. `child` is
-  /// this rank's new group, or null if it has none. `color` and `key` are the arguments of split().
+  /// A collective call on the host: all ranks must make it. split() makes this call itself. `child`
+  /// is this rank's new group, or null if it has none. `color` and `key` are the arguments of
+  /// split().
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
-  /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together at
-  /// the end, as one Work. Pairs do not nest: a second begin, or an end without a begin, throws
-  /// InvalidArgument. Waiting for one of the calls before the end throws InvalidArgument, too,
-  /// because the wait would never return.
+  /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together in
+  /// the latter, as one Work. Such pairs must not nest: a second begin, or an end without a begin,
+  /// throws InvalidArgument. Waiting for one of the calls before end_coalescing() throws
+  /// InvalidArgument, too, because the wait would never return.
   virtual void begin_coalescing() = 0;
   virtual Work end_coalescing() = 0;
 
@@ -162,8 +165,8 @@ class MCCL_API Group {
   /// group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
-  /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns at once,
-  /// and takes no lock that a stuck call may hold.
+  /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns
+  /// immediately, and takes no lock that a stuck call may hold.
   virtual void abort(const std::string& reason) = 0;
 
   /// The reason why the group failed; empty while it is healthy.

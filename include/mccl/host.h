@@ -21,12 +21,13 @@ MCCL_API bool has_mpi(const std::map<std::string, std::string>& environment);
 /// Addresses of this machine's interfaces that are up; those of loopback are last.
 MCCL_API std::vector<std::string> own_addresses();
 
-/// Reads a table of RDMA devices, in the format of the file that MLX_IBV_DEVICES names, and returns
-/// the number of its ranks. The table must join the ranks in a mesh or in a ring; with `ring`, in a
-/// ring. Throws InvalidArgument with a picture of what is missing.
+/// Reads a table of RDMA devices, in the format of the file named by MLX_IBV_DEVICES, and returns
+/// its number of ranks. The table must connect the ranks as a ring, or, if `ring` is false, as a
+/// ring or a full mesh. Otherwise throws InvalidArgument; the message contains a picture of what is
+/// missing.
 MCCL_API int check_device_table(const std::string& path, bool ring);
 
-/// Logs each line of `text` at level INFO, in the format of the library's own lines of `rank`.
+/// Logs each line of `text` at level INFO, in the format in which the library logs for `rank`.
 /// `level` is the least severe level that is shown, such as Config::log_level. Throws
 /// InvalidArgument for an unknown level.
 MCCL_API void log_info(int rank, std::string_view text, std::string_view level = "INFO");

@@ -1,5 +1,5 @@
-// Functions with which a process finds its place in a job and the store through which the ranks
-// meet. Context::from_environment() calls them; a program may also call them one by one.
+// Functions that find the rank and size of a process in its job, and the store through which the
+// ranks meet. Context::from_environment() calls them; a program may also call them one by one.
 #pragma once
 
 #include <map>
@@ -15,32 +15,33 @@
 
 namespace mccl {
 
-/// A process's place in a job, as reported by the launcher that started it.
+/// The rank of a process in its job, and how it meets the others, as reported by the launcher.
 struct Placement {
   int rank = 0;
   int size = 1;
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
-  /// Descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
   int pmi = -1;
-  bool one_host = false;      ///< True if all ranks are known to be on this host.
-  std::string_view found_by;  ///< "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
+  bool one_host = false;  ///< True if all ranks are known to be on this host.
+  /// Source of the placement: "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
+  std::string_view found_by;
 
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Finds this process's place in its job. Asks, in this order, the MCCL_* settings, torchrun, Open
-/// MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. The first one with complete
-/// information wins, and MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
+/// Finds this process's placement in its job. Tries, in this order, the MCCL_* settings, torchrun,
+/// Open MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. Uses the first one with
+/// complete information; MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
 /// of MPI may inherit Slurm's variables from the daemon that started them. Returns nothing if the
 /// environment contains no launcher's variables. With backend=mpi there is no meeting point,
-/// because MPI has its own. Throws InvalidArgument if values are invalid, or if only a part of them
-/// is set, for example MCCL_ROOT alone.
+/// because MPI connects the ranks itself. Throws InvalidArgument if values are invalid, or if only
+/// a part of them is set, for example MCCL_ROOT alone.
 MCCL_API std::optional<Placement> find_placement(
     const Config& config, const std::map<std::string, std::string>& environment);
 
-/// True if the ranks of a job with these settings find their places and each other through MPI, and
-/// so need neither a meeting point nor a store.
+/// True if the ranks of a job with these settings find their rank and each other through MPI, and
+/// therefore need neither a meeting point nor a store.
 MCCL_API bool meets_by_mpi(const Config& config);
 
 namespace rendezvous {
@@ -54,15 +55,17 @@ struct Joined {
   std::shared_ptr<Wiring> wiring;
 };
 
-/// Connects to the job's store, along its cables if the settings name a hostfile. Blocks at most
-/// for the setting connect_timeout. Counts refused connections in `metrics`, unless it is null.
+/// Connects to the job's store; if the settings name a hostfile, along the job's cables. Blocks at
+/// most for the setting connect_timeout. Counts refused connections in `metrics`, unless it is
+/// null.
 MCCL_API Joined join(const Placement& placement, const Config& config,
                      const std::shared_ptr<Metrics>& metrics = nullptr);
 
-/// Returns host:port at which rank 0 serves the store, from the placement or from rank 0 through
-/// MPICH's launcher. The launcher answers only once in the lifetime of a process. Blocks until all
-/// ranks have called it. Empty if no store is needed (MPI, a single rank) or no launcher provides
-/// the address (a hostfile). Throws Error.
+/// Returns the host:port at which rank 0 serves the store: `placement.root`, or the address that
+/// rank 0 distributes through MPICH's launcher. The launcher answers only once in the lifetime of a
+/// process, and only after all ranks have called this function. Empty if no store is needed (MPI, a
+/// single rank) or no launcher provides the address (a hostfile). Throws Error if the launcher
+/// fails.
 MCCL_API std::string meeting_point(const Placement& placement, const Config& config);
 
 }  // namespace rendezvous

@@ -10,7 +10,7 @@
 
 namespace mccl {
 
-/// A place in Metal memory: an id<MTLBuffer> and an offset into it, in bytes.
+/// A position in Metal memory: an id<MTLBuffer> and an offset into it, in bytes.
 struct MetalPlace {
   void* buffer = nullptr;
   std::size_t offset = 0;
@@ -32,8 +32,8 @@ struct MetalCopy {
 
 /// Makes the copies one after another and blocks until all are done. The GPU must have finished its
 /// work on the memory. Does not use a queue of the caller: the host copies between shared buffers,
-/// a queue of the library copies all others. Throws InvalidArgument if this machine has no Metal or
-/// a buffer is too short, Error if a copy fails.
+/// and a queue of the library makes all other copies. Throws InvalidArgument if this machine has no
+/// Metal or a buffer is too short, Error if a copy fails.
 MCCL_API void metal_copy(std::span<const MetalCopy> copies);
 
 }  // namespace mccl

@@ -13,8 +13,8 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Of calls that take a microsecond or less, only a sample is timed; each sampled call
-/// also counts for the untimed ones. Times of one call: queue wait = from submission to start;
+/// succeeded. Only a sample of the calls that take a microsecond or less is timed; each sampled
+/// call also counts for the untimed ones. Times of one call: queue wait = from submission to start;
 /// execution = from start to end; network = time spent moving bytes; reduce = time spent in
 /// arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
@@ -84,8 +84,8 @@ class Tally {
   Counter received_{0};
 };
 
-/// Collects the measurements of a context's calls. Thread-safe. Every call costs constant time and
-/// no further memory.
+/// Collects the measurements of a context's calls. Thread-safe. Recording a call takes constant
+/// time and allocates no memory.
 class MCCL_API Metrics {
  public:
   Metrics();
@@ -103,7 +103,7 @@ class MCCL_API Metrics {
   /// Counts one established link. `transport` is "shm", "rdma" or "tcp"; any other value is
   /// ignored.
   void record_link(std::string_view transport);
-  /// Adds `bytes` to MetricsSummary::staging_bytes. Negative when memory is released.
+  /// Adds `bytes` to MetricsSummary::staging_bytes; `bytes` is negative when memory is released.
   void record_staging(std::int64_t bytes);
   /// Records the algorithm that calls of the collective use from now on. `algorithm` must refer to
   /// text that is never freed.

@@ -20,17 +20,17 @@ class Metrics;
 class MCCL_API Store {
  public:
   virtual ~Store() = default;
-  /// Sets the value of `key`, and replaces an older one.
+  /// Sets the value of `key`, replacing any older value.
   virtual void set(const std::string& key, std::string_view value) = 0;
-  /// Blocks until the key exists and returns its value. Throws TimeoutError, which names the key,
-  /// after `timeout`.
+  /// Blocks until the key exists and returns its value. Throws TimeoutError after `timeout`; the
+  /// message contains the key.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds `amount` to a counter that starts at 0, and returns the new value. Throws InvalidArgument
   /// if the key holds no counter, or if the sum overflows.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
 };
 
-/// Makes a store for ranks that are threads of one process; all of them use this one object.
+/// Makes a store for ranks that are threads of one process; all of them must use this one object.
 MCCL_API std::shared_ptr<Store> make_memory_store();
 
 /// Options for logging and counting the connections that rank 0's store refuses.
@@ -40,9 +40,9 @@ struct StoreReport {
 };
 
 /// Makes a store on TCP. Rank 0 serves it at `address` ("host:port"). Other ranks connect to it and
-/// retry until `timeout`. Every connection proves the job key (see Config::job_key); without a key,
-/// anyone who can reach the address may read and write the store. Throws InvalidArgument if `rank`
-/// is negative.
+/// retry until `timeout` has passed. Each client must prove that it knows the job key (see
+/// Config::job_key). Without a key, anyone who can reach the address may read and write the store.
+/// Throws InvalidArgument if `rank` is negative.
 MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                                const std::string& job_key,
                                                std::chrono::milliseconds timeout,

@@ -12,7 +12,7 @@ import mccl_engine
 
 
 def find_program() -> Path | None:
-    """The program of this installation; None if it is not installed."""
+    """The path of the program of this installation; None if it is not installed."""
     try:
         files = distribution(mccl_engine.DISTRIBUTION).files or []
     except PackageNotFoundError:
@@ -25,7 +25,7 @@ def find_program() -> Path | None:
 
 
 def main() -> None:
-    """Replaces this process by the program."""
+    """Replaces this process with the program."""
     program = find_program()
     if program is None:
         sys.exit(

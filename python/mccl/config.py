@@ -1,4 +1,4 @@
-"""Settings: MCCLConfig, and the settings that this process has made with init().
+"""Settings: MCCLConfig, and the settings of this process that init() has set.
 
 The table in the C++ library defines names, types, ranges and defaults, and checks every value.
 Python, C++ and the environment therefore always agree.
@@ -40,7 +40,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _to_text(name: str, value: object) -> str:
-    """The value as text for the library; ValueError if its type does not fit the setting."""
+    """The value as text for the library. Raises ValueError if its type does not fit the setting."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def _to_text(name: str, value: object) -> str:
 
 
 def _utf8(label: str, text: str) -> str:
-    """Returns `text`; ValueError if it holds bytes that Python could not decode."""
+    """Returns `text`. Raises ValueError if it has bytes that Python could not decode."""
     try:
         (label + text).encode()
     except UnicodeEncodeError:
@@ -84,7 +84,7 @@ def _check_name(name: object) -> str:
         for row in _ROWS.values():
             if row["variable"] == name:
                 raise ValueError(f"{name} is a variable; its Python name is {row['name']}")
-        _core.config_from_dict({}, {name: ""})  # raises, and names the nearest setting
+        _core.config_from_dict({}, {name: ""})  # raises ValueError with the nearest name
     return name
 
 
@@ -92,7 +92,7 @@ class _FieldsForDataclasses:
     """The fields that the functions of the module dataclasses read from the class or an instance.
 
     An instance lists only the fields that were given: replace() copies all fields found here, and
-    settings that were left to the environment must stay so.
+    settings that were left to the environment must not become given ones.
     """
 
     def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
@@ -105,7 +105,7 @@ class _FieldsForDataclasses:
 
 
 class _Field:
-    """One setting as an attribute: checked when it is set, the default until then."""
+    """One setting as an attribute, which checks new values and has the default until it is set."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.name: str = row["name"]
@@ -167,8 +167,8 @@ class MCCLConfig:
             env: The environment; by default, that of this process.
 
         Returns:
-            The defaults, overridden by the file that MCCL_CONFIG names, overridden by the MCCL_*
-            variables. All settings count as given, except for a job key that is not set.
+            The defaults, overridden by the file that MCCL_CONFIG names, which the MCCL_* variables
+            override. All settings count as given, except for a job key that is not set.
         """
         return cls._of_texts(_core.config_from_environment(_mccl_variables(env)))
 
@@ -263,13 +263,13 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 _overrides = MCCLConfig()
 _revision = 0
 
-#: Functions that report whether a framework holds groups, which keep the settings of their
-#: creation. Indexed by a description for the warning.
+#: Functions that return True while a framework has groups, which keep the settings with which they
+#: were made. The keys describe these groups in the warning of init().
 _keepers: dict[str, Callable[[], bool]] = {}
 
 
 def warn_while(exists: Callable[[], bool], what: str) -> None:
-    """Makes init() warn that it is too late while `exists()` is true; `what` describes it."""
+    """Makes init() warn that it is too late if `exists()` is true; `what` describes the groups."""
     _keepers[what] = exists
 
 
@@ -292,7 +292,7 @@ def init(
     /,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> None:
-    """Sets settings of this process over those of the environment, which does not change.
+    """Sets settings of this process, which override those of the environment.
 
     Call it before the first group is made. Groups keep the settings of their creation, so init()
     warns if any exist. A second call replaces the settings of the first.
@@ -341,9 +341,9 @@ def get_config() -> MCCLConfig:
 def resolved_settings() -> dict[str, str]:
     """get_config() as text by name, which an extension module passes to Config::set.
 
-    Defaults that another value may replace are left out unless they were set: the port, if another
-    job uses it, and the message size, which depends on the kind of cable. As text they would count
-    as given.
+    Omits defaults that MCCL may replace by other values, unless they were set: the port, which
+    another job may use, and the message size, which depends on the kind of cable. If they were
+    included, they would count as given.
     """
     return _resolve(_overrides)
 

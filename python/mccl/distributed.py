@@ -82,8 +82,8 @@ def init(
         size: Number of ranks. Setting `world_size`.
         root: "host:port" of rank 0, with any free port there. Setting `root`.
         backend: "jaccl" joins the job that MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES
-            describe, over the RDMA devices of that table (docs/rdma.md); arguments given here
-            override these variables. Any other value is the setting `backend`.
+            describe, over the RDMA devices of the table in MLX_IBV_DEVICES (docs/rdma.md);
+            arguments given here override these variables. Any other value is the setting `backend`.
         **settings: Other settings of mccl.config by name. None means not given.
 
     Raises:
@@ -142,7 +142,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:
-    """The job that MLX's variables describe; settings replace variables that are not set."""
+    """The job of MLX's variables, as settings. MCCL's settings replace variables that are unset."""
     try:
         return jaccl(os.environ, {**config.resolved_settings(), **given}).settings
     except Refusal as refusal:

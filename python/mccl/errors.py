@@ -1,7 +1,7 @@
 """Exceptions of mccl.distributed and of its groups.
 
-Every message names the rank, the peer and the call if they are known, what was expected and found,
-and what to do next.
+Every message contains the rank, the peer and the call if they are known, what was expected, what
+was found, and what to do next.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class Error(RuntimeError):
 
 
 class InvalidArgument(ValueError, Error):  # noqa: N818  # has the same name in C++
-    """An argument, setting, file or variable is wrong. Nothing was sent; the group goes on."""
+    """An argument, setting, file or variable is wrong. Nothing was sent; the group stays usable."""
 
 
 class TimeoutError(builtins.TimeoutError, Error):
-    """A call exceeded its timeout, or a wait for it ended first."""
+    """A call, or a wait for a call, exceeded its timeout."""
 
 
 class PeerError(ConnectionError, Error):
@@ -26,7 +26,7 @@ class PeerError(ConnectionError, Error):
 
 
 class MismatchError(ValueError, Error):
-    """Ranks called different things, or sent sizes that do not match."""
+    """Ranks made different calls, or passed sizes that do not match."""
 
 
 class AbortedError(Error):

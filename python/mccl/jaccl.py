@@ -20,8 +20,8 @@ from mccl.jobs import (
 #: Function of rank and size that agrees with the other ranks on a meeting point; returns settings.
 Meet = Callable[[int, int], dict[str, str]]
 
-#: Variables that describe a job, by MLX's names. Front ends set JACCL_*, which override MLX_JACCL_*
-#: and MLX_*.
+#: MLX's names of the variables that describe a job. Front ends of MLX set JACCL_* instead, which
+#: override MLX_JACCL_* and MLX_*.
 _RANK, _COORDINATOR, _DEVICES = "MLX_RANK", "MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"
 _OTHER_NAMES = {
     _RANK: "JACCL_RANK",
@@ -31,18 +31,18 @@ _OTHER_NAMES = {
 
 
 def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | None = None) -> Job:
-    """The job of MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING.
+    """The job that MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING describe.
 
     JACCL_* names take precedence. MCCL's counterparts replace variables that are not set:
     MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) and MCCL_RDMA_RING. Since each of
     these also has a meaning without jaccl, they select jaccl on their own only if the first three
     are all set.
 
-    The ranks meet at the coordinator's address, which belongs to rank 0. With `meet` they meet
-    where that says, and need no coordinator. The table lists the devices that connect each pair: a
-    mesh or a ring. With MLX_JACCL_RING, only the devices between neighbours are used. Pairs that
-    cannot use their devices take shared memory or TCP, with a warning. The setting `rdma_uncabled`
-    decides how pairs without devices communicate.
+    The ranks meet at the coordinator's address, which belongs to rank 0. With `meet`, they use the
+    meeting point that it returns, and need no coordinator. The table lists the devices that connect
+    each pair: a mesh or a ring. With MLX_JACCL_RING, only the devices between neighbours are used.
+    Pairs that cannot use their devices use shared memory or TCP, with a warning. The setting
+    `rdma_uncabled` decides how pairs without devices communicate.
 
     Raises:
         Refusal: The variables describe no job, or a wrong one.

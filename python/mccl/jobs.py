@@ -1,7 +1,7 @@
-"""The job of a process, from variables of other programs: code that all readers of them share.
+"""Code shared by all readers, which find the job of a process from variables of other programs.
 
 A reader is a function from the environment to the settings for joining the job. It raises Refusal
-with a sentence if the process cannot join.
+with the reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Job:
     Attributes:
         alone: True for a job of this process only.
         slower: Advice for users if MLX's own backend is faster; else empty.
-        on_gpu: Collectives run on streams of MLX's GPU if the caller names no stream.
+        on_gpu: True if collectives run on streams of MLX's GPU by default.
     """
 
     backend: str
@@ -61,12 +61,12 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def is_on(environment: Environment, variable: str) -> bool:
-    """True if a switch of MLX is set, to any value: MLX only checks its presence."""
+    """True if a flag variable of MLX is set, to any value: MLX only checks its presence."""
     return variable in environment
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """The rank that a variable holds; Refusal unless it is below `size`, which `source` defines."""
+    """The rank in `text`. Raises Refusal unless it is below `size`, which `source` defines."""
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)
@@ -88,7 +88,7 @@ def require_all(backend: str, given: Mapping[str, str | None]) -> None:
 
 
 def shape_of(value: object) -> str:
-    """A value of a JSON file as messages show it, at most 61 characters."""
+    """A value of a JSON file as text for messages, at most 61 characters long."""
     if isinstance(value, (list, dict)) and not value:
         return "an empty list" if isinstance(value, list) else "an empty object"
     text = json.dumps(value)

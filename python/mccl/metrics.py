@@ -85,5 +85,5 @@ def log_metrics() -> None:
 
 
 def reset_metrics() -> None:
-    """Starts all counters anew. Numbers of links and memory held now stay."""
+    """Resets all counters. The numbers of links and the bytes held now do not change."""
     _core.reset_metrics()

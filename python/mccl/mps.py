@@ -81,7 +81,7 @@ _DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """torch.mps as FSDP2 sees it: with the streams of this module."""
+    """Replaces torch.mps in FSDP2: adds the streams of this module."""
 
     def __getattr__(self, name: str) -> Any:
         import torch

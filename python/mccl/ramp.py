@@ -7,7 +7,7 @@ FIRST = 0.25
 
 
 def check_ramp(ramp: int, codec: str) -> None:
-    """Raises ValueError for a ramp with another codec than topk, or a negative number of steps."""
+    """Raises ValueError for a ramp with a codec other than topk, or a negative number of steps."""
     if ramp < 0:
         raise ValueError(f"ramp: expected a number of steps, at least 0; found {ramp}")
     if ramp and codec != "topk":

@@ -16,7 +16,7 @@ from . import torch_meeting, torch_names
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: Longest time that the end of the process waits for callbacks of futures.
+#: Maximum time that the end of the process waits for callbacks of futures.
 _PATIENCE = timedelta(seconds=5)
 
 _shim: ModuleType | None = None

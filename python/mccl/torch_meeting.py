@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 SCHEME = "mccl"
 
-#: Key in the store of a process that is its only user because the job meets elsewhere; see meet().
+#: Key that marks a process's private store, made if the ranks do not meet through torch; see
+#: meet().
 _ELSEWHERE = "mccl/elsewhere"
 
-#: Inputs of torch's handler: those that the URL's query may hold, and those that only variables
-#: hold.
+#: Inputs of torch's handler. The URL's query may hold those in _IN_QUERY, under the names given
+#: here; only variables hold those in _ADDRESS.
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -54,9 +55,10 @@ def install() -> None:
 def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
     """Handler of ``init_process_group("mccl", init_method="mccl://")``.
 
-    The ranks meet like those of MLX, NumPy and C++, and may belong to the same job: at the address
-    of MCCL_ROOT or the launcher, or along the cables of MCCL_HOSTFILE. torch uses the job's own
-    store. If some ranks of the job do not use torch, no further process groups can be made.
+    The ranks meet at the address of MCCL_ROOT or the launcher, or along the cables of
+    MCCL_HOSTFILE. Ranks of MLX, NumPy and C++ meet in the same way and may belong to the same job.
+    torch uses the job's own store. If some ranks of the job do not use torch, no further process
+    groups can be made.
 
     Raises:
         ValueError: The process has no rank, or a rank or size that differs from the caller's.
@@ -99,7 +101,7 @@ def _complete_environment(url: str) -> bool:
     """Sets those of torch's variables that are missing, from a launcher other than torchrun.
 
     Variables that are set, and values in the URL, stay as they are. If they disagree with the
-    launcher, nothing is set, and torch names the missing variable.
+    launcher, nothing is set, and torch reports the missing variable.
 
     Returns:
         True if the ranks must meet by meet() instead, because rank 0 has no address for all of
@@ -147,7 +149,7 @@ def _told(url: str) -> dict[str, str]:
 
 
 def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
-    """This process's place from a launcher other than torchrun; None if there is none."""
+    """Rank and size of this process from a launcher other than torchrun; None if there is none."""
     from . import _core
 
     told = {name: text for name, text in os.environ.items() if _set_here.get(name) != text}
@@ -166,7 +168,7 @@ def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _has_no_address(place: Mapping[str, Any], settings: Mapping[str, str]) -> bool:
-    """True if rank 0 has no address: MPI meets by itself, and ranks of a hostfile along cables."""
+    """True if rank 0 has no address: ranks meet through MPI, or along the cables of a hostfile."""
     return settings.get("backend") == "mpi" or bool(place["size"] > 1 and settings.get("hostfile"))
 
 
@@ -180,9 +182,9 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
             return "127.0.0.1", str(free.getsockname()[1])
     root = _core.meeting_point(settings, dict(os.environ))
     host, port = jobs.split_address(root)
-    # MPICH's launcher carries an address made for this call. The other launchers give the address
-    # of MCCL's own store, which this process may serve too; torch's store then uses the next port,
-    # as in mccl launch.
+    # MPICH's launcher passes an address made for this call. The other launchers give the address of
+    # MCCL's own store, which this process may also serve; torch's store then uses the next port, as
+    # in mccl launch.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(

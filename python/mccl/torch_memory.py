@@ -39,7 +39,7 @@ def _pool(index: int) -> torch.cuda.MemPool:
 
 
 def empty(size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A tensor of one dimension in such memory, with uninitialised elements."""
+    """A tensor of one dimension in memory of the pool, with uninitialised elements."""
     import torch
 
     index = torch.cuda.current_device() if device.index is None else device.index

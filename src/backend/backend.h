@@ -1,5 +1,5 @@
-// Interface of the backends, which make the groups of a context. The library has one, native/, with
-// paths to libraries that are installed on the machine; tests have others.
+// Interface of a backend, which creates the groups of a context. The library has one backend,
+// native/, which can pass calls to an installed CUDA, NCCL or MPI library. Tests define others.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace mccl {
 
-/// Thread-safe. Groups may outlive their backend; their calls fail from then on.
+/// Thread-safe. A group may outlive its backend; all its later calls fail.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -34,12 +34,12 @@ class Backend {
   virtual void abandon_after_fork() noexcept = 0;
 };
 
-/// Makes the backend that the settings name, and blocks until it has met all other ranks.
+/// Creates the backend that the settings select, and blocks until all ranks have connected.
 /// `options.metrics` must be set. Throws the same errors as Context::create.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
 
-/// Used by Group::split in every backend; a collective of `parent`. Returns the ranks of `parent`
-/// with this color, ordered by key and then by rank. Empty for a negative color.
+/// Returns the ranks of `parent` that passed this color, ordered by key and then by rank; none for
+/// a negative color. All ranks of `parent` must call it. Implements Group::split for every backend.
 std::vector<int> ranks_of_color(Group& parent, int color, int key);
 
 }  // namespace mccl

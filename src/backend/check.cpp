@@ -64,7 +64,7 @@ void check_shares(Collective call, const char* argument, const Shares& shares, D
                     name_of(call), argument, shares.at(0), name_of(dtype), shares.ranks()));
   }
   throw InvalidArgument(
-      fmt::format("{}: the sum of {} ({}), in {} elements, exceeds the address space",
+      fmt::format("{}: the sum of {} ({}), in elements of type {}, exceeds the address space",
                   name_of(call), argument, fmt::join(shares.counts(), ", "), name_of(dtype)));
 }
 

@@ -1,5 +1,5 @@
-// Checks of a call's arguments. Each function throws InvalidArgument; the message names the call,
-// the argument, the expected and the actual value.
+// Checks of a call's arguments. Each function throws InvalidArgument if its check fails. The
+// message contains the call, the argument, the expected and the actual value.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ void check_reduction(Collective call, DType dtype, const ReduceOp& op);
 void check_root(Collective call, int root, int size);
 void check_peer(Collective call, int peer, int rank, int size, bool any_allowed);
 
-/// check_codec() checks a call's codec, check_ratio() a group's. A compression without a codec
-/// passes.
+/// check_codec() checks the compression of a call, check_ratio() that of a group. Both accept a
+/// compression without a codec.
 void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression);
 void check_ratio(const Compression& compression);
 /// left_out must have the type and count of the input, and must not overlap input or output.
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                     const ConstBuffer& left);
-/// Called by a backend whose sums are exact. Throws if a codec is asked for.
+/// Throws if a codec is requested. Used where calls cannot be compressed.
 void refuse_codec(const std::optional<Compression>& compression);
 
 /// Returns true if a call is in place: element `in_offset` of `in` is element `out_offset` of

@@ -20,7 +20,8 @@ Request request_of(Collective collective, DType dtype) {
   return request;
 }
 
-/// Used in a group that has failed. The call reports the reason and does not touch its memory.
+/// Returns the request as if its memory were on the host. Used in a failed group, where a call only
+/// reports the failure and does not touch its memory.
 Request without_devices(const Request& request) {
   Request told = request;
   told.in.device = told.out.device = Device{};
@@ -48,8 +49,8 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   return line().enqueue(request, options);
 }
 
-/// The ranks' devices meet by calls on host memory, allocations and measurements. A graph can
-/// record none of these.
+/// Throws if the stream is being captured. To connect the devices, the ranks make calls on host
+/// memory, allocate and measure; a graph can record none of these.
 void CheckedGroup::refuse_capture(const Request& request, const CallOptions& options) const {
   const bool by_input = request.in.device.kind != DeviceKind::cpu;
   const Device device = by_input ? request.in.device : request.out.device;
@@ -60,9 +61,9 @@ void CheckedGroup::refuse_capture(const Request& request, const CallOptions& opt
                   name_of(request.collective), name()));
 }
 
-/// The first call may make the ranks meet, which fails if one has left. From then on kernels may
-/// wait for a rank, and only the engine notices that it has left, so its failures must abort the
-/// path.
+/// True if the path runs the call. The first call may make the ranks meet, which fails if one has
+/// left. In later calls, kernels may wait for a rank that has left. Only the engine detects that,
+/// so a failure of the group must abort the path.
 bool CheckedGroup::goes_directly(const Request& request, const CallOptions& options) {
   if (!path_ || options.fence || options.compression || batch_is_open()) return false;
   if (staged::lies_on(DeviceKind::metal, request)) return false;
@@ -74,7 +75,7 @@ bool CheckedGroup::goes_directly(const Request& request, const CallOptions& opti
   return path_->takes(request);
 }
 
-/// A context makes groups of one backend only.
+/// `group` is null or, like all groups of a context, a CheckedGroup.
 void CheckedGroup::split_path(Group* group, int color, int key) {
   if (!path_) return;
   auto* const child = dynamic_cast<CheckedGroup*>(group);
@@ -82,8 +83,9 @@ void CheckedGroup::split_path(Group* group, int color, int key) {
   if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
 }
 
-/// In a stream that is being captured, every call runs as if the caller waited. A graph can repeat
-/// neither the lane's own queue nor the number of the call.
+/// While the stream is being captured, every call is enqueued in that stream, as if the caller
+/// waited. The asynchronous path cannot be captured: a replayed graph would neither repeat the work
+/// in the lane's own stream nor advance the call number.
 Work CheckedGroup::begin_directly(const Request& request, const CallOptions& options) {
   if (notices_ && coding_of(request, options)) {
     notices_->warn(*this,
@@ -150,7 +152,7 @@ Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const Cal
   return begin_sum(request, options);
 }
 
-/// left_out holds zeros until the engine writes it.
+/// Fills left_out with zeros, which remain unless the engine writes to it.
 Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options) {
   const Buffer& left = options.left_out;
   if (left.data) {
@@ -160,7 +162,8 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
           name_of(request.collective)));
     }
     check_left_out(request.collective, request.in, request.out, left);
-    // Before its fence has passed, the memory must not be touched; Call clears it afterwards.
+    // Before the fence has passed, the memory must not be touched. Call::clear_left_out() clears it
+    // afterwards.
     if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
   }
   return begin(request, options);

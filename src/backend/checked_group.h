@@ -20,8 +20,9 @@
 
 namespace mccl {
 
-/// Calls on device memory go through the group's line, which stages them in host memory. All other
-/// calls start at once, unless a call before them is still in the line.
+/// Calls on device memory run on the devices if the group has a path that supports them. Otherwise
+/// they go through the group's line, which copies the data to host memory and back. Calls on host
+/// memory start immediately, unless an earlier call is still in the line.
 class CheckedGroup : public Group, private staged::HostCalls {
  public:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) final;
@@ -55,17 +56,18 @@ class CheckedGroup : public Group, private staged::HostCalls {
 
   void split_path(Group* child, int color, int key) final;
 
-  /// Collectives that `path` takes use it, except in batches. Must be called before the first call.
+  /// Sets the path. Collectives that it supports (see Path::takes) use it, except in batches. Must
+  /// be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
-  /// Receives warnings about options that the group cannot use. Must be called before the first
-  /// call.
+  /// Sets the receiver of warnings about options that the group cannot use. Must be called before
+  /// the first call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
 
   std::optional<device::Word> last_on_device() const final;
   bool has_come_to(device::Word number) const final;
 
-  /// Stages calls even on memory that a Mac's GPU shares with the host. Must be called before the
-  /// first call.
+  /// Makes the group stage calls even on memory that a Mac's GPU shares with the host. Must be
+  /// called before the first call.
   void stage_always() { stages_always_ = true; }
 
  protected:
@@ -80,11 +82,13 @@ class CheckedGroup : public Group, private staged::HostCalls {
   virtual Coding coding_of(const Request& request, const CallOptions& options) const = 0;
   bool stages_always() const { return stages_always_; }
   bool begins_early(const Request& /*request*/) const override { return false; }
-  /// Runs `told` as soon as the group has failed, even if no call on host memory is in flight.
+  /// Registers the callback `told`, which runs as soon as the group has failed, even if no call on
+  /// host memory is in flight.
   virtual void watch_failure(const std::function<void()>& /*told*/) {}
-  /// Must be called first in the destructor of every group. The line starts no call afterwards.
+  /// Closes the line, which then starts no more calls. Must be called first in the destructor of
+  /// every derived class.
   void close_line();
-  /// Called when the group is aborted. Also ends calls that run on a device.
+  /// Ends calls that run on a device. Must be called when the group is aborted.
   void abort_path() {
     if (path_) path_->abort();
   }
@@ -98,7 +102,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);
-  // These build the requests of calls that have an even and an uneven form.
+  // These functions build the requests of calls that exist both with equal parts and with counts.
   Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
   Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
   Request scatter_from(ConstBuffer in, Buffer out, const Shares& shares, int root) const;

@@ -21,8 +21,8 @@ struct Request {
   int root = -1;
   int peer = -1;
   std::uint32_t tag = 0;
-  /// The count that all ranks must agree on, in elements. Gathers and scatters: all parts together.
-  /// A message: its length. An all_to_all with counts: unused.
+  /// Number of elements, on which all ranks must agree. For gathers and scatters: that of all parts
+  /// together. For messages: the length. Unused by an all_to_all with counts.
   std::size_t count = 0;
   ConstBuffer in;
   Buffer out;
@@ -38,8 +38,8 @@ struct Request {
   /// holds this rank's own counts, and `own_counts` is set.
   std::span<const std::size_t> out_counts = {};
   bool own_counts = false;
-  /// Set if the input still arrives and the output is fetched while the call runs. Null if the
-  /// whole input is present.
+  /// Set if parts of the input arrive, and parts of the output are fetched, while the call runs.
+  /// Null if the whole input is present.
   Conveyor* conveyor = nullptr;
 
   void tell(const Shares& shares) {

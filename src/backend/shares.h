@@ -8,7 +8,8 @@
 
 namespace mccl {
 
-/// All values are in elements. Equal parts need no list, so small calls allocate none.
+/// All values are in elements. Equal parts need no list of counts, so such calls allocate no
+/// memory.
 class Shares {
  public:
   static Shares equal(int ranks, std::size_t each) {
@@ -30,7 +31,7 @@ class Shares {
   /// Empty if all parts are equal.
   std::span<const std::size_t> counts() const { return counts_; }
 
-  /// True if all parts together fit the address space. Other sums may overflow unless this holds.
+  /// True if all parts together fit the address space. Otherwise total() and before() may overflow.
   bool fit(std::size_t element_bytes) const {
     std::size_t bytes = 0;
     if (counts_.empty()) {

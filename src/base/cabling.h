@@ -1,5 +1,5 @@
 // Cabling: which ranks are joined directly, and the paths between those that are not. A cable is
-// any direct connection of two ranks: a wire, a switch between them, loopback.
+// any direct connection of two ranks: a wire, a path through a network switch, or loopback.
 #pragma once
 
 #include <string>
@@ -13,34 +13,35 @@ struct Cable {
   /// Addresses of the two ends, for connecting and for messages.
   std::string at_a;
   std::string at_b;
-  double latency_s = 0;    ///< One way; 0: not measured.
-  double bytes_per_s = 0;  ///< Each way; 0: not measured.
+  double latency_s = 0;    ///< One-way latency; 0 if not measured.
+  double bytes_per_s = 0;  ///< Bandwidth in each direction; 0 if not measured.
 
   friend bool operator==(const Cable&, const Cable&) = default;
 };
 
-/// "the cable between rank 1 (10.0.12.1) and rank 2 (10.0.12.2)".
+/// Describes a cable: "the cable between rank 1 (10.0.12.1) and rank 2 (10.0.12.2)". Omits empty
+/// addresses.
 std::string text_of(const Cable& cable);
 
-/// Equal on all ranks of a job. So are the paths derived from it.
+/// The cables of a job. They are equal on all ranks, and so are the paths derived from them.
 class Cabling {
  public:
-  /// Every rank is joined with every other.
+  /// Makes a cabling in which every rank is joined to every other.
   Cabling() = default;
   /// Throws InvalidArgument if a cable does not join two different ranks below `size`.
   Cabling(int size, std::vector<Cable> cables);
 
   int size() const { return size_; }
   const std::vector<Cable>& cables() const { return cables_; }
-  /// The cables of a pair, in an order that is equal at both ends.
+  /// The cables of a pair, in an order that is equal on both ranks.
   std::vector<Cable> between(int a, int b) const;
 
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
   /// True if every pair is joined directly.
   bool is_complete() const { return complete_; }
   /// True if every pair is joined and some rank has cables to several others at one address. Such
-  /// cables share the hardware behind the address, as on a switch, so none is exclusive to a pair.
-  /// With fewer than 3 ranks, true if every pair is joined.
+  /// cables share the hardware behind the address, as on a network switch, so none is exclusive to
+  /// a pair. With fewer than 3 ranks, true if every pair is joined.
   bool is_one_network() const { return complete_ && (size_ < 3 || shares_an_end()); }
   /// Number of cables on a shortest path; -1 if there is no path.
   int distance(int from, int to) const;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kBlock = 128;
 constexpr std::size_t kBlockOfTopk = 4096;
 constexpr std::size_t kScaleBytes = sizeof(float);
-/// Most elements kept in a block of a sum, unless one contribution keeps more. Otherwise a block of
-/// the sum of many ranks would be longer than the elements it encodes.
+/// Maximum number of elements kept in a block of a sum, unless one contribution keeps more. Without
+/// the limit, a block of the sum of many ranks would be longer than the elements that it encodes.
 constexpr std::size_t kMostKeptOfSums = kBlockOfTopk / 4;
 /// Bytes of one kept element: its index in the block, and its value.
 constexpr std::size_t kKeptBytes = sizeof(std::uint16_t) + sizeof(float);

@@ -34,7 +34,7 @@ struct Coding {
 /// The coding for a group of `ranks` ranks.
 Coding coding_of(const Compression& compression, int ranks);
 
-/// "int8", "topk of 41 in 4096".
+/// Text such as "int8", or "topk of 41 in 4096" if 41 elements are kept in each block of 4096.
 std::string describe(const Coding& coding);
 
 /// True if the call's result may be rounded: sums and averages of floats, in all_reduce and

@@ -20,7 +20,7 @@ constexpr std::string_view kExpected =
 
 json parse_settings(const std::string& text, const std::string& origin) {
   std::set<std::string_view> seen;
-  // A duplicate key would otherwise silently keep its last value.
+  // Refuses duplicate keys, of which the last would otherwise silently win.
   const auto see_key = [&](const std::string& key) {
     try {
       const std::string_view name = find_setting(key).info.name;

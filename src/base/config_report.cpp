@@ -34,7 +34,8 @@ std::string meaning_with_caveat(const Setting& setting) {
   return text;
 }
 
-/// True if the setting has an effect: the setting that it depends on has the required value.
+/// True if the setting has an effect: it depends on no other setting, or that one has the required
+/// value.
 bool is_heard(const Config& config, const Setting& setting) {
   const std::string_view other = setting.info.only_with;
   const std::size_t equals = other.find('=');
@@ -43,7 +44,8 @@ bool is_heard(const Config& config, const Setting& setting) {
 
 using Environment = std::map<std::string, std::string>;
 
-/// The settings of the file that MCCL_CONFIG names; nothing if it cannot be read.
+/// The settings in the file that MCCL_CONFIG refers to; empty if there is none or it cannot be
+/// read.
 std::optional<Config> config_of_file(const Environment& environment) {
   const auto path = environment.find(std::string(kConfigFileVariable));
   if (path == environment.end()) return {};

@@ -29,8 +29,8 @@ struct Quota {
   std::string folder;
 };
 
-/// The tightest quota of a control group and its ancestors. A group that is not visible, as in a
-/// container, has a visible ancestor.
+/// Returns the smallest quota among those of a control group and its ancestors. In a container the
+/// group itself may not be visible, but an ancestor is.
 template <typename Read>
 Quota tightest(const std::string& root, std::string path, Read read) {
   Quota found;
@@ -78,7 +78,7 @@ std::optional<int> take_core(std::string_view& text) {
   return core;
 }
 
-/// "0-3,8".
+/// Writes consecutive cores as a range: "0-3,8". Returns "-" if there are no cores.
 std::string text_of(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {

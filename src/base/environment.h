@@ -9,12 +9,12 @@
 
 namespace mccl {
 
-/// The variables of this process.
+/// The environment variables of this process.
 std::map<std::string, std::string> process_environment();
 
-/// A hash of this process's variables that begin with one of `prefixes`, none of which may be
-/// empty. Changes, except for a collision, when such a variable is added, removed or changed. Costs
-/// less than reading them.
+/// A hash of this process's environment variables that begin with one of `prefixes`, none of which
+/// may be empty. Except for collisions, it changes when such a variable is added, removed or
+/// changed. Cheaper than process_environment().
 std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes);
 
 /// Folders for a small file that only processes of this machine should see, best first: folders in

@@ -1,4 +1,4 @@
-// Precautions around fork(), so that the child can run.
+// Handles mutexes around fork(), so that the child can use them.
 #pragma once
 
 #include <pthread.h>

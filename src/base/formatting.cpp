@@ -1,8 +1,9 @@
-// fmt's own code, compiled only here. As a header-only library it would take longer to compile than
-// the rest of most sources. The system's library of it would be needed wherever a program runs.
+// Compiles fmt's own code once, for all sources. With header-only use, fmt would take longer to
+// compile than the rest of most sources. The system's shared library of fmt would have to be
+// installed wherever a program runs.
 #include <fmt/format-inl.h>
 
-// Instantiations that fmt's headers leave to one source of each program.
+// Instantiations that fmt's headers leave to one source file of each program.
 FMT_BEGIN_NAMESPACE
 namespace detail {
 template FMT_API auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;

@@ -8,7 +8,7 @@
 
 namespace mccl {
 
-/// Not thread-safe. The time of add() and the memory are constant.
+/// Takes constant memory, and add() takes constant time. Not thread-safe.
 class Histogram {
  public:
   /// Counts a duration `times` times. Negative values and NaN count as 0, and values above 1e9 s as

@@ -49,7 +49,7 @@ class Walk {
   const char** reached_;
 };
 
-/// "line L, column C" of the byte before which parsing stopped.
+/// "line L, column C" of the last byte that the parser has read.
 std::string position_in(std::string_view text, std::size_t bytes_read) {
   const std::string_view before =
       text.substr(0, std::min(text.size(), bytes_read == 0 ? 0 : bytes_read - 1));
@@ -62,7 +62,8 @@ std::string position_in(std::string_view text, std::size_t bytes_read) {
 /// would take time quadratic in the length of a list.
 class Checker : public nlohmann::json_sax<json> {
  public:
-  /// Called with what was found before this byte. Throws InvalidArgument.
+  /// Throws InvalidArgument. `found` describes what the parser found at the last of `bytes_read`
+  /// bytes.
   using Refuse = std::function<void(std::size_t bytes_read, const std::string& found)>;
 
   /// `reached` returns the number of bytes that the parser has read. `text_size` is the length of

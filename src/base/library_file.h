@@ -1,4 +1,4 @@
-// The file of a library that was loaded at run time.
+// Finds the file of a library that was loaded at run time.
 #pragma once
 
 #include <string>

@@ -4,7 +4,8 @@ namespace mccl {
 namespace {
 
 constexpr std::size_t kThunderboltBufferBytes = std::size_t{4} << 20;
-/// On a faster cable, messages must be larger for their fixed cost to be negligible.
+/// Maximum message size. On a faster cable, messages must be larger for their fixed cost to be
+/// negligible.
 constexpr std::size_t kThunderboltChunkBytes = std::size_t{8} << 20;
 
 bool is_thunderbolt(const Config& config) { return config.link_profile == "thunderbolt"; }

@@ -7,7 +7,7 @@
 
 namespace mccl {
 
-/// Largest message on the wire, in bytes.
+/// Maximum size of a message on the wire, in bytes.
 std::size_t chunk_bytes_of(const Config& config);
 
 /// Buffer size to request for sockets, in bytes; 0 for the kernel's default.

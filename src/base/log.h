@@ -1,4 +1,4 @@
-// Log lines of one context: to stderr, each with level, time and rank.
+// Writes the log lines of one context to stderr, each with level, time and rank.
 #pragma once
 
 #include <fmt/format.h>

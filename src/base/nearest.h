@@ -9,19 +9,19 @@
 
 namespace mccl {
 
-/// The number of letters inserted, dropped, replaced or swapped with their neighbour to turn one
-/// word into the other. Ignores case.
+/// The minimum number of changes that turn one word into the other. A change inserts, drops or
+/// replaces a letter, or swaps two neighbouring letters. Ignores case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate that `name` was probably meant to be: the nearest one whose distance is less than
 /// half of the length of `name`. A distance of 1 is always near enough, and leading dashes do not
-/// count. If none is near, returns the first candidate that has `name` as one of its words, or is a
-/// word of it, such as tree and binomial_tree. Returns nothing otherwise, because an unrelated name
-/// would mislead.
+/// count. If none is near, returns the first candidate that contains `name` as a whole word or is a
+/// whole word of `name`, as with tree and binomial_tree. Otherwise returns nothing, because an
+/// unrelated name would mislead.
 ///
-/// Among candidates at the same distance, prefers one with the same letters, because those were
-/// only swapped. Next is one of a different length, because letters are dropped more often than
-/// replaced; then the first.
+/// Among candidates at the same distance, prefers one with the same letters, which were then only
+/// swapped. The second preference is one of a different length, because letters are dropped more
+/// often than replaced. Further ties go to the first candidate.
 std::optional<std::string_view> nearest_of(std::string_view name,
                                            std::span<const std::string_view> candidates);
 

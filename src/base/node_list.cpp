@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLongestList = std::size_t{1} << 20;
 constexpr std::size_t kLongestNumber = 9;
-constexpr int kMostBrackets = 16;  ///< Most brackets in one name (racks, shelves, nodes).
+constexpr int kMostBrackets = 16;  ///< Maximum number of brackets in a name.
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw InvalidArgument(fmt::format(

@@ -7,7 +7,7 @@
 
 namespace mccl {
 
-/// Returns the hosts in order. Throws InvalidArgument if the text is not such a list, or names more
+/// Returns the hosts in order. Throws InvalidArgument if the text is not such a list, or has more
 /// than `most` hosts.
 std::vector<std::string> expand_node_list(std::string_view text, std::size_t most = 65536);
 

@@ -7,9 +7,9 @@
 
 namespace mccl {
 
-/// Raises this process's limit of open files to the most that the system allows. Acts once per
-/// process, so that a program may set another limit later. Every peer needs a few descriptors. Most
-/// systems start with a limit of 256 or 1024 for the sake of programs that use select(2), which
+/// Raises this process's limit of open files to the maximum that the system allows. Acts once per
+/// process, so that a program may set another limit later. Every peer needs a few descriptors. The
+/// default limit of most systems is 256 or 1024, for the sake of programs that use select(2), which
 /// MCCL does not.
 void raise_open_files_limit();
 
@@ -18,14 +18,15 @@ std::size_t open_files_limit();
 /// The number of files open now; 0 if the system does not report it.
 std::size_t open_files();
 
-/// " (this process may have 1024; raise the limit with ulimit -n)" for an errno which means that no
-/// more files can be opened; empty for every other.
+/// If the errno means that no more files can be opened, returns advice for a message: " (this
+/// process may have 1024; raise the limit with ulimit -n)". Otherwise returns empty text.
 std::string open_files_advice(int error);
 
 /// True if the errno means that no more files can be opened.
 bool lacks_files(int error);
 
-/// "rank 1 has no file descriptors left: too many open files (this process may have 1024; ...)".
+/// Text of an error: "rank 1 has no file descriptors left: too many open files (this process may
+/// have 1024; ...)".
 std::string without_files(int rank, int error);
 
 /// How long a rank without descriptors waits for some to be closed before it reports that to its

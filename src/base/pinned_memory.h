@@ -6,7 +6,8 @@
 
 namespace mccl {
 
-/// One object per process, since GPUs also belong to the process and not to a group. Thread-safe.
+/// Counts the bytes of that memory. One object per process, because GPUs belong to the process and
+/// not to a group. Thread-safe.
 class PinnedMemory {
  public:
   /// Records allocated memory, or freed memory if `bytes` is negative.
@@ -20,7 +21,7 @@ class PinnedMemory {
   std::uint64_t peak_bytes() const { return static_cast<std::uint64_t>(peak_.load()); }
   void reset_peak() { peak_.store(held_.load()); }
 
-  /// Bytes that each GPU may keep for later calls when no call uses them.
+  /// Maximum number of unused bytes that are kept per GPU for later calls.
   std::uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   void set_limit(std::uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
 

@@ -53,7 +53,8 @@ class Reader {
   }
 
   bool complete() const { return missing_.empty(); }
-  /// Text about the variables found and those missing; empty if none was found or none is missing.
+  /// Text about an incomplete placement: the variables found and those missing. Empty if none was
+  /// found or none is missing.
   std::string half() const {
     if (found_.empty() || complete()) return {};
     return fmt::format("{} ({}) without {}", fmt::join(found_, ", "), launcher_,
@@ -73,7 +74,8 @@ struct Told {
   std::string half;
 };
 
-/// `has_root`: MCCL_ROOT is set.
+/// Reads what one launcher provides. `has_root`: true if no address of rank 0 is needed, because
+/// MCCL_ROOT is set or MPI connects the ranks.
 using Ask = Told (*)(const Environment& environment, bool has_root);
 
 std::string at_port(const std::string& host, int port) {
@@ -139,7 +141,7 @@ Told ask_mpich(const Environment& environment, bool has_root) {
   return told(reader, placement, "MPICH");
 }
 
-/// Reads the variables of a step, which srun starts. The script of a batch job is not a rank.
+/// Reads the variables of a job step, which srun starts. The script of a batch job is not a rank.
 Told ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");
   if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};

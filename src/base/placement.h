@@ -7,8 +7,8 @@
 
 namespace mccl {
 
-/// A port below the range that systems assign, equal for equal seeds. Ranks that share nothing but
-/// a name can meet there.
+/// Returns a port that depends only on the seed, below the range of ports that systems assign.
+/// Ranks that have only a name in common can connect through it.
 int derived_port(std::string_view seed);
 
 }  // namespace mccl

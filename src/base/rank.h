@@ -36,7 +36,7 @@ using WorldRank = Rank<struct World>;
 /// Rank in a group.
 using GroupRank = Rank<struct Members>;
 
-/// One T for each rank, from 0 on.
+/// An array with one T for each rank, indexed by rank.
 template <typename R, typename T>
 class ByRank {
  public:

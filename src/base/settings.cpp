@@ -131,9 +131,10 @@ constexpr Row kRows[] = {
     {.name = "rdma_uncabled",
      .variable = "MCCL_RDMA_UNCABLED",
      .range = "relay, tcp",
-     .meaning = "Pairs of ranks that a table of RDMA devices leaves without a cable. relay: "
-                "collectives follow the cables, and ranks forward data for others; tcp: such pairs "
-                "get TCP links. Messages between them use TCP in both cases",
+     .meaning =
+         "How to connect two ranks for which the table of RDMA devices lists no cable. relay: "
+         "collectives use only the cables, and ranks forward data for others; tcp: such "
+         "ranks are connected by TCP. send and recv between them use TCP in both cases",
      .kind = choice,
      .must_agree = true,
      .field = &Config::rdma_uncabled},
@@ -182,7 +183,7 @@ constexpr Row kRows[] = {
     {.name = "chunk_bytes",
      .variable = "MCCL_CHUNK_BYTES",
      .range = "4K to 1G",
-     .meaning = "Largest message on the wire; if not set, link_profile may change it",
+     .meaning = "Largest message on the wire. If this is not set, link_profile may change it",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::chunk_bytes,
@@ -192,8 +193,9 @@ constexpr Row kRows[] = {
     {.name = "small_msg_threshold",
      .variable = "MCCL_SMALL_MSG_THRESHOLD",
      .range = "0 to 1G",
-     .meaning = "Bytes below which all_reduce sends all data to all ranks at once, in groups of at "
-                "most 8 ranks without shared memory; with shared memory, predicted cost decides",
+     .meaning =
+         "Bytes below which all_reduce sends all data to all ranks in one step, in groups of "
+         "at most 8 ranks without shared memory; with shared memory, predicted cost decides",
      .kind = bytes,
      .must_agree = true,
      .field = &Config::small_msg_threshold,
@@ -245,8 +247,8 @@ constexpr Row kRows[] = {
     {.name = "test_only_shared_gpu",
      .variable = "MCCL_TEST_ONLY_SHARED_GPU",
      .range = "no, nvlink, pcie",
-     .meaning = "For MCCL's own tests only, because calls become a thousand times slower: use "
-                "kernels also between ranks that share a GPU, as if NVLink or PCIe joined two GPUs",
+     .meaning = "For MCCL's own tests only, because calls become a thousand times slower: also use "
+                "kernels between ranks that share a GPU, as if NVLink or PCIe joined two GPUs",
      .kind = choice,
      .must_agree = true,
      .field = &Config::test_only_shared_gpu},
@@ -322,8 +324,8 @@ constexpr Row kRows[] = {
     {.name = "connect_timeout",
      .variable = "MCCL_CONNECT_TIMEOUT",
      .range = "0.001 to 31536000 seconds",
-     .meaning = "Seconds to connect to the other ranks at start-up, and to wait at the end for a "
-                "rank that receives nothing",
+     .meaning = "Seconds to wait for the other ranks at start-up, and, after a group is destroyed, "
+                "for a rank that does not accept the data still to be sent to it",
      .kind = number,
      .field = &Config::connect_timeout,
      .minimum = 0.001,
@@ -468,7 +470,7 @@ const Setting& find_setting(std::string_view name) {
   for (const Setting& setting : table)
     candidates.push_back(prefix.empty() ? setting.info.name
                                         : setting.info.variable.substr(prefix.size()));
-  // All variables have the prefix, so it would only blur the comparison.
+  // The comparison ignores the prefix, which all variables have in common.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
                                      : "leave it out; docs/settings.md has a table of all";

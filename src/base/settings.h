@@ -22,25 +22,28 @@ struct Setting {
   SettingInfo info = {};
   SettingKind kind = SettingKind::text;
   SettingField field = {};
-  /// Range for integer, number and bytes. The default is always valid, even outside the range.
+  /// Inclusive range of a setting of kind integer, number or bytes. The default is always valid,
+  /// even outside the range.
   double minimum = 0;
   double maximum = 0;
   /// Flag that is set together with the field; null for most settings. Used where an explicit value
   /// must be distinguished from the default, which may be replaced by a better one.
   Given Config::*given = nullptr;
-  /// Returns whether a text is valid; empty text always is. Null if any text is.
+  /// Returns true if a text is valid. Empty text is always valid. Null if every text is valid.
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// Environment variables that are not fields of Config. The first names the JSON file of settings;
-/// the second makes Python programs that use MLX run on MCCL.
+/// Environment variables that are not fields of Config. kConfigFileVariable holds the path of the
+/// JSON file of settings. kMlxVariable makes Python programs that use MLX run on MCCL. All
+/// variables of MCCL begin with kVariablePrefix.
 inline constexpr std::string_view kConfigFileVariable = "MCCL_CONFIG";
 inline constexpr std::string_view kMlxVariable = "MCCL_MLX";
 inline constexpr std::string_view kVariablePrefix = "MCCL_";
 
 std::span<const Setting> setting_table();
 
-/// Finds a setting by name or variable. Throws InvalidArgument with the nearest name.
+/// Finds a setting by name or variable. Throws InvalidArgument if there is none; the message
+/// suggests the nearest name.
 const Setting& find_setting(std::string_view name);
 
 /// Checks `text` and stores its value. `label` is the setting's name in messages, such as the
@@ -54,8 +57,8 @@ void refuse_empty_secret(const Setting& setting, std::string_view text, std::str
 std::string text_of(const Config& config, const Setting& setting);
 
 /// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
-/// if none does. The origin is the variable in `environment`, the file that MCCL_CONFIG names
-/// there, or "program" if neither has the value. The text mentions if a setting has no effect
+/// if none does. The origin is the variable in `environment`, or the file that MCCL_CONFIG refers
+/// to there, or "program" if neither has the value. The text also says if a setting has no effect
 /// without another.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);

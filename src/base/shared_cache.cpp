@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kGuess = std::size_t{16} << 20;
 constexpr int kMostLevels = 4;
 
-/// "32768K" or "36M"; 0 for anything else.
+/// Parses an integer with an optional unit K or M, such as "32768K"; returns 0 for anything else.
 std::size_t bytes_of(const std::string& text) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

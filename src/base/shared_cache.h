@@ -9,7 +9,7 @@ namespace mccl {
 /// Total bytes of all last-level caches. A guess if the system does not report them.
 std::size_t shared_cache_bytes();
 
-/// The same from a folder like /sys/devices/system/cpu; 0 if it has no such information.
+/// The same, read from a folder like /sys/devices/system/cpu; 0 if it has no such information.
 std::size_t shared_cache_bytes_in(const std::string& cpus);
 
 }  // namespace mccl

@@ -22,7 +22,8 @@
 namespace mccl {
 namespace {
 
-/// Launchers send SIGKILL some seconds after SIGTERM.
+/// Time limit for all registered functions together. Launchers send SIGKILL some seconds after
+/// SIGTERM.
 constexpr std::chrono::seconds kPatience{3};
 
 /// State for the signal handler, which may use only async-signal-safe functions: the descriptor to
@@ -56,8 +57,8 @@ void on_signal(int) {
   errno = error;
 }
 
-/// Runs at exit. If the program exits because of errors that SIGTERM's shutdown has caused, waits
-/// until the signal ends the process.
+/// Runs at exit. The program may be exiting because of errors that the shutdown after SIGTERM has
+/// caused. In that case, waits until the signal ends the process.
 void wait_for_the_end() {
   if (!ending.load() || listener.load() != ::getpid()) return;
   for (int left = 2 * static_cast<int>(kPatience.count()); left > 0; --left) ::sleep(1);
@@ -88,7 +89,8 @@ class Termination {
     std::function<void()> end;
   };
 
-  /// Installs the handler and starts the thread, once per process. Returns false as add() does.
+  /// Installs the handler and starts the thread, once per process. Returns false in the same cases
+  /// as add().
   bool listen() {
     if (listener.load() == ::getpid()) return true;
     struct sigaction before = {};
@@ -105,7 +107,7 @@ class Termination {
       thread_ = std::make_unique<std::thread>(
           start_thread("mccl term", [this, end = pipe_->descriptor()] { wait(end); }));
     } catch (const Error&) {
-      return false;  // SIGTERM then ends the process at once
+      return false;  // SIGTERM then ends the process immediately
     }
     listener.store(::getpid());
     [[maybe_unused]] static const int registered = std::atexit(&wait_for_the_end);
@@ -115,8 +117,8 @@ class Termination {
     return ::sigaction(SIGTERM, &ours, nullptr) == 0;
   }
 
-  /// Restores SIGTERM and ends the thread. No-op if the signal has arrived: then the process is
-  /// about to die of it.
+  /// Restores SIGTERM and ends the thread. No-op if the signal has arrived, because it is then
+  /// about to end the process.
   void stop_listening() {
     listener.store(0);
     while (handling.load() > 0) std::this_thread::yield();

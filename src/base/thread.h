@@ -7,10 +7,10 @@
 
 namespace mccl {
 
-/// Starts a thread that runs `body`. `name`, at most 15 characters because systems keep no more,
-/// appears in debuggers and in `top -H`. The thread blocks all signals, which are for the program's
-/// own threads, except those raised by its own faults. Throws Error, which names the limits in
-/// force, if the system provides no thread.
+/// Starts a thread that runs `body`. `name` appears in debuggers and in `top -H`; it has at most 15
+/// characters, because systems keep no more. The thread blocks all signals except those raised by
+/// its own faults, so that signals go to the program's own threads. Throws Error if the system
+/// provides no thread; the message contains the limits in force.
 std::thread start_thread(const std::string& name, std::function<void()> body);
 
 }  // namespace mccl

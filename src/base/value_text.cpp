@@ -44,7 +44,7 @@ std::optional<Integer> whole_integer(std::string_view text) {
   return value;
 }
 
-/// The exponent of two for a unit. 1MB of a buffer is meant to be the same as 1M.
+/// Returns the exponent of two for a unit. M, MB and MiB mean the same.
 std::optional<int> unit_shift(std::string_view unit) {
   constexpr std::array<std::pair<std::string_view, int>, 4> kUnits = {
       {{"", 0}, {"k", 10}, {"m", 20}, {"g", 30}}};

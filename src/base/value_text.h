@@ -11,7 +11,7 @@ namespace mccl {
 
 /// Each parser returns nothing unless all of `text` is one value. Blanks around it are allowed.
 std::optional<std::int64_t> parse_integer(std::string_view text);
-/// Decimal, with or without an exponent, whatever the locale. Never infinite or NaN.
+/// A decimal number, with or without an exponent, whatever the locale. Never infinite or NaN.
 std::optional<double> parse_number(std::string_view text);
 /// Numbers separated by blanks; an empty list if there are none.
 std::optional<std::vector<double>> parse_numbers(std::string_view text);

@@ -1,4 +1,4 @@
-// Ends a poll(2) of another thread. A different process that has the writing end can do so too.
+// Wakes a thread that waits in poll(2). Another process that has the writing end can also wake it.
 // Uses a pair of sockets, because writing to a pipe without a reader raises a signal.
 #pragma once
 
@@ -23,7 +23,7 @@ class WakePipe {
  private:
   Descriptor read_end_;
   Descriptor write_end_;
-  /// This process's wake() has written a byte since the last drain().
+  /// True if wake() in this process has written a byte since the last drain().
   std::atomic<bool> pending_{false};
 };
 

@@ -12,7 +12,7 @@ namespace mccl {
 namespace detail {
 namespace {
 
-/// Made while there is memory; copying it needs none.
+/// Thrown if there is no memory for a more specific message. Copying it needs no memory.
 const TimeoutError kNotDone(
     "the call is not done yet; it goes on until its own timeout (and this rank is out of memory)");
 
@@ -31,7 +31,7 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
 }
 
-/// Never throws std::bad_alloc, which a caller would take for the end of the call.
+/// Never throws std::bad_alloc, which a caller would mistake for the error of the call itself.
 void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
   std::optional<TimeoutError> error;
   try {

@@ -18,7 +18,8 @@ struct Told {
   std::string text;
 };
 
-/// A null `error` gives MCCL_OK. Throws bad_alloc if there is no memory for the text.
+/// Returns the status and text of `error`; MCCL_OK if it is null. Throws bad_alloc if there is no
+/// memory for the text.
 Told told_of(const std::exception_ptr& error);
 
 /// Stores the exception that is being handled as this thread's last error, and returns its status.
@@ -39,7 +40,7 @@ mccl_status guarded(Body&& body) noexcept {
 /// Returns the caller's text. Throws InvalidArgument if it is null.
 const char* text_of(const char* call, const char* argument, const char* text);
 
-/// Throws InvalidArgument, which names the argument, if the pointer is null.
+/// Throws InvalidArgument if the pointer is null; the message contains `argument`.
 void require(const char* call, const char* argument, const void* pointer);
 
 /// Throws InvalidArgument if `out` is null. Sets `*out` to null, so that a call that fails returns

@@ -16,8 +16,8 @@
 
 namespace mccl::c_api {
 
-/// The first word of every handle. Callers in languages that know only `void*` easily mix up
-/// handles, which must cause an error.
+/// The first word of every handle, which identifies its type. Languages in which every handle is a
+/// `void*` cannot check types, so the library does.
 enum class Kind : std::uint32_t {
   config = 0x4343'0001,
   store = 0x4343'0002,
@@ -26,7 +26,7 @@ enum class Kind : std::uint32_t {
   work = 0x4343'0005,
 };
 
-/// Throws InvalidArgument if the kinds differ. The message names both.
+/// Throws InvalidArgument if the kinds differ; the message contains both.
 void check_kind(const char* call, const char* argument, Kind found, Kind expected);
 
 }  // namespace mccl::c_api
@@ -60,10 +60,10 @@ struct mccl_work {
   mccl::c_api::Kind kind = kKind;
   mccl::Work work;
   /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a
-  /// garbage-collected language may drop a group before its works.
+  /// garbage-collected language may destroy a group before its works.
   std::vector<std::shared_ptr<mccl::Group>> groups;
-  /// True once a call of a batch has started, which mccl_end_coalescing does. Null for a call that
-  /// started at once.
+  /// Becomes true when mccl_end_coalescing starts the call, if it is part of a batch. Null for any
+  /// other call.
   std::shared_ptr<const std::atomic<bool>> started;
 };
 
@@ -77,8 +77,8 @@ Handle& checked(const char* call, const char* argument, Handle* handle) {
   return *handle;
 }
 
-/// Destroys a handle. There is no status to return, so a handle of another kind is left alone, and
-/// the error is available from mccl_last_error().
+/// Destroys a handle. A handle of another kind is not destroyed. The error is then available from
+/// mccl_last_error(), because there is no status to return.
 template <typename Handle>
 void destroy(const char* call, Handle* handle) noexcept {
   if (!handle) return;

@@ -13,7 +13,8 @@
 namespace mccl::c_api {
 namespace {
 
-// Sizes of the structs in the first version of the header, which must stay readable.
+// Sizes of the structs in the first version of the header. Structs of these sizes must remain
+// valid.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 

@@ -36,16 +36,18 @@ struct Options {
   CallOptions of_sum(std::size_t count, DType dtype) const;
 };
 Options read_options(const char* call, const mccl_call_options* options);
-/// Throw InvalidArgument if an option is set that this call does not take.
+/// Throw InvalidArgument if `factor` or `left_out`, respectively, is set. Used for calls that do
+/// not support the option.
 void refuse_factor(const char* call, const Options& options);
 void refuse_left_out(const char* call, const Options& options);
 
 /// Parses a compression's name. Empty if `name` is null. Throws InvalidArgument if the name is
-/// unknown or `topk_ratio` does not belong to it.
+/// unknown, or if `topk_ratio` is not 0 and the name is not "topk".
 std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio);
 
 DType dtype_of(const char* call, mccl_dtype dtype);
-/// Throws InvalidArgument unless `factor` is given exactly for premul_sum.
+/// Throws InvalidArgument if `op` is unknown, if premul_sum has no factor, or if another reduction
+/// has one.
 ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor);
 
 /// Converts a time limit: 0 means `by_default`, and negative numbers mean no limit (0 in C++).

@@ -29,7 +29,8 @@ inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) 
   return handle;
 }
 
-/// Runs `start(group, options)`, which returns a Work. Waits for it if the caller wants no handle.
+/// Runs `start(group, options)`, which returns a Work. Waits for it if the caller wants no handle
+/// and this thread has no open batch of the group.
 template <typename Start>
 mccl_status submit(const char* call, mccl_group* group, const mccl_call_options* options,
                    mccl_work** work, Start&& start) noexcept {
@@ -51,7 +52,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
   });
 }
 
-/// Called for calls that reduce nothing.
+/// Throws InvalidArgument if an option for reductions is set. Used for calls that reduce nothing.
 inline void refuse_options_of_sums(const char* call, const Options& options) {
   refuse_factor(call, options);
   refuse_left_out(call, options);

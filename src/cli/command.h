@@ -28,17 +28,17 @@ struct Command {
   /// Called after the arguments are parsed. Returns the exit status. Throws InvalidArgument if
   /// arguments make no sense together, and other Errors for failures.
   std::function<int()> run = {};
-  /// Set for a command that starts another program: receives that program's words, which are not
-  /// parsed.
+  /// Set for a command that starts another program: receives the name and the arguments of that
+  /// program, which are not parsed.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Flags of other programs that the command does not have. Its error messages suggest its own
-  /// instead.
+  /// Flags of similar programs that this command lacks. If the user gives one, the error message
+  /// suggests the equivalent flag of this command.
   std::span<const OtherName> other_names = {};
 };
 
 /// Adds a subcommand with its flags and its help.
 using AddCommand = Command (*)(CLI::App& program);
-/// Adds the command that measures how fast the collectives are, beside the bounds of the machine.
+/// Adds the command that measures the speed of the collectives and the upper bounds of the machine.
 Command add_bench(CLI::App& program);
 /// Adds the command that prints the completion of a shell, made from the flags.
 Command add_completion(CLI::App& program);
@@ -46,7 +46,7 @@ Command add_completion(CLI::App& program);
 Command add_config(CLI::App& program);
 /// Adds the command that finds faults of a machine or a cluster before a job runs on it.
 Command add_doctor(CLI::App& program);
-/// Adds the command that mccl launch starts on hosts that do not reach the host of rank 0.
+/// Adds the command that mccl launch starts on hosts that may not reach the host of rank 0.
 Command add_forward(CLI::App& program);
 /// Adds the command that starts the ranks of a job, here and on other machines, and watches them
 /// until they end.

@@ -95,7 +95,7 @@ void refuse_without_graphviz() {
       "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
-/// Called before anything is asked or done.
+/// Called before any host is queried.
 void refuse_what_cannot_be_written(const ConfigFlags& flags,
                                    const std::vector<launch::Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
@@ -113,7 +113,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
   if (flags.svg) refuse_without_graphviz();
 }
 
-/// Throws Error if two names belong to one machine, as its own answers show.
+/// Throws Error if the facts show that two names refer to the same machine.
 void refuse_one_machine(const std::vector<HostFacts>& facts) {
   const std::vector<cluster::Finding> same = cluster::check_identity(facts);
   if (same.empty()) return;
@@ -161,7 +161,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster::json_of(cluster.findings)}};
 }
 
-/// Returns the path of the script that undoes everything.
+/// Runs the steps after the user has agreed. Returns the path of the script that undoes them.
 std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
                    launch::Signals& signals, const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
@@ -191,12 +191,12 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;
   throw Error(kept.undone ? fmt::format("{}; the cables have their addresses, but lose them when "
-                                        "their hosts restart; sh {} removes them at once",
+                                        "their hosts restart; sh {} removes them now",
                                         kept.fault, undo)
                           : text_of(kept, undo));
 }
 
-/// An interrupt here leaves the links configured; the error names the undo script.
+/// Tries the links. An interrupt leaves them configured, so the error mentions the undo script.
 Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
@@ -214,7 +214,7 @@ bool is_good(const Cluster& cluster) {
          });
 }
 
-/// Graphviz prints the picture on this program's standard output.
+/// Makes Graphviz print the picture on this program's standard output.
 void draw(const std::string& graph) {
   std::fflush(stdout);
   FILE* const dot = ::popen("dot -Tsvg", "w");

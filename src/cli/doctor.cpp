@@ -98,7 +98,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
                   std::make_move_iterator(more.end()));
 }
 
-/// Returns what each host shows by itself, and what a comparison of all hosts shows.
+/// Returns the findings about each host by itself, and those from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   std::vector<cluster::HostFacts> reached;
@@ -118,7 +118,7 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   return findings;
 }
 
-/// True if no machine appears under two names, since it would be connected to itself.
+/// True if no machine appears under two names. Such a machine would be tested against itself.
 bool are_all_others(const hosts::Inquiry& inquiry) {
   std::vector<cluster::HostFacts> facts;
   for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
@@ -201,7 +201,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// Returns true if nothing failed. Writes all results to the file.
+/// Runs all trials and writes all results to the file. Returns true if no trial failed.
 bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
   const hosts::Variables environment = process_environment();
   const Folder folder;

@@ -26,7 +26,7 @@ ValueCheck number_between(double least, double most);
 ValueCheck one_of(std::vector<std::string_view> names);
 
 /// Returns the value whose name_of is `text`, in an enumeration of `count` values. Throws
-/// InvalidArgument that lists all names, and suggests the nearest.
+/// InvalidArgument if there is none; the message lists all names and suggests the nearest.
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names(static_cast<std::size_t>(count));

@@ -40,7 +40,7 @@ std::string text_in(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Opens a file beside the other that no other process writes, with the same permissions. Sets
+/// Creates a file with a unique name in the folder of `path`, with the permissions `mode`. Sets
 /// `path` to its name.
 Descriptor open_beside(std::string& path, mode_t mode) {
   path += ".XXXXXX";
@@ -49,7 +49,8 @@ Descriptor open_beside(std::string& path, mode_t mode) {
   return file;
 }
 
-/// The old file keeps its name until the new one replaces it.
+/// Makes a backup, as a hard link if possible. The old file also keeps its name until the new one
+/// replaces it.
 void keep_old(const std::string& path) {
   const std::string backup = path + ".bak";
   std::error_code error;
@@ -57,7 +58,7 @@ void keep_old(const std::string& path) {
   std::filesystem::create_hard_link(path, backup, error);
   if (error) std::filesystem::copy_file(path, backup, error);
   if (!error) return;
-  throw Error(fmt::format("cannot keep {} as {}: {}; nothing is written", printable(path),
+  throw Error(fmt::format("cannot back up {} to {}: {}; the file was not changed", printable(path),
                           printable(backup), error.message()));
 }
 

@@ -71,7 +71,7 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
-/// Returns the hosts of the job, and what the hostfile says for all of them.
+/// Returns the hosts of the job, and the settings that the hostfile has for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   Hostfile file;
   if (!flags.hostfile.empty()) {
@@ -88,7 +88,8 @@ Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
   return file;
 }
 
-/// Returns the backend that the flag or the file names. Returns `any` if neither names one.
+/// Returns the backend that the flag or else the file specifies. Returns `any` if neither specifies
+/// one.
 Backend backend_of(const Flags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
@@ -99,8 +100,8 @@ Backend backend_of(const Flags& flags, const Hostfile& file) {
   return backend;
 }
 
-/// Parses NAME=VALUE, or NAME for its value in the launcher's environment. Includes the hostfile's
-/// variables.
+/// Returns the hostfile's variables, overridden by those of --env. These have the form NAME=VALUE,
+/// or NAME to take the value in the launcher's environment.
 Variables variables_of(const Flags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {
@@ -161,8 +162,8 @@ std::string python_of(const Flags& flags, const Variables& inherited) {
   return found;
 }
 
-/// With --mlx: a bare name such as mlx_lm.generate means the console script beside the Python,
-/// wherever PATH leads.
+/// Used with --mlx. A bare name such as mlx_lm.generate means the console script in the folder of
+/// the Python interpreter, if there is one, regardless of PATH.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside =

@@ -25,7 +25,7 @@
 namespace mccl::cli {
 namespace {
 
-/// In the order in which the help lists them.
+/// All commands, in the order in which the help lists them.
 constexpr AddCommand kCommands[] = {add_launch,     add_config, add_doctor,  add_bench, add_plan,
                                     add_completion, add_probe,  add_forward, add_man};
 
@@ -34,7 +34,7 @@ int complain(std::string_view who, std::string_view what, int status) {
   return status;
 }
 
-/// The command that the first word names, if any.
+/// Returns the command whose name is the first word; null if there is none.
 const Command* command_of(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2) return nullptr;
   const auto found = std::ranges::find_if(
@@ -85,8 +85,8 @@ std::string unknown_command(int argc, char** argv, const std::vector<Command>& c
                      advice);
 }
 
-/// Passes the words of a program that the command starts to that command. Returns how many words
-/// are left to parse.
+/// If the command starts another program, gives it the words of that program. Returns how many
+/// words are left to parse.
 int take_program(int argc, char** argv, const Command* command) {
   if (command == nullptr || command->program == nullptr) return argc;
   const std::size_t flags = end_of_flags(*command->app, {argv + 2, argv + argc});
@@ -116,9 +116,9 @@ std::optional<int> parse(CLI::App& program, const Command* command, int argc, ch
   return {};
 }
 
-/// Opens standard streams that are closed. Otherwise a file of the program's own could get such a
-/// number, and output would be written into it. Each is opened for the wrong direction, so that
-/// using it is an error.
+/// Opens standard streams that are closed. Otherwise a file that the program opens could get the
+/// descriptor of such a stream, and output would be written into the file. Each is opened for the
+/// wrong direction, so that using it is an error.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {

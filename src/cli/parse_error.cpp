@@ -42,8 +42,8 @@ std::optional<UnknownFlag> unknown_flag(const CLI::App& command, Words words,
   return {};
 }
 
-/// CLI11 names an option by its first long name, even if -n was typed. Replaces that by the name as
-/// typed.
+/// CLI11's messages contain the first long name of an option, even if the user typed -n. Replaces
+/// that name with the one that was typed.
 std::string named_as_typed(std::string message, const CLI::App& command, Words words) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* option = command.get_option_no_throw(name);

@@ -18,8 +18,8 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, 
                          std::span<const OtherName> other_names = {});
 
 /// Returns the index in `words`, the arguments of `command`, of the first word that is neither one
-/// of its flags nor the value of one. Returns their number if there is none. A "--" ends the flags
-/// and counts as one.
+/// of its flags nor the value of one. Returns the number of words if there is none. A "--" ends the
+/// flags and counts as a flag.
 std::size_t end_of_flags(const CLI::App& command, Words words);
 
 }  // namespace mccl::cli

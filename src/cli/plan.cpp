@@ -82,7 +82,7 @@ struct Flags {
   std::string algorithm = "auto";
   std::string compression = "none";
   std::string window;
-  std::string links;  ///< Path of a file.
+  std::string links;  ///< Path of the JSON file that describes the cables.
   std::optional<unsigned> cores;
   std::vector<std::string> facts;
   bool in_place = false;
@@ -134,8 +134,8 @@ std::vector<Question> questions_of(const Flags& flags) {
   return questions;
 }
 
-/// Returns how many ranks share a node. Without flags all do, like those that mccl bench starts.
-/// With --links, each rank is a machine of its own.
+/// Returns how many ranks share a node. Without flags, all ranks do, like those that mccl bench
+/// starts. With --links, each rank is on a machine of its own.
 int ranks_per_node(const Flags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
@@ -202,7 +202,8 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
                                                           facts.bytes_per_s);
     }
   }
-  // A job whose ranks find no memory for a window does the same.
+  // Without a window, ranks communicate only through links, as in a job that finds no memory for a
+  // window.
   if (facts.window_bytes == 0) facts.nodes.clear();
   if (facts.nodes.empty()) facts.window_bytes = 0;
   if (flags.algorithm != "auto") {
@@ -339,7 +340,7 @@ void add_facts(CLI::App& app, Flags& flags) {
                  "Latency of an empty message between machines, such as 15us")
       ->option_text("TIME");
   app.add_option("--link-rate", flags.link_rate,
-                 "Rate between machines, one direction, such as 10Gbit or 1.25GB/s")
+                 "Rate between machines in one direction, such as 10Gbit or 1.25GB/s")
       ->option_text("RATE");
   app.add_option("--links", flags.links,
                  "JSON file of the cables, if they do not join all ranks: a list\nof "

@@ -69,7 +69,8 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
   }
 }
 
-/// Finds ends that share a network with no other end of the wire.
+/// Finds ends whose addresses are in a different IP network from those of all other ends of the
+/// wire.
 void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
   for (const End& end : wire.ends) {

@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr int kCallPort = 29599;  ///< UDP.
+constexpr int kCallPort = 29599;  ///< UDP port to which hosts send discovery messages.
 
 const HostFacts& host_of_end(std::span<const HostFacts> hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)];
@@ -72,7 +72,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  std::map<End, std::set<End>> hearers;  // Keyed by the caller, whose firewall drops the answers.
+  // Receivers of each caller's messages. The caller's firewall drops their answers.
+  std::map<End, std::set<End>> hearers;
   for (const Heard& each : calls.unanswered) {
     const bool known = host_of_end(hosts, each.from).interface(each.from.interface) != nullptr &&
                        host_of_end(hosts, each.at).interface(each.at.interface) != nullptr;

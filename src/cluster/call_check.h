@@ -1,4 +1,5 @@
-// Detects firewalls from the results of the calls that hosts send through their cables.
+// Detects firewalls that drop the discovery messages ("calls") which hosts send through their
+// cables.
 #pragma once
 
 #include <span>
@@ -9,12 +10,13 @@
 
 namespace mccl::cluster {
 
-/// Finds hosts that cannot receive calls, and hosts that do not receive the answers to their own
-/// calls.
+/// Finds hosts that cannot receive discovery messages, and hosts that do not receive the answers to
+/// the messages that they sent.
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls);
 
-/// Finds interfaces with a carrier where no call was heard, because a firewall may have dropped it.
-/// Used when cables appear to be missing. Returns at most one finding, which names all of them.
+/// Finds interfaces that have a carrier but exchanged no discovery message, perhaps because a
+/// firewall dropped it. Used when cables appear to be missing. Returns at most one finding, which
+/// lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls);
 
 }  // namespace mccl::cluster

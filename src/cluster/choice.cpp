@@ -17,7 +17,7 @@ const std::string& name_of_host(std::span<const HostFacts> hosts, int host) {
   return hosts[static_cast<std::size_t>(host)].host;
 }
 
-/// Returns a text such as "from a to b (port 2 of a is free)".
+/// Describes a missing cable and the free ports for it: "from a to b (port 2 of a is free)".
 std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
   std::string text = fmt::format("from {} to {}", name_of_host(hosts, pair.first),
                                  name_of_host(hosts, pair.second));
@@ -201,8 +201,8 @@ void even_out_devices(std::vector<Entry>& entries) {
 
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
-/// Returns the addresses of the host at this place in the order. In a ring, only those on cables
-/// from the previous host; otherwise those on all of its cables.
+/// Returns the addresses of the host at index `place` of `choice.order`. In a ring, these are only
+/// those on cables from the previous host; otherwise those on all of its cables.
 std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();
@@ -272,7 +272,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   Choice choice;
   std::vector<Wire> complete;
   std::vector<Wire> all = joined.networks;
-  // Between two hosts, a cable also counts as a network of both.
+  // If there are only two hosts, a cable also counts as a network.
   for (const Link& link : joined.links)
     if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
   for (const Wire& wire : all) {

@@ -15,9 +15,9 @@
 namespace mccl::cluster {
 
 enum class Shape {
-  ring,     ///< Passes through all hosts, in the order of `order`.
-  mesh,     ///< A cable joins every pair of hosts.
-  any,      ///< Connected, but no ring: suits MCCL and none of MLX's own backends.
+  ring,  ///< Passes through all hosts, in the order of `order`.
+  mesh,  ///< A cable joins every pair of hosts.
+  any,   ///< Cables join all hosts, but form no ring: suits MCCL, but none of MLX's own backends.
   network,  ///< All hosts share one or several networks.
   none,     ///< No usable connection was found.
 };
@@ -40,19 +40,23 @@ Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> lin
 /// more hosts have an IPv6 address. Hosts without an address of that family are omitted.
 std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 
-/// Chooses the fastest network in which all hosts have an address, and all others that are as fast.
-/// The shape is none if there is no such network; cables may still join the hosts.
+/// Chooses the best network in which all hosts have an address, and all networks that are equally
+/// good. The medium decides first, in the order of Medium, and then the rate. If there is no such
+/// network, the shape is none, although cables may still join the hosts.
 Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined);
 
 /// One entry of the hostfile, which `mccl launch` and MLX read.
 struct Entry {
   int host = 0;
   std::vector<std::string> ips;
-  nlohmann::json rdma = nlohmann::json::array();  ///< Devices to each entry; empty unless jaccl.
+  /// One item per host, in the order of the hostfile: the RDMA device that leads to that host, a
+  /// list of such devices, or null. Empty unless the backend is jaccl or jaccl-ring.
+  nlohmann::json rdma = nlohmann::json::array();
 };
 
 /// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
-/// its address outside the cables, or an empty string. jaccl backends meet at these addresses.
+/// its address outside the cables, or an empty string. The jaccl backends use these addresses to
+/// set up their connections.
 std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
                               std::span<const Addressed> links, std::span<const std::string> side);
 

@@ -13,11 +13,11 @@
 namespace mccl::cluster {
 namespace {
 
-constexpr double kClockOff = 2;  ///< Seconds.
+constexpr double kClockOff = 2;  ///< Clock offset that causes a warning, in seconds.
 
 using ValueByHost = std::map<std::string, std::string>;
 
-/// Returns a text such as "a 1.0, b 1.1".
+/// Lists each host with its value, such as "a 1.0, b 1.1".
 std::string list_of(const ValueByHost& values) {
   std::string text;
   for (const auto& [host, value] : values)
@@ -141,7 +141,7 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
   for (const auto& [identity, of] : names) {
     if (of.size() < 2) continue;
     findings.push_back(
-        {"one-machine", Severity::problem, "these names belong to one machine",
+        {"one-machine", Severity::problem, "these names refer to the same machine",
          fmt::format("{}", fmt::join(of, ", ")),
          "no cable leads from a machine to itself, and measurements there mean nothing",
          "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});

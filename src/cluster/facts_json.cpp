@@ -313,7 +313,7 @@ json json_of(const HostFacts& facts) {
 HostFacts read_facts(const std::string& host, const json& said) {
   HostFacts facts;
   facts.host = host;
-  // Collects the checked values, and the findings of this parse before the host's own.
+  // Receives the checked values and the findings: first those of this parse, then the host's own.
   HostFacts noted;
   noted.host = host;
   Reader reader(noted, said);

@@ -1,4 +1,4 @@
-// A fault of a cluster, with its cause and its cure, for people.
+// A fault found in a cluster, with its consequences and its cure, as text for people.
 #pragma once
 
 #include <nlohmann/json.hpp>

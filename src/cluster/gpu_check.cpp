@@ -62,7 +62,8 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
   const Matrix peers = gpu_matrix(facts.gpu_peers, facts.gpus.size());
-  std::map<std::string, std::vector<std::string>> pairs;  // Keyed by the word other than "OK".
+  // Pairs without access, keyed by the word that gives the reason.
+  std::map<std::string, std::vector<std::string>> pairs;
   for (std::size_t a = 0; a < peers.size(); ++a)
     for (std::size_t b = a + 1; b < peers.size(); ++b)
       for (const std::string& word : {peers[a][b], peers[b][a]})

@@ -30,13 +30,13 @@ struct Interface {
   int mtu = 0;         ///< 0 if unknown.
   std::string mac;
   std::vector<Network> addresses;
-  std::vector<Network6> addresses6;     ///< Lasting addresses that are not link-local.
+  std::vector<Network6> addresses6;  ///< IPv6 addresses that are neither temporary nor link-local.
   std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
   std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
-  /// Linux's reverse-path filter. With 1, Linux drops packets that arrive on another interface than
-  /// the replies would leave through.
+  /// Value of Linux's rp_filter setting. If it is 1, Linux drops packets that arrive on a different
+  /// interface from the one that replies would leave through.
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
@@ -44,10 +44,10 @@ struct Interface {
 
 struct Route {
   Network to;
-  std::string interface;  ///< Empty if there is none or it is unknown.
+  std::string interface;  ///< Outgoing interface; empty if there is none or it is unknown.
 };
 
-/// An address that the host uses, or the network of one. Cables must not be given these addresses.
+/// An address or a network that the host uses. Cables must not be given these addresses.
 struct InUse {
   Network network;
   std::string by;  ///< The kind of use, such as "a DNS server".
@@ -80,7 +80,7 @@ struct Gpu {
 
 /// The defaults describe a host about which nothing is known yet.
 struct HostFacts {
-  std::string host;  ///< The host's name for people.
+  std::string host;  ///< Displayed name of the host.
   System system = System::unknown;
   std::string os;
   std::string kernel;
@@ -92,28 +92,31 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
-  int ranks = 0;  ///< Running ranks of jobs that this user may see.
+  int ranks = 0;  ///< Number of running ranks that this user may see.
   bool is_root = false;
   bool has_sudo = false;  ///< True if sudo needs no password.
-  /// Resource limits, in files and KiB. Absent if unknown; kNoLimit if unlimited.
+  /// Resource limits of a process: open files (soft and hard limit) and locked memory in KiB.
+  /// Absent if unknown; kNoLimit if unlimited.
   std::optional<long> open_files;
   std::optional<long> most_open_files;
   std::optional<long> locked_kib;
-  std::optional<long> shared_kib;  ///< Free space in /dev/shm.
+  std::optional<long> shared_kib;  ///< Free space in /dev/shm, in KiB.
   bool shared_writable = true;
-  std::string mccl;  ///< Path of the program; empty if not installed.
+  std::string mccl;  ///< Path of the program mccl; empty if not installed.
   /// The host's address to which ssh connected; empty for the local machine.
   std::string asked_at;
   std::map<std::string, std::string> versions;
   std::map<std::string, std::string> variables;  ///< Environment variables named MCCL_*.
   std::vector<Interface> interfaces;
   std::vector<Route> routes;  ///< IPv4 routes except the default route.
-  std::vector<InUse> in_use;  ///< Private addresses that the host uses, other than its own.
+  /// Private addresses and networks that the host uses, such as those of DNS servers and
+  /// neighbours.
+  std::vector<InUse> in_use;
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
   /// "systemd-networkd" or "networksetup". Empty if it is none of these.
   std::string network_manager;
-  /// True while an unconfirmed set-up is active on the host. It will be undone unless it is
-  /// confirmed.
+  /// True while a network set-up that is not confirmed yet is active on the host. The set-up will
+  /// be undone unless it is confirmed.
   bool setup_unconfirmed = false;
   std::vector<Port> ports;
   std::vector<RdmaDevice> rdma;
@@ -121,8 +124,8 @@ struct HostFacts {
   std::vector<Gpu> gpus;
   std::string gpu_links;  ///< Output of nvidia-smi topo -m.
   std::string gpu_peers;  ///< Output of nvidia-smi topo -p2p r.
-  /// Lower bound, in seconds, of the host's clock offset from this machine. Positive if the host is
-  /// ahead.
+  /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The true
+  /// offset is at least this large.
   double clock_off_s = 0;
   std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
 
@@ -132,8 +135,8 @@ struct HostFacts {
 };
 
 inline constexpr long kNoLimit = -1;
-/// Prefix of the folders in /tmp that mark an unconfirmed set-up. The guard of the set-up touches
-/// the file `waits` in its folder every second.
+/// Prefix of the folders in /tmp that mark an unconfirmed set-up. A guard process, which undoes the
+/// set-up unless it is confirmed, touches the file `waits` in this folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

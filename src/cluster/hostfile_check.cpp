@@ -35,8 +35,8 @@ const Interface* cable_of(const HostFacts& host) {
 void check_address(const HostFacts& host, const std::string& text, const std::string& by,
                    std::vector<Finding>& findings) {
   const Interface* interface = interface_with(host, text);
-  // Host names are resolved only when used, and hosts report only their lasting IPv6 addresses. So
-  // only an unknown IPv4 address is a fault.
+  // An unknown host name is not a fault, because names are resolved only when used. Nor is an
+  // unknown IPv6 address, because hosts report only some of theirs.
   if (interface == nullptr && !parse_ipv4(text)) return;
   if (interface == nullptr) {
     findings.push_back({"hostfile-address", Severity::problem,

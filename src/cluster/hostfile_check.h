@@ -1,4 +1,4 @@
-// Checks that a hostfile fits the hosts that it names.
+// Checks that a hostfile fits the hosts that it lists.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 
 /// `addresses` holds, for each host, the addresses that the hostfile lists. Also checks the
-/// addresses in each host's MCCL_IFNAME and MCCL_LISTEN_ADDR.
+/// addresses that each host's MCCL_IFNAME and MCCL_LISTEN_ADDR select.
 std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
                                     std::span<const std::vector<std::string>> addresses);
 

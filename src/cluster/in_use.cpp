@@ -1,4 +1,4 @@
-// Extracts the addresses that a host uses from texts of its system.
+// Extracts the addresses that a host uses from its system files and the output of its programs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace mccl::cluster {
 namespace {
 
-/// Bounds the list for people and JSON. A server with more clients keeps the first ones.
+/// Maximum number of addresses in HostFacts::in_use. Further ones, such as those of a server's
+/// clients, are dropped.
 constexpr std::size_t kMostInUse = 2000;
 
 /// Removes the port from an address such as "192.168.1.9.443", the notation of macOS's netstat.

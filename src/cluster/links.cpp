@@ -38,9 +38,9 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
   return link;
 }
 
-/// Returns the unjoined port that `one` names as its peer and that names `one` in turn, or end() if
-/// there is none. Linux names the computer rather than the port, so several ports may match. A port
-/// that exchanged calls with `one` is preferred.
+/// Returns an unjoined port that `one` reports as its peer and that reports `one` as its own peer.
+/// Returns end() if there is none. Linux reports the UUID of the computer rather than the port, so
+/// several ports may match. A port that exchanged discovery messages with `one` is preferred.
 std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket>& sockets,
                                            std::span<const Heard> heard) {
   const auto hears = [&](const Socket& other) {
@@ -67,7 +67,7 @@ void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& 
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
 
-/// Union-find over interfaces: groups those that hear each other, directly or through others.
+/// Union-find over interfaces: groups those that are joined, directly or through others.
 class Together {
  public:
   void join(const End& a, const End& b) { root_of(b) = root_of(a); }
@@ -102,8 +102,9 @@ bool have_a_network(const Networks& a, const Networks& b, int address_bits) {
   return false;
 }
 
-/// Returns each call once. Drops calls that name an interface which its own host did not report,
-/// since a host's report about another host is not trusted. Also drops calls of a host to itself.
+/// Returns the received messages without duplicates. Drops a message unless each of its two
+/// interfaces was reported by the host that it belongs to, because no host is trusted about another
+/// host. Also drops messages from a host to itself.
 std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   std::set<End> ends;
   for (std::size_t host = 0; host < hosts.size(); ++host)
@@ -166,7 +167,7 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
         continue;
       }
       note_port(findings, "thunderbolt-no-interface", host, *one.port, Severity::problem,
-                "no interface belongs to one end of its cable",
+                "one end of its cable has no network interface",
                 "run networksetup -detectnewhardware, or plug the cable in again");
       continue;
     }

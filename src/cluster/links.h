@@ -29,14 +29,14 @@ struct Link {
   bool through_dock = false;
 };
 
-/// A network of more than two interfaces that can all hear each other.
+/// A network that joins several interfaces, usually more than two.
 struct Wire {
   std::vector<End> ends;
   Medium medium = Medium::cable;
   int mbit_per_s = 0;
 };
 
-/// Records that a call sent through `from` was received at `at`.
+/// Records that a discovery message sent through `from` was received at `at`.
 struct Heard {
   End at;
   End from;
@@ -44,12 +44,13 @@ struct Heard {
   friend auto operator<=>(const Heard&, const Heard&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// The results of the calls that all hosts sent through their interfaces.
+/// The results of the discovery messages ("calls") that all hosts sent through their interfaces;
+/// see cli/probe/calls.h.
 struct Calls {
   std::vector<Heard> heard;
-  /// Calls that arrived, but whose sender did not confirm that it had sent them.
+  /// Messages that arrived, but whose sender did not answer the receiver's challenge.
   std::vector<Heard> unanswered;
-  std::vector<int> deaf;  ///< Hosts that cannot receive calls.
+  std::vector<int> deaf;  ///< Hosts that cannot receive discovery messages.
 };
 
 struct Joined {
@@ -57,27 +58,27 @@ struct Joined {
   std::vector<Wire> networks;
 };
 
-/// Finds cables from the UUIDs that Thunderbolt gives to ports. `heard` distinguishes several
-/// cables between the same two hosts. Adds a finding for a cable that only one end sees, that leads
+/// Finds cables from the UUIDs that Thunderbolt gives to ports. `heard` tells several cables
+/// between the same two hosts apart. Adds a finding for a cable that only one end sees, that leads
 /// back to the same host or to an unknown computer, or that has no interface at one end.
 std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings);
 
-/// Derives the links and networks from the calls that were heard. Interfaces without any heard call
-/// are taken as joined if they have addresses in the same network.
+/// Derives the links and networks from the discovery messages that were received. Interfaces that
+/// exchanged none count as joined if they have addresses in the same network.
 Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds the links of which neither end is in `joined` yet.
+/// Adds each link that has neither end in `joined` yet.
 void add_links(Joined& joined, std::span<const Link> links);
 
 /// Sums the capacities of all cables of each pair. A cable of unknown speed counts as fast as the
 /// slowest known one.
 Capacities capacities_of(int hosts, std::span<const Link> links);
 
-/// Return the end of the link at this host, and the other end.
+/// own_end() returns the link's end at this host, and other_end() returns the opposite end.
 const End& own_end(const Link& link, int host);
 const End& other_end(const Link& link, int host);
 

@@ -13,10 +13,12 @@ namespace mccl::cluster {
 namespace {
 
 constexpr long kFewFiles = 1024;
-constexpr long kLittleShared = 64L << 10;  ///< KiB; Docker's default.
-constexpr long kLittleLocked = 64L << 10;  ///< KiB.
-constexpr int kLeastMtu = 1280;        ///< Bytes; IPv6's minimum. Cloud networks use about 1400.
-constexpr int kThunderbolt5 = 80'000;  ///< Mbit/s.
+/// Minimum free space in /dev/shm, in KiB; Docker's default size.
+constexpr long kLittleShared = 64L << 10;
+constexpr long kLittleLocked = 64L << 10;  ///< Minimum limit of locked memory, in KiB.
+/// Minimum MTU, in bytes, as required by IPv6. Cloud networks use about 1400.
+constexpr int kLeastMtu = 1280;
+constexpr int kThunderbolt5 = 80'000;  ///< Rate of a Thunderbolt 5 port, in Mbit/s.
 
 /// Collects the findings about one host.
 class Findings {

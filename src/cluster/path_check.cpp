@@ -12,15 +12,15 @@
 namespace mccl::cluster {
 namespace {
 
-/// Mbit/s. Above this rate, a link passes with a smaller share of its nominal rate, because one TCP
-/// stream does not fill a fast link.
+/// Rate in Mbit/s above which a smaller share of the nominal rate is enough, because one TCP stream
+/// does not fill a fast link.
 constexpr int kFastLink = 10'000;
-constexpr double kEnough = 0.5;         ///< Share of the nominal rate.
-constexpr double kEnoughOfFast = 0.25;  ///< The same above kFastLink.
+constexpr double kEnough = 0.5;         ///< Minimum share of the nominal rate.
+constexpr double kEnoughOfFast = 0.25;  ///< Minimum share above kFastLink.
 /// A link whose hardware reports no rate is slow if the median of such links is more than this many
 /// times faster.
 constexpr double kFarFromOthers = 6;
-constexpr double kLongLatency = 2e-3;  ///< Seconds.
+constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
 
 const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)];
@@ -54,8 +54,8 @@ const Path* reverse_of(std::span<const Path> paths, const Path& path) {
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// Whether two ends hear each other. `others`: at least one of them hears only other ends.
-/// `unknown`: neither hears any end.
+/// Whether a cable or a network joins two ends. `others`: at least one end is joined, but only to
+/// other ends. `unknown`: neither end is joined to any other.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
@@ -75,7 +75,7 @@ Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
   return one || other ? Hearing::others : Hearing::unknown;
 }
 
-/// Describes, for people, the far end of the cable at `end`; empty if no call was heard there.
+/// Describes, for people, the far end of the cable at `end`; empty if it is unknown.
 std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, const End& end) {
   for (const Link& link : joined.links) {
     if (link.a == end) return name_of(hosts, link.b);
@@ -115,8 +115,8 @@ std::string way_to(const HostFacts& host, const std::string& address) {
   return best == nullptr ? "" : best->interface;
 }
 
-/// Returns the end at the host of `otherwise` that a cable joins to `end`. Falls back to
-/// `otherwise`.
+/// Returns the far end of a cable from `end` to the host of `otherwise`. Returns `otherwise` if
+/// there is no such cable.
 End far_end(const Joined& joined, const End& end, const End& otherwise) {
   for (const Link& link : joined.links) {
     if (link.a == end && link.b.host == otherwise.host) return link.b;
@@ -126,8 +126,9 @@ End far_end(const Joined& joined, const End& end, const End& otherwise) {
 }
 
 /// Detects packets from `source` to `target` that the receiving host drops because of rp_filter 1:
-/// they arrive on one interface, but replies to `source` would leave through another. The packets
-/// leave the sender as its routes say, or through `from` if no route is known.
+/// they arrive on one interface, but replies to `source` would leave through another. The sender's
+/// routes determine the interface through which the packets leave. If no route is known, it is that
+/// of `from`.
 std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Joined& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
@@ -209,7 +210,8 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
   }
 }
 
-/// True if the hardware does not report its rate, so that it is compared with the other paths.
+/// True if the hardware does not report its rate. The measured rate is then compared with other
+/// such paths.
 bool is_like_others(const Path& path) { return path.nominal_mbit == 0 && !path.routed; }
 
 bool is_below_hardware(const Path& path) {
@@ -264,13 +266,13 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
     any_tried = any_tried || path.tried;
     const auto [a, b] = std::minmax(path.from.host, path.to.host);
     with_paths.insert({a, b});
-    // An untried path in a common network counts as working, an untried routed path does not.
+    // An untried path in a common network counts as working. An untried routed path does not.
     if (((path.tried || path.routed) && !path.good()) || !seen.insert({a, b}).second) continue;
     Cable& cable = cables.emplace_back();
     cable.a = a;
     cable.b = b;
   }
-  // Hosts that share no addresses to try are joined if calls were heard between them.
+  // Hosts without any path to try count as joined if a link joins them.
   for (const Link& link : joined.links) {
     if (with_paths.contains({link.a.host, link.b.host})) continue;
     Cable& cable = cables.emplace_back();

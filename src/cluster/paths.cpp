@@ -17,8 +17,8 @@ bool takes_part(const Interface& interface) {
   return interface.usable() && !interface.joins && interface.medium != Medium::loopback;
 }
 
-/// Limit for each direction between two hosts, so that a host that reports thousands of addresses
-/// does not take hours.
+/// Maximum number of paths from one host to another. Without it, a host that reports thousands of
+/// addresses would take hours.
 constexpr std::size_t kMostPaths = 64;
 
 std::string address_of(const Network& network) { return text_of(network.address); }
@@ -52,8 +52,8 @@ void add_paths(std::vector<Path>& paths, const End& from, const Interface& a,
   }
 }
 
-/// Adds a routed path to each address of a host without a common network. In clouds, each host
-/// often has a network of its own.
+/// Adds a routed path to each address of the host `there`. Used for two hosts without a common
+/// network, as is usual in clouds.
 void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!takes_part(interface)) continue;
@@ -97,7 +97,8 @@ std::string packet_text(const Path& path) {
                                 : std::to_string(path.packet);
 }
 
-/// Rows of the table. The number of paths grows with the square of the number of hosts.
+/// Maximum number of rows in the table. The number of paths grows with the square of the number of
+/// hosts.
 constexpr std::size_t kMostRows = 400;
 
 bool is_as_it_should_be(const Path& path, bool slow) {

@@ -12,22 +12,22 @@
 namespace mccl::cluster {
 
 /// A path in one direction: from an interface to an interface of another host. A routed path starts
-/// at a host instead.
+/// at a host, not at a certain interface.
 struct Path {
   End from;
   End to;
   std::string source;  ///< IPv4 or IPv6 address; empty if routed.
   std::string target;
-  int nominal_mbit = 0;  ///< Rate of the slower end; 0 if unknown.
+  int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
   int mtu = 0;           ///< The smaller of both MTUs; 0 if unknown.
-  bool routed = false;   ///< Routing picks the interface and the source address.
+  bool routed = false;   ///< True if routing picks the interface and the source address.
 
   bool tried = false;
   /// One text per port that was tried: its error, or empty if the port connected.
   std::vector<std::string> faults;
-  /// Bytes of the largest test packet that arrived; 0 if none did or none was sent.
+  /// Size of the largest test packet that arrived, in bytes; 0 if none arrived or none was sent.
   int packet = 0;
-  bool measured = false;   ///< Latency and rate were measured.
+  bool measured = false;   ///< True if latency and rate were measured.
   double latency_s = 0;    ///< 0 if unknown.
   double bytes_per_s = 0;  ///< 0 if unknown.
 
@@ -45,11 +45,12 @@ std::vector<Path> paths_of(std::span<const HostFacts> hosts);
 /// other paths of the same kind.
 std::vector<bool> slow_ones(std::span<const Path> paths);
 
-/// Finds faults in the results of the paths, and hosts that no path joins.
+/// Finds faults in the results of trying the paths, and groups of hosts that no path joins.
 std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
                                  const Joined& joined);
 
-/// Finds cables, addresses and MTUs that do not match. Needs no results of paths.
+/// Finds cables whose ends have addresses or MTUs that do not match. Works before any path has been
+/// tried.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined);
 
 /// Returns a table with one line per path, for people. If there are very many, shows only paths

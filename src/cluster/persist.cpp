@@ -55,8 +55,8 @@ Commands with_netplan(const Kept& kept) {
           file.undo + "; netplan generate"};
 }
 
-/// The profile may already exist: in memory since the set-up, or from an earlier run. Saves its
-/// autoconnect value for the undo.
+/// Makes a lasting NetworkManager profile. The profile may already exist: in memory since the
+/// set-up, or from an earlier run. Its autoconnect value is then saved for the undo.
 Commands with_network_manager(const Kept& kept) {
   const std::string& name = kept.interface.name;
   const std::string before = fmt::format("/var/lib/NetworkManager/mccl-{}.before", name);
@@ -82,7 +82,8 @@ Commands with_networkd(const Kept& kept) {
 
 Commands with_networksetup(const Kept& kept) {
   const std::string service = "mccl " + kept.interface.name;
-  // A service is created from a port name. The list prints it on the line before the device name.
+  // networksetup creates a service from the name of a port. The list of ports has that name on the
+  // line before the device name.
   const std::string port = fmt::format(
       R"(p=$(networksetup -listallhardwareports | sed -n "/^Hardware Port: /{{s///;h;}}; /^Device: {}$/{{g;p;}}"))",
       kept.interface.name);
@@ -95,9 +96,8 @@ Commands with_networksetup(const Kept& kept) {
 }
 
 /// Returns the commands for the host's network manager. On Linux, they do nothing if the host's
-/// configuration already names the address, as for a cable that a person has set up, because
-/// another file would replace that configuration. They fail for a bond or a VLAN, whose file would
-/// need the complete configuration.
+/// configuration already contains the address, because another file would replace that
+/// configuration. They fail for a bond or a VLAN, whose file would need the complete configuration.
 Commands commands_of(const Kept& kept) {
   const std::string& manager = kept.host.network_manager;
   if (manager == "networksetup") {
@@ -119,7 +119,7 @@ Commands commands_of(const Kept& kept) {
           shell(fmt::format("{} || {{ {}; }}", is_there, commands.undo))};
 }
 
-/// Throws Error, which lists all faults, if any address cannot be kept.
+/// Throws Error if any address cannot be kept. The message lists all reasons.
 void refuse_what_cannot_be_kept(std::span<const Kept> all) {
   std::set<std::string> faults;
   for (const Kept& kept : all) {

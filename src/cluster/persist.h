@@ -1,4 +1,5 @@
-// The commands that keep the addresses of cables when a host restarts, and those that undo them.
+// Commands that make the addresses of cables survive a restart of the host, and commands that undo
+// them.
 #pragma once
 
 #include <span>
@@ -15,18 +16,19 @@ struct Commands {
   std::string undo;
 };
 
-/// Gives an interface an address until the next restart, on a host where NetworkManager runs.
-/// NetworkManager removes addresses that it does not know once DHCP has failed.
+/// Returns the commands that give an interface an address until the next restart, on a host where
+/// NetworkManager runs. They register the address there, because NetworkManager removes unknown
+/// addresses when DHCP fails.
 Commands network_manager_commands(const std::string& interface, const Network& address);
 
-/// Returns one step for each end of a link whose address MCCL has given: the new addresses, and the
-/// existing ones in /30 networks. On each Mac with such an end in the Thunderbolt Bridge, another
-/// step turns the bridge off. A step writes the address into the configuration of the host's
-/// network manager. It takes effect at the next restart, or changes only what the set-up has
-/// already changed. Its undo restores the configuration of an earlier set-up.
+/// Returns one step for each end of a link whose addresses MCCL has assigned. These are new
+/// addresses, and existing ones in /30 networks. The step writes the address into the configuration
+/// of the host's network manager. Until the next restart, it changes nothing beyond what
+/// setup_steps() has already changed. Its undo restores the configuration of an earlier set-up. On
+/// each Mac with such an end in the Thunderbolt Bridge, another step turns the bridge off.
 ///
-/// Throws Error, which names the hosts, if a host has no known network manager. Also throws if an
-/// interface has other addresses that the manager would remove.
+/// Throws Error if a host has no known network manager, or if an interface has other addresses that
+/// the manager would remove. The message lists these hosts and interfaces.
 std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
                                      std::span<const Addressed> links);
 

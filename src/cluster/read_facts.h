@@ -15,10 +15,10 @@ namespace mccl::cluster {
 nlohmann::json json_of(const HostFacts& facts);
 
 /// Parses the output of json_of(). Nothing in it is trusted: an invalid value is dropped and
-/// usually adds a finding to `odd`. `host` is the host's name for people.
+/// usually adds a finding to `odd`. `host` is the displayed name of the host.
 HostFacts read_facts(const std::string& host, const nlohmann::json& said);
 
-/// Adds every private IPv4 address and network in the text to `in_use`; `by` names their kind. A
+/// Adds every private IPv4 address and network in the text to `in_use`; `by` describes their use. A
 /// port after a fourth dot, as macOS's netstat writes it, is ignored.
 void note_in_use(HostFacts& facts, std::string_view text, const std::string& by);
 /// Adds the peers of established connections to `in_use`. `table` is the content of /proc/net/tcp
@@ -33,7 +33,8 @@ void read_mac_network(HostFacts& facts, const Outputs& outputs);
 /// Parses the output of `nvidia-smi --query-gpu=name,memory.total,driver_version
 /// --format=csv,noheader,nounits`.
 void read_gpus(HostFacts& facts, std::string_view output);
-/// Parses lines of a package and its version. Ignores all other lines.
+/// Parses lines that consist of a package and its version, such as "torch 2.4.0". Ignores all other
+/// lines.
 void read_versions(HostFacts& facts, std::string_view output);
 /// Adds the version if the package has a plain name. A version that is not a plain name adds a
 /// finding and is stored as an empty string.
@@ -41,9 +42,9 @@ void keep_version(HostFacts& facts, const std::string& package, const std::strin
 /// Adds an MCCL_* setting. Stores "(set)" instead of the value of a key. Ignores other variables.
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
 
-/// Adds the finding to `odd`, unless that already holds as many as people would read.
+/// Adds the finding to `odd`, unless `odd` already holds the maximum of 16.
 void keep_odd(HostFacts& facts, Finding finding);
-/// Adds a finding that the output of `source` is invalid, and quotes its beginning.
+/// Adds a finding that reports invalid output of `source` and quotes its beginning.
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found);
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostNesting = 16;  ///< Depth of a chain of docks.
+constexpr int kMostNesting = 16;  ///< Maximum depth of a chain of docks.
 constexpr std::size_t kMostPorts = 256;
 constexpr std::size_t kMostInterfaces = 4096;
 constexpr std::size_t kMostAddresses = 64;

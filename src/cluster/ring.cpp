@@ -15,7 +15,7 @@ using Vertices = std::bitset<kMostRingHosts>;
 /// The set of neighbours of each host.
 using Graph = std::vector<Vertices>;
 
-/// Joins the pairs of at least this capacity, in Mbit/s.
+/// Returns the graph of all pairs whose capacity is at least `least`, in Mbit/s.
 Graph graph_of(const Capacities& capacities, double least) {
   Graph graph(static_cast<std::size_t>(capacities.size()));
   for (int a = 0; a < capacities.size(); ++a)
@@ -37,7 +37,7 @@ class Search {
   }
 
   void run() {
-    // If the search from one start exceeds its steps, another start often succeeds.
+    // If the search from one start exceeds its step limit, another start often succeeds.
     for (std::size_t start = 0; start < graph_.size(); ++start) {
       steps_ = kMostRingSteps / static_cast<int>(graph_.size());
       visit(start, 0);
@@ -49,8 +49,8 @@ class Search {
   }
 
   const std::vector<int>& order() const { return best_; }
-  /// True if it is proved that no order lacks fewer cables than order(), or than the limit if there
-  /// is none. False if the search gave up.
+  /// True if it is proved that no order lacks fewer cables than order(), or than the limit if
+  /// order() is empty. False if the search gave up.
   bool exhausted() const { return exhausted_; }
 
  private:
@@ -181,7 +181,7 @@ RingAnswer best_ring(const Capacities& capacities) {
     Search search(graph, 1);
     search.run();
     if (search.order().empty()) {
-      // Later failures search a superset of these pairs, so the last one's proof covers all.
+      // Each later failed search covers a superset of these pairs, so its result replaces this one.
       answer.proved = search.exhausted();
       begin = middle + 1;
       continue;

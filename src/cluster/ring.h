@@ -40,7 +40,7 @@ struct RingAnswer {
   /// True if it is proved that no ring has a faster slowest pair, or that there is no ring. False
   /// if a search gave up.
   bool proved = true;
-  /// If there is no ring: the pairs whose missing cables would complete one.
+  /// If there is no ring: the pairs of hosts between which new cables would complete one.
   std::vector<Pair> missing;
   /// True if it is proved that fewer cables would not suffice.
   bool fewest = true;

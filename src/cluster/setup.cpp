@@ -41,7 +41,7 @@ class Steps {
 
   /// Adds an address to the interface, which keeps its present addresses.
   void give(const End& end, const Network& own, const Network& peer) {
-    // Only without addresses: a profile would replace the present ones.
+    // Use a profile only if the interface has no addresses, because it would replace them.
     if (facts(end.host).network_manager == "NetworkManager" &&
         facts(end.host).interface(end.interface)->addresses.empty()) {
       const Commands commands = network_manager_commands(end.interface, own);

@@ -16,7 +16,7 @@ struct SetupStep {
   std::string undo;     ///< Command that undoes `command`, with sudo unless the user is root.
 };
 
-/// Returns the steps in order of execution; they are undone in reverse. Links that keep their
+/// Returns the steps in order of execution; they are undone in reverse order. Links that keep their
 /// addresses need none. Throws Error for an interface that its host has not reported.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);

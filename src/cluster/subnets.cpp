@@ -15,7 +15,7 @@ namespace mccl::cluster {
 namespace {
 
 constexpr int kPrefixBits = 30;
-constexpr std::uint32_t kStep = 4;  ///< Addresses of a /30.
+constexpr std::uint32_t kStep = 4;  ///< Number of addresses in a /30 network.
 constexpr int kWidest = 8;          ///< Prefix length of the widest private network, 10.0.0.0/8.
 
 /// The networks that are in use, each with the reason, such as "10.1.0.3 is a DNS server of a". Two
@@ -46,7 +46,7 @@ class NetworkSet {
   }
 
  private:
-  /// True if `base` contains the entries that overlap it. Requires that one does.
+  /// True if `base` contains the entries that overlap it. At least one entry must overlap it.
   bool covers_any_of(const Network& base) const {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
@@ -54,7 +54,7 @@ class NetworkSet {
   std::map<Ipv4, Entry> entries_;  ///< Keyed by the first address.
 };
 
-/// Adds all addresses, routes and used addresses of a host.
+/// Adds the addresses of a host, its routes, and the other addresses that it uses.
 void add(NetworkSet& taken, const HostFacts& host) {
   constexpr int kUsualBits = 24;
   NetworkSet known;  // The networks that the host has an address in or a route to.
@@ -111,7 +111,7 @@ class FreeNetworks {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{static_cast<std::uint32_t>(pool.next)}, kPrefixBits};
       const NetworkSet::Entry* taken = taken_.overlapping(wanted);
-      // Skip a network in use as a whole.
+      // Skip the whole network that is in use.
       const std::uint64_t end =
           std::max(taken ? taken->network.last() : Ipv4{}, wanted.last()).bits;
       pool.next = (end + kStep) / kStep * kStep;
@@ -124,7 +124,7 @@ class FreeNetworks {
   const std::optional<Network> within_;
   NetworkSet taken_;
   std::vector<Pool> pools_;
-  std::string blocked_by_;  ///< The last network in use that was skipped, as text.
+  std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
 
 const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {

@@ -10,7 +10,7 @@
 namespace mccl::cluster {
 namespace {
 
-/// Counts UTF-8 characters rather than bytes, since host names may contain any.
+/// Counts UTF-8 characters rather than bytes, since host names may contain non-ASCII characters.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0U) != 0x80; }));
@@ -30,7 +30,7 @@ bool is_figure(const std::string& cell) {
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
-  std::vector<bool> figures;  // True for columns without text that is not a number.
+  std::vector<bool> figures;  // True for columns whose cells are all numbers or empty.
   std::vector<bool> numbers;  // True for columns with at least one digit.
   for (std::size_t r = 0; r < rows.size(); ++r) {
     widths.resize(std::max(widths.size(), rows[r].size()), 0);

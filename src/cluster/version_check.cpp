@@ -38,7 +38,7 @@ std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> ho
   return families;
 }
 
-/// Returns a text such as "a 1.0, b 1.1", with package names if `with_names`.
+/// Lists each host with its version, such as "a 1.0, b 1.1". Adds package names if `with_names`.
 std::string list_of(const InstalledByHost& installed, bool with_names) {
   std::string text;
   for (const auto& [host, each] : installed)

@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 
 /// Returns the instructions to install mccl on the host. Used if mccl is missing or its version
-/// differs, since no package index carries it.
+/// differs. They build it from source, since no package index carries mccl.
 std::string how_to_install(const std::string& host);
 
 /// Finds versions that differ, and packages that some hosts have and others lack.

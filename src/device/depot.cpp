@@ -54,7 +54,7 @@ void Depot::free(std::byte* data, std::size_t bytes) {
   pinned_memory().record(-static_cast<std::int64_t>(bytes));
 }
 
-/// Reuses an unused block that is up to a quarter larger.
+/// Reuses an unused block if it is at most a quarter larger than needed.
 Block Depot::block(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   {

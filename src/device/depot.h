@@ -1,5 +1,5 @@
-// Keeps pinned memory and passages of one device between calls. Making either takes long, and may
-// wait for all work of the device, so they are reused.
+// Keeps pinned memory and passages (passage.h) of one device for reuse. Making either is slow and
+// may wait for all work of the device.
 #pragma once
 
 #include <cstddef>
@@ -43,11 +43,11 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Returns a block of at least `bytes`. Unused blocks together hold at most
-  /// pinned_memory().limit() bytes once no call has a passage.
+  /// Returns a block of at least `bytes`. As soon as no call has a passage, unused blocks beyond
+  /// pinned_memory().limit() bytes in total are freed.
   Block block(std::size_t bytes);
   std::unique_ptr<Passage> passage();
-  /// Takes back a passage that has ended.
+  /// Keeps a passage that has ended, for reuse.
   void take_back(std::unique_ptr<Passage> passage);
   /// Frees the blocks that were not used for `time`. Freeing may wait for all work of the device,
   /// so nothing is freed while a call has a passage.

@@ -1,5 +1,5 @@
-// Interface of devices, whose memory is not the host's. A device works asynchronously: work is
-// enqueued, and words in pinned memory show the host how far the device has come.
+// Interface of devices, whose memory is not the host's. A device works asynchronously: the host
+// enqueues work, and the device reports its progress in words of pinned memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace mccl::device {
 
-/// A word that host and device share. The device writes it in the order of its queue. Values wrap
-/// around, so they must be compared with reached().
+/// A word that host and device share. Queue::write() sets it in queue order. Values wrap around, so
+/// they must be compared with reached().
 using Word = std::uint32_t;
 
 /// True if `word` has reached `value` or passed it.
@@ -20,24 +20,24 @@ inline bool reached(const Word* word, Word value) {
   return static_cast<std::int32_t>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
 }
 
-/// A queue of operations that run in order. Every function enqueues and returns at once. A stream
-/// is a queue of the caller's, given as the driver's handle (a CUstream); null is the device's
-/// default stream.
+/// A queue of operations that run in order. Every function enqueues and returns immediately. A
+/// stream is a queue of the caller's, given as the driver's handle (a CUstream); null is the
+/// device's default stream.
 class Queue {
  public:
   virtual ~Queue() = default;
 
-  /// Later operations wait for all work that `stream` has been given so far.
+  /// Makes later operations wait for all work that `stream` has been given so far.
   virtual void follow(void* stream) = 0;
   /// Copies between device memory and pinned memory.
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void write(Word* word, Word value) = 0;
-  /// Later operations wait until the host has set `word` to `value` or past it.
+  /// Makes later operations wait until the host has set `word` to `value` or past it.
   virtual void await(const Word* word, Word value) = 0;
   /// Records this position of the queue for lead().
   virtual void mark() = 0;
-  /// Work that `stream` is given from now on waits for the operations before the mark.
+  /// Makes later work of `stream` wait for the operations before the mark.
   virtual void lead(void* stream) = 0;
   /// The queue's handle as a stream, for work that other functions enqueue.
   virtual void* handle() = 0;
@@ -55,8 +55,8 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// The device's own kind of passage. Null if a QueuePassage is used, whose queue waits for the
-  /// host.
+  /// Makes a passage of the device's own kind. Returns null if a QueuePassage is to be used, whose
+  /// queue waits for the host.
   virtual std::unique_ptr<Passage> make_passage();
   /// Allocates device memory. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
@@ -68,7 +68,7 @@ class Accelerator {
   /// Allocates host memory that the device can read and write. Throws Error.
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(std::byte* memory) noexcept = 0;
-  /// Returns the reason if `memory` does not belong to this device; otherwise empty.
+  /// Returns the reason why `memory` does not belong to this device; empty if it does.
   virtual std::string objection(const ConstBuffer& memory) const = 0;
   /// True if work given to `stream` is being recorded into a graph instead of run.
   virtual bool is_capturing(void* stream) const = 0;

@@ -38,7 +38,7 @@ bool drop_capture(void* stream) {
   return true;
 }
 
-/// In a mode that neither records nor refuses what other threads do.
+/// Uses the thread-local capture mode, which neither records nor rejects calls of other threads.
 void begin_capture(void* stream) noexcept {
   constexpr int kThreadLocal = 1;
   const device::cuda::Driver& cu = device::cuda::driver();

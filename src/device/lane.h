@@ -11,8 +11,8 @@
 
 namespace mccl::device {
 
-/// Runs calls one after another, whichever streams they use. Each rank uses the same order, so no
-/// call waits for one that its peer has queued behind another. Thread-safe.
+/// Runs calls one after another, whichever streams they use. Every rank uses the same order, so two
+/// ranks never wait for each other in different calls. Thread-safe.
 class Lane {
  public:
   /// Enqueues a call on the stream that it is given.
@@ -20,26 +20,26 @@ class Lane {
 
   explicit Lane(std::shared_ptr<Depot> depot);
 
-  /// Runs the call on the lane's own queue, after the work that `stream` has been given. Returns
-  /// the number of the call.
+  /// Runs the call on the lane's own queue, after the work that `stream` has been given so far.
+  /// Returns the number of the call.
   Word run_beside(void* stream, const Act& act);
   /// Runs the call on the caller's stream. The host cannot find out when it ends. If the stream is
-  /// being captured, the caller must order it relative to calls that are not.
+  /// being captured, the caller must order the call relative to calls that are not captured.
   ///
-  /// `may_go`: the stream may be destroyed afterwards and is not used again, so the lane marks the
-  /// end of the call at once. On any other stream, the end is only looked up when a call on a
-  /// different stream follows. So consecutive calls on one stream make no driver calls.
+  /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The lane then
+  /// records the end of the call immediately. Otherwise it records the end only if a call on a
+  /// different stream follows, so that consecutive calls on one stream need no driver calls.
   void run_on(void* stream, bool may_go, const Act& act);
 
   /// Returns a number for which ended() is true once all calls so far have ended.
   Word end();
   /// True if the call with this number, and all calls before it, have ended.
   bool ended(Word number) const { return reached(ended_, number); }
-  /// Marks the calls that have not ended yet as given up, even if they end later. Later calls of
-  /// this function change nothing.
+  /// Marks the calls that have not ended yet as given up, even if they end later. Only the first
+  /// call of this function has an effect.
   void give_up() noexcept;
   bool has_given_up(Word number) const;
-  /// Work that `stream` is given from now on runs after the calls so far.
+  /// Makes later work of `stream` wait for the calls so far.
   void lead(void* stream);
 
   Accelerator& accelerator() const { return depot_->accelerator(); }
@@ -48,7 +48,8 @@ class Lane {
   const std::shared_ptr<Depot> depot_;
   const Block words_;
   Word* const ended_;
-  std::atomic<std::uint64_t> given_up_{0};  ///< kGivenUp and the last call that ended before.
+  /// 0, or kGivenUp combined with the number of the last call that had ended.
+  std::atomic<std::uint64_t> given_up_{0};
   std::mutex mutex_;
   const std::unique_ptr<Queue> queue_;
   Word number_ = 0;                 // guarded by mutex_

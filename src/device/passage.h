@@ -23,27 +23,28 @@ class Passage {
     void* to;
     const std::byte* staged_output;
     std::size_t output_bytes;
-    /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes at once.
+    /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes in one
+    /// copy.
     std::size_t piece = 0;
     void* from_allocation = nullptr;  ///< Same as Buffer::allocation.
     void* to_allocation = nullptr;
   };
   virtual void begin(const Trip& trip) = 0;
 
-  /// Bytes of the input that have arrived on the host, counted from its start. Throws Error if no
-  /// more will arrive. ended() throws likewise.
+  /// Number of bytes of the input that have arrived on the host, from its beginning. Throws Error
+  /// if no more will arrive; so does ended().
   virtual std::size_t arrived() = 0;
   /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
   virtual void release(std::size_t bytes) = 0;
-  /// Must be called when the host's side has ended. All output may then be copied to the device.
-  /// The output of a failed call has no use.
+  /// Must be called when the host has finished its part of the call. The rest of the output is then
+  /// copied to the device. If the call has failed, the output has no use and need not be copied.
   virtual void finish(bool failed) = 0;
-  /// True if the device's side has ended.
+  /// True if the device has finished its part of the call.
   virtual bool ended() = 0;
 
   /// True if lead() can make streams wait for the end of the call.
   virtual bool leads() const = 0;
-  /// Work that `stream` is given from now on runs after the call.
+  /// Makes later work of `stream` wait for the end of the call.
   virtual void lead(void* stream) = 0;
 };
 
@@ -55,7 +56,7 @@ class QueuePassage final : public Passage {
   QueuePassage(std::unique_ptr<Queue> queue, Word* words)
       : queue_(std::move(queue)), words_(words) {}
 
-  /// Enqueues the whole call at once, so that no driver call is needed later. A driver call while
+  /// Enqueues the whole call now, so that no driver call is needed later. A driver call while
   /// the device waits for the host could block on the device.
   void begin(const Trip& trip) override;
 
@@ -73,7 +74,8 @@ class QueuePassage final : public Passage {
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  Word before_ = 0;  ///< Value of the words before the call. They count its pieces.
+  /// Value of the words before the call. During the call, they count its pieces.
+  Word before_ = 0;
   Word number_ = 0;  ///< Value of the words at the end of the call.
   std::size_t piece_ = 1;
   std::size_t input_bytes_ = 0;

@@ -10,8 +10,8 @@
 namespace mccl::device {
 namespace {
 
-/// Smallest unit that the device allocates separately, so that peers reach no other memory through
-/// it.
+/// Window sizes are multiples of this. It is the smallest unit that the device allocates
+/// separately, so peers reach no other memory through a window.
 constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes) {
@@ -20,7 +20,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-/// Reuses a window that other ranks know if at least about half of it is needed.
+/// Reuses an announced window that is not in use, if at least about half of it is needed.
 void* Pool::take(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);
@@ -43,8 +43,8 @@ void* Pool::take(std::size_t bytes) {
   return best->memory.get();
 }
 
-/// Memory must not be in use on the device when it is handed out again. Freeing memory waits for
-/// that too. Both waits happen without the lock.
+/// Waits until the device no longer uses the memory, because it may be handed out again. Freeing
+/// memory waits for the device as well. Both waits happen without the lock.
 void Pool::give_back(void* memory) {
   if (is_told(memory)) accelerator_->finish();
   std::shared_ptr<void> gone;

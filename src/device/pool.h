@@ -37,7 +37,8 @@ class Pool {
     void* memory;  ///< Null if it has been freed.
     std::size_t bytes;
   };
-  /// Returns all windows from number `first` on. From then on, they are never freed.
+  /// Returns all windows with number `first` or higher, to be announced to other ranks. They are
+  /// never freed afterwards.
   std::vector<Window> tell(std::size_t first);
 
   /// Finds the window that contains all `bytes` at `memory`. Empty if there is none.
@@ -56,8 +57,9 @@ class Pool {
 
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;
-  std::vector<Kept> windows_;                      // guarded by mutex_
-  std::map<const std::byte*, std::size_t> begin_;  // guarded by mutex_; maps addresses to numbers
+  std::vector<Kept> windows_;  // guarded by mutex_
+  /// Start address of each window -> index into windows_; guarded by mutex_.
+  std::map<const std::byte*, std::size_t> begin_;
 };
 
 }  // namespace mccl::device

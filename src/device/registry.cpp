@@ -29,7 +29,8 @@ Registry& registry() {
   return *instance;
 }
 
-/// CUDA uses the listed devices up to the first invalid entry, such as -1.
+/// True if CUDA_VISIBLE_DEVICES hides all GPUs. CUDA uses the listed devices up to the first
+/// invalid entry, such as -1.
 bool hides_all_gpus() {
   const auto environment = process_environment();
   const auto list = environment.find("CUDA_VISIBLE_DEVICES");

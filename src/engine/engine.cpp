@@ -42,14 +42,14 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// How long rank 0, when it ends, waits for ranks that still read from its store.
+/// Time for which rank 0, at shutdown, waits for ranks that still read from its store.
 constexpr std::chrono::seconds kLastArrival{5};
-/// Interval between checks of the control connections and transports. A check takes longer with
-/// more peers, so the interval grows with their number and checks do not fill the core.
+/// The control connections and transports are checked at an interval of kBetweenLooks plus
+/// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not fill the core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending. It grows with the number of ranks, which may all wait on
-/// one host and wake only to read the clock.
+/// Longest sleep while calls are pending, for up to kRanksOfANap ranks. It grows with the number of
+/// ranks, which may all wait on one host and wake only to read the clock.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -57,7 +57,8 @@ Clock::duration silence_before_giving_up(const Config& config, double ranks_per_
   return seconds_to_duration(config.liveness_interval * patience_of(ranks_per_core));
 }
 
-/// Returns the members as ranks of the job. Throws InvalidArgument.
+/// Returns the members as ranks of the job. Throws InvalidArgument unless they are distinct, valid
+/// and include this rank.
 std::vector<WorldRank> checked_members(const std::string& group, const std::vector<int>& ranks,
                                        int self, int size) {
   std::vector<WorldRank> members;
@@ -176,7 +177,7 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   return engine;
 }
 
-/// Runs on the progress thread if a callback there drops the last reference to the engine.
+/// May run on the progress thread, if a callback there drops the last reference to the engine.
 Engine::~Engine() {
   shutdown();
   if (!thread_.joinable()) return;
@@ -273,7 +274,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   return group;
 }
 
-/// Indexed by group rank; empty if no two members share a node.
+/// Returns the node of each member, indexed by group rank; empty if no two members share a node.
 std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   if (nodes().empty()) return {};
   std::map<int, int> counts;
@@ -289,7 +290,7 @@ std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   return found;
 }
 
-/// Null if one network joins all ranks.
+/// Returns the cables between the members; null if one network joins all ranks.
 std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
   if (cabling_.is_one_network()) return nullptr;
   return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
@@ -335,9 +336,8 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
     for (const std::shared_ptr<Operation>& operation : operations) {
       operation->submitted = now;
       operation->held_back.store(false, std::memory_order_release);
-      const bool point_to_point = operation->call.collective == Collective::send ||
-                                  operation->call.collective == Collective::recv;
-      if (!point_to_point) operation->call.sequence = operation->group->next_sequence();
+      if (is_collective(operation->call))
+        operation->call.sequence = operation->group->next_sequence();
       somebody_else_must_drive |= !operation->caller_waits;
       submitted.push_back(operation);
     }
@@ -379,7 +379,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // their calls have ended, even if the links now fail
+  Engine::run_callbacks(lock);  // these calls have ended, even if the links now fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -395,8 +395,9 @@ void Engine::shutdown() noexcept {
   options_.wiring->leave();
 }
 
-/// Waits until the peers have received what was sent to them. Meanwhile this rank answers control
-/// messages and gives up silent peers.
+/// Waits until the peers have received what was sent to them and, for a few seconds, until rank 0's
+/// store is no longer needed. Meanwhile this rank answers control messages and gives up silent
+/// peers.
 void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
   Departing& departing = groups_.departing();
   const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
@@ -418,8 +419,8 @@ void Engine::tell_of_arrival() {
   if (!awaits_arrivals_) peers_.send(WorldRank(0), arrived);
 }
 
-/// The store often ends with rank 0's process, while other ranks may still have to read its last
-/// values.
+/// True if ranks may still have to read the last values from rank 0's store, which often ends with
+/// rank 0's process.
 bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});

@@ -1,8 +1,8 @@
 // Executes calls on links. One engine per process and job.
 //
 // One pass of the driver (engine_pass.cpp):
-//   takes in what callers have submitted          groups/inbox.h
-//   at intervals, looks beside the data:          peers/, links/link_maker.h,
+//   starts the calls that were submitted          groups/inbox.h
+//   at intervals, handles what is not data:       peers/, links/link_maker.h,
 //     control messages, new links,                groups/group_control.cpp
 //     heartbeats, timeouts
 //   advances the calls of every active group      groups/group_calls.cpp, collectives/, messages/
@@ -10,8 +10,8 @@
 // Threads and locks, in lock order:
 // - The progress lock (driving/driver.h): the thread that holds it drives. It guards everything
 //   that moves bytes: transports, control connections, groups with their channels and executors.
-// - The inbox's lock, which also guards the group names: what other threads submit to the driver.
-//   Held for a few instructions.
+// - The inbox's lock: guards what other threads submit to the driver, and the group names. Held for
+//   a few instructions.
 // - A group's failure lock and a Work's lock. No other lock is taken while one of these is held.
 // A thread that forks holds the first two from before_fork() on; the driving thread releases the
 // progress lock for it. Callbacks of a Work run without any lock. abort() takes only the inbox's
@@ -57,7 +57,7 @@ struct EngineOptions {
   Config config;
   std::shared_ptr<Metrics> metrics;
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< From ContextOptions; may be null.
-  /// Null: the verbs library of this machine is loaded.
+  /// RDMA verbs; null: the verbs library of this machine is loaded.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;
   bool has_gpus = false;  ///< True if this rank has GPUs.
 };
@@ -77,7 +77,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
-  /// Does not keep the store alive: shutdown() may release it.
+  /// The store, for users that must not keep it alive: shutdown() may release it.
   std::weak_ptr<Store> weak_store() const { return options_.store; }
   /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
@@ -94,9 +94,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
   /// Ranks per core on the part of this machine where they are most crowded.
   double ranks_per_core() const { return ranks_per_core_; }
-  /// Descriptions of the equivalent paths to a peer, between which only a measurement can choose.
-  /// Has more than one element only at the higher rank of the pair, which dials. New links use the
-  /// first path until take_way() selects another.
+  /// Descriptions of the equivalent paths to a peer, among which only a measurement can choose. Has
+  /// more than one element only at the higher rank of the pair, which connects to the lower. New
+  /// links use the first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
   /// The costs from which `group` chooses its schedules. Complete once the group has made a call.
@@ -104,8 +104,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Sets whether calls and new links count in the metrics. True at first.
   void count_calls(bool count) { completions_.count_calls(count); }
 
-  /// `compression` applies to sums whose call does not set its own. Throws InvalidArgument if a
-  /// living group has the name.
+  /// Makes this rank's part of a group. `compression` applies to sums whose call does not set its
+  /// own. Throws InvalidArgument if a living group has the name.
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
@@ -113,24 +113,26 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
-  /// Called when no more calls will be submitted. Pending calls fail.
+  /// Ends the group on this rank. Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 
-  /// Runs a call on the calling thread. A collective: if nothing else is in flight, the schedule
-  /// needs only the node's window, and the neighbours arrive soon. A small message: if a send fits
-  /// into the link, or nothing else is in flight and the message to receive arrives soon. Then
-  /// `done` is true, and `begun` is null or a call with the result. If the call has started but
-  /// cannot end yet, the driver continues it, and `begun` is the call. Otherwise nothing has
-  /// happened, and the caller must submit the task.
+  /// Tries to run a call on the calling thread. This succeeds for a collective if nothing else is
+  /// in flight, the schedule needs only the node's window, and the neighbours arrive soon. It
+  /// succeeds for a small send that fits into the link. It succeeds for a small receive if nothing
+  /// else is in flight and the message arrives soon. Then `done` is true, and `begun` is null or a
+  /// call with the result. If the call has started but cannot end yet, `begun` is the call, which
+  /// the driver continues. Otherwise nothing has happened, and the caller must submit the task.
   struct AtOnce {
     bool done = false;
     std::shared_ptr<Operation> begun;
   };
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout);
-  /// Does the same for a message that has a Work already. Returns false if the caller must submit
-  /// it.
-  bool run_at_once(const std::shared_ptr<Operation>& message);
+  /// Does the same for a message that already has a Work. `no`: the caller must submit it.
+  /// `not_yet`: the driver continues it. `whole`: end_at_once() must follow.
+  Messages::AtOnce run_at_once(const std::shared_ptr<Operation>& message);
+  /// Ends messages that have been sent or received whole, and runs their callbacks on this thread.
+  void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
 
   /// Announces that this rank has read everything from the store that the start of the job needs.
   /// Rank 0's shutdown waits for this announcement from every living rank, for a few seconds at
@@ -146,9 +148,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
-  /// Sends goodbye to the peers, fails pending calls and ends the progress thread. No-op the second
-  /// time. A callback may call it, also on the progress thread, which then ends after its callbacks
-  /// have returned. Works even when memory has run out.
+  /// Sends goodbye to the peers, fails pending calls and ends the progress thread. Later calls are
+  /// no-ops. A callback may call it, even on the progress thread, which then ends after its
+  /// callbacks have returned. Works even when memory has run out.
   void shutdown() noexcept;
 
   /// Called around fork() on the thread that forks. No operation is in progress during the fork, so
@@ -175,6 +177,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   AtOnce transfer_at_once(const std::shared_ptr<GroupState>& group, Task& message,
                           std::chrono::milliseconds timeout);
   Messages::AtOnce try_to_transfer(GroupState& group, Task& message);
+  void continue_later(const std::shared_ptr<Operation>& message);
+  [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
   std::shared_ptr<Operation> hand_over(const std::shared_ptr<GroupState>& group, Task& task,
                                        std::chrono::milliseconds timeout);
   template <typename Advance>
@@ -231,7 +235,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Groups groups_;
   Clock::time_point next_look_;
   Clock::time_point links_due_;  ///< The transports' next deadline, read before the last sleep.
-  bool unheard_ = false;  ///< True if control messages are left unread by the last receive().
+  bool unheard_ = false;         ///< True if the last receive() left control messages unread.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

@@ -11,14 +11,19 @@
 namespace mccl::engine {
 namespace {
 
-/// Checks without a pause between them. A pause would take as long as the neighbour's arrival.
+/// Number of checks that are made without a pause between them. A pause would take as long as the
+/// neighbour's arrival.
 constexpr int kEagerLooks = 128;
-/// Checks between two readings of the clock.
+/// Number of checks between two readings of the clock; the second value applies if ranks share
+/// cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
-/// Between looks beside the data while a carrier's calls end at once: one takes as long as many of
-/// them, and a call that does not end is the driver's, which looks more often.
+/// Interval between checks of control messages and links while a carrier's calls end at once. A
+/// check takes as long as many such calls. Calls that do not end at once are left to the driver,
+/// which checks more often.
 constexpr std::chrono::milliseconds kBesideCarrier{5};
+/// Maximum time without a check of control messages and deadlines.
+constexpr std::chrono::milliseconds kLongestSpin{1};
 
 }  // namespace
 
@@ -31,7 +36,7 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
   const Clock::time_point now = completions_.begin_at_once();
   const bool is_due = now != Clock::time_point() &&
                       (!group->is_carried() || now >= next_look_ - between_looks_ + kBesideCarrier);
-  if (is_due && (!look_beside_safely(now) || group->failed())) return {};
+  if (is_due && (!look_beside_safely(now) || has_calls() || group->failed())) return {};
   // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
   if (!group->begin_at_once(task)) return {};
   try {
@@ -40,14 +45,14 @@ Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Tas
       return {.done = true, .begun = nullptr};
     }
   } catch (const PeerError&) {
-    // The driver meets this error again, and waits a moment for the peer's own explanation.
+    // The driver gets this error again, and waits a moment for the peer's own explanation.
   } catch (const std::exception& error) {
-    if (!group->is_carried()) group->fail_at_once(task.call, error);
+    if (!group->is_carried()) fail_at_once(*group, task.call, error);
   }
   try {
     return {.done = false, .begun = hand_over(group, task, timeout)};
   } catch (const std::exception& error) {
-    group->fail_at_once(task.call, error);
+    fail_at_once(*group, task.call, error);
   }
 }
 
@@ -65,39 +70,63 @@ Engine::AtOnce Engine::transfer_at_once(const std::shared_ptr<GroupState>& group
   try {
     return {.done = false, .begun = hand_over(group, message, timeout)};
   } catch (const std::exception& error) {
-    group->fail_at_once(message.call, error);
+    fail_at_once(*group, message.call, error);
   }
 }
 
-bool Engine::run_at_once(const std::shared_ptr<Operation>& message) {
-  if (abandoned_) return false;
+Messages::AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
+  if (abandoned_) return Messages::AtOnce::no;
   std::unique_lock lock(driver_.mutex(), std::try_to_lock);
-  const Messages::AtOnce result =
-      lock ? try_to_transfer(*message->group, *message) : Messages::AtOnce::no;
-  if (result == Messages::AtOnce::no) return false;
-  message->held_back.store(false, std::memory_order_release);
-  if (result == Messages::AtOnce::not_yet) {
-    message->submitted = message->started = Clock::now();
-    groups_.go_on_with(message);
-    driver_.wake();
-    return true;
+  if (!lock) return Messages::AtOnce::no;
+  try {
+    const Messages::AtOnce result = try_to_transfer(*message->group, *message);
+    if (result == Messages::AtOnce::not_yet) continue_later(message);
+    if (result != Messages::AtOnce::no) message->held_back.store(false, std::memory_order_release);
+    return result;
+  } catch (const std::exception&) {
+    return Messages::AtOnce::no;  // The group has failed. A submitted call ends with its error.
   }
-  lock.unlock();
-  if (message->call.collective == Collective::recv)
-    message->received_from(GroupRank(message->call.peer));
-  for (const Work::Callback& callback : message->finish(nullptr)) callback(nullptr);
-  return true;
 }
 
-/// Called with the progress lock held. A receive may wait for its message as long as a driver looks
-/// for one before it sleeps.
+void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept {
+  OperationList ended;
+  for (const std::shared_ptr<Operation>& message : messages) {
+    if (message->call.collective == Collective::recv)
+      message->received_from(GroupRank(message->call.peer));
+    message->callbacks = message->finish(nullptr);
+    ended.push_back(message);
+  }
+  completions_.run(std::move(ended));
+}
+
+/// Called with the progress lock held. Lets the driver send the rest of a message. Fails the group
+/// and throws if there is no memory for that.
+void Engine::continue_later(const std::shared_ptr<Operation>& message) {
+  message->submitted = message->started = Clock::now();
+  try {
+    groups_.go_on_with(message);
+  } catch (const std::exception& error) {
+    fail_at_once(*message->group, message->call, error);
+  }
+  driver_.wake();
+}
+
+/// Called with the progress lock held. Fails the group and throws. The progress thread runs the
+/// callbacks of the calls that end.
+void Engine::fail_at_once(GroupState& group, const Call& call, const std::exception& error) {
+  driver_.wake();
+  group.fail_at_once(call, error);
+}
+
+/// Called with the progress lock held. A receive may wait for its message for as long as a driver
+/// spins before it sleeps.
 Messages::AtOnce Engine::try_to_transfer(GroupState& group, Task& message) {
   using enum Messages::AtOnce;
   const bool sends = message.call.collective == Collective::send;
   if (driver_.stopping() || (sends ? inbox_.waiting() : has_calls())) return no;
   const Clock::time_point now = completions_.begin_at_once();
   message.traffic.timed = now != Clock::time_point();
-  if (message.traffic.timed && !look_beside_safely(now)) return no;
+  if (message.traffic.timed && (!look_beside_safely(now) || (!sends && has_calls()))) return no;
   Messages::AtOnce result = no;
   try {
     const auto advance = [&] {
@@ -107,12 +136,13 @@ Messages::AtOnce Engine::try_to_transfer(GroupState& group, Task& message) {
     if (group.may_transfer_at_once(message)) sends ? advance() : spin_until(false, advance);
     if (result == not_yet && !sends) result = no;
   } catch (const PeerError&) {
-    // The driver meets this error again, and waits a moment for the peer's own explanation.
+    // The driver gets this error again, and waits a moment for the peer's own explanation.
     result = no;
   } catch (const std::exception& error) {
-    group.fail_at_once(message.call, error);
+    fail_at_once(group, message.call, error);
   }
   if (result == whole) completions_.end_at_once(message, now);
+  if (sends && links_.next_deadline() < links_due_) driver_.wake();
   message.traffic.timed = true;
   return result;
 }
@@ -131,8 +161,8 @@ std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& 
   return begun;
 }
 
-/// Spins until `advance` returns true, for as long as a driver does before it sleeps. Returns false
-/// if it has not returned true by then, or if the inbox is not empty. `carried`: a carrier runs the
+/// Calls `advance` until it returns true, for as long as a driver spins before it sleeps. Returns
+/// false after that time, or if the inbox is not empty. `carried` is true if a carrier runs the
 /// call.
 template <typename Advance>
 bool Engine::spin_until(bool carried, Advance advance) {
@@ -150,25 +180,30 @@ bool Engine::spin_until(bool carried, Advance advance) {
       pause_core();
     }
     if (looks % looks_between != 0) continue;
-    // Not read earlier: reading the clock takes longer than waiting for a neighbour that is on
-    // time.
+    // The clock is not read earlier, because reading it takes longer than waiting for a neighbour
+    // that is on time.
     const Clock::time_point now = Clock::now();
-    if (looks == looks_between) until = now + driver_.spin();
+    if (looks == looks_between)
+      until = now + std::min<Clock::duration>(driver_.spin(), kLongestSpin);
     if (now >= until || inbox_.waiting()) return false;
     if (looks > eager_looks) std::this_thread::yield();
   }
 }
 
 /// Called on a caller's thread. Returns false if an exception occurred; all groups have then
-/// failed.
+/// failed. Wakes the progress thread for what must happen because of what was heard: its own sleep
+/// does not end for bytes that another thread has read.
 bool Engine::look_beside_safely(Clock::time_point now) {
+  const bool was_idle = groups_.idle();
+  bool safe = true;
   try {
     look_beside(now);
-    return true;
   } catch (const std::exception& error) {
     fail_all(error);
-    return false;
+    safe = false;
   }
+  if ((was_idle && !groups_.idle()) || completions_.callbacks_wait()) driver_.wake();
+  return safe;
 }
 
 }  // namespace mccl::engine

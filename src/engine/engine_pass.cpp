@@ -155,7 +155,8 @@ void Engine::fail_all(const std::exception& error) noexcept {
 bool Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
   OperationList calls = completions_.take_callbacks();
   lock.unlock();
-  // Destroyed without the lock: the operations may hold the last references to this engine.
+  // The operations are destroyed without the lock: they may hold the last references to this
+  // engine.
   completions_.run(std::move(calls));
   return lock.try_lock();
 }
@@ -180,7 +181,7 @@ void Engine::prepare(Sleep& sleep) {
   }
 }
 
-/// The driver looked at the control connections just before this sleep, so the next look can wait
+/// The driver checked the control connections just before this sleep, so the next check can wait
 /// unless one of them became ready.
 void Engine::has_slept(bool beside, Clock::time_point now) {
   const bool look = beside || unheard_ || now >= links_due_;

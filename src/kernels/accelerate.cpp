@@ -15,8 +15,8 @@ namespace mccl::kernels {
 
 namespace {
 
-/// During its lifetime, every NaN that this thread computes is the default NaN, as everywhere in
-/// MCCL.
+/// During its lifetime, every NaN that this thread computes is the default NaN, as in all results
+/// of MCCL.
 class OneNan {
  public:
   OneNan() {
@@ -51,7 +51,7 @@ class Accelerate final : public Unit {
   }
 
  private:
-  /// Smallest sum in elements that is passed on; smaller ones are faster in the host's kernels.
+  /// Minimum number of elements for Accelerate; smaller sums are faster in the host's kernels.
   static constexpr std::size_t kLeast = 1024;
 };
 

@@ -7,7 +7,8 @@
 namespace mccl::kernels {
 namespace {
 
-// kTables[k][b]: the contribution of byte b if k more bytes follow it within its group of eight.
+// kTables[k][b] is the contribution of byte b to the CRC if k more bytes follow it in its group of
+// eight.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {

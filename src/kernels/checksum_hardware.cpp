@@ -1,9 +1,9 @@
-// Computes CRC-32C with the processor's instruction. It takes 8 bytes at a time but has a latency
-// of several cycles. So three parts of the data are processed at the same time, and their CRCs are
-// joined.
+// Computes CRC-32C with the processor's instruction. The instruction processes 8 bytes at a time
+// but has a latency of several cycles. So three parts of the data are processed at the same time,
+// and their CRCs are combined.
 //
-// A CRC is a polynomial modulo P. Appending n bytes multiplies it by x^(8n), which is how CRCs are
-// joined.
+// A CRC is a polynomial modulo P. Appending n zero bytes multiplies it by x^(8n), which is how CRCs
+// are combined.
 #include <cstring>
 
 #include "kernels/checksum_paths.h"
@@ -26,7 +26,7 @@ constexpr std::uint32_t times_x(std::uint32_t p) {
   return (p >> 1) ^ ((p & 1) ? kCrc32cPolynomial : 0);
 }
 
-/// x^n modulo P.
+/// Returns x^n modulo P.
 constexpr std::uint32_t power_of_x(std::size_t n) {
   std::uint32_t p = 0x80000000;
   for (; n > 0; --n) p = times_x(p);
@@ -44,7 +44,7 @@ MCCL_CRC_TARGET inline std::uint32_t step8(std::uint32_t crc, std::uint64_t byte
 }
 
 // The instruction multiplies its 64-bit operand by x^32, and a carry-less product of two
-// bit-reversed numbers is multiplied by x. The factor compensates for both.
+// bit-reversed numbers is multiplied by x. The exponent 8 * bytes - 33 compensates for both.
 constexpr std::uint32_t factor_to_append(std::size_t bytes) { return power_of_x(8 * bytes - 33); }
 
 MCCL_CRC_TARGET inline std::uint32_t multiply(std::uint32_t crc, std::uint32_t factor) {

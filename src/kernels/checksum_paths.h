@@ -8,7 +8,8 @@
 
 namespace mccl::kernels {
 
-/// CRC-32C with its bits in transmission order: the coefficient of x^31 is bit 0.
+/// The polynomial of CRC-32C, with its bits in transmission order: the coefficient of x^31 is bit
+/// 0.
 inline constexpr std::uint32_t kCrc32cPolynomial = 0x82F63B78;
 
 std::uint32_t crc32c_by_table(std::uint32_t crc, std::span<const std::byte> data);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kVector = sizeof(__m128i);
 constexpr std::size_t kLine = 4 * kVector;
 
-/// Writes a whole line, because partly written lines would reach memory in pieces.
+/// Writes a whole cache line, because a partly written line would reach memory in pieces.
 void stream_line(std::byte* dst, const std::byte* src) {
   __m128i parts[4];
   std::memcpy(parts, src, kLine);

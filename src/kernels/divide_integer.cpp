@@ -9,7 +9,7 @@ namespace {
 
 template <class T>
 void divide_as(void* data, std::size_t n, int divisor) {
-  // Wide enough for both operands, so that neither changes its value.
+  // A type that holds the values of both operands.
   using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
   using Quick = std::conditional_t<(sizeof(T) < 4), std::int32_t, Wide>;
   auto* at = static_cast<unsigned char*>(data);

@@ -63,8 +63,7 @@ struct F16 {
     const Bits32 rest = bits & 0x7fffU;
     if (rest >= 0x7c00U) return float_of_bits(sign | 0x7f800000U | (rest & 0x3ffU) << 13);
 #ifdef __METAL_VERSION__
-    // A 16-bit subnormal must not become a 32-bit subnormal on the way, because Apple's GPUs treat
-    // those as 0.
+    // No intermediate result may be a 32-bit subnormal, because Apple's GPUs treat those as 0.
     if (rest < 0x400U)
       return float_of_bits(sign | bits_of(static_cast<float>(rest) * 5.9604644775390625e-8F));
     return float_of_bits(sign | ((rest << 13) + 0x38000000U));
@@ -80,7 +79,8 @@ struct F16 {
     if (rest > 0x7f800000U) return static_cast<Bits>(sign | 0x7e00U | (rest >> 13 & 0x3ffU));
     if (rest >= 0x477ff000U) return static_cast<Bits>(sign | 0x7c00U);
     if (rest < 0x38800000U) {
-      // Subnormal: adding 0.5 aligns its bits, and rounds as f32 addition does.
+      // The result is subnormal. Adding 0.5 shifts its bits into place and rounds them as f32
+      // addition does.
       return static_cast<Bits>(sign | (bits_of(float_of_bits(rest) + 0.5F) - 0x3f000000U));
     }
     return static_cast<Bits>(sign | (rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);

@@ -1,5 +1,5 @@
-// The common form of every reduction: dst = finish(operands[0] op operands[1] op …). reduce.cpp,
-// which has the public functions, calls the vector code through this interface.
+// The common form of every reduction: dst = finish(operands[0] op operands[1] op …). The functions
+// of reduce.h call the vector code through this interface.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct FoldArguments {
   std::span<const void* const> operands;  ///< At least one.
   void* dst;
   std::size_t n;  ///< In elements.
-  int divisor =
-      1;  ///< With kind avg, floats and complex numbers: divides the sum, before rounding.
+  /// Divides the sum before it is rounded; only for kind avg of floats and complex numbers.
+  int divisor = 1;
 };
 
 void fold_float(DType dtype, ReduceKind kind, const FoldArguments& arguments);    // f32, f64

@@ -1,4 +1,4 @@
-// f32, f64 and the complex types made of them.
+// Reductions of f32, f64 and the complex types made of them.
 #include <array>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mccl::kernels::HWY_NAMESPACE {
 
-/// Separates real and imaginary parts.
+/// Processes complex numbers, with real and imaginary parts in separate vectors.
 template <class T>
 struct ComplexLanes {
   using D = hn::ScalableTag<T>;
@@ -32,7 +32,7 @@ struct ComplexLanes {
     return {load_at(D(), from), load_at(D(), from + sizeof(T))};
 #else
     Values v{hn::Zero(D()), hn::Zero(D())};
-#if HWY_TARGET == HWY_EMU128  // accepts aligned elements only
+#if HWY_TARGET == HWY_EMU128  // this target accepts aligned elements only
     alignas(16) T pairs[kPairs];
     std::memcpy(pairs, from, sizeof pairs);
     hn::LoadInterleaved2(D(), pairs, v.re, v.im);

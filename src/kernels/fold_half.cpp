@@ -1,4 +1,4 @@
-// f16 and bf16, computed in f32 and rounded once at the end.
+// Reductions of f16 and bf16, computed in f32 and rounded once at the end.
 #include <array>
 
 #include "kernels/fold.h"

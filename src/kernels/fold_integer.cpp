@@ -1,4 +1,5 @@
-// Integers and bool. Sums and products wrap, so they are computed unsigned for signed types too.
+// Reductions of integers and bool. Sums and products wrap, so they are computed in unsigned
+// arithmetic for signed types too.
 #include "kernels/fold.h"
 #include "kernels/vector_targets.h"
 
@@ -40,7 +41,8 @@ MCCL_INTEGER_OP(MultiplyBytes,
                        hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(a), hn::ShiftRight<8>(b)))));
 #undef MCCL_INTEGER_OP
 
-/// bool: bytes that are 0 for false or any other value for true. They become 0 and 1 when loaded.
+/// Processes bool, whose bytes are 0 for false and any other value for true. Loading converts them
+/// to 0 and 1.
 struct BoolLanes : PlainLanes<std::uint8_t> {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     return hn::Min(load_at(D(), from), hn::Set(D(), 1));

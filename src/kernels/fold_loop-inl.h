@@ -1,6 +1,6 @@
 // The loop of every fold, compiled once per instruction set.
 //
-// `Lanes` converts between a step of bytes and values:
+// `Lanes` converts between memory and values, step() bytes at a time:
 // - Values load(const std::uint8_t*), void store(Values, std::uint8_t*), std::size_t step().
 // - combine(op, Values, Values) and finish(op, Values) apply an operation.
 // - Optional: Values load_one(const std::uint8_t*) loads one element of kOne bytes into every lane,
@@ -27,8 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mccl::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Highway's scalar target reads through a T*, which must be aligned. The other targets have no such
-// requirement.
+// Loads from any address. Highway's own load requires an aligned address on the scalar target.
 template <class D>
 HWY_INLINE hn::Vec<D> load_at(D d, const std::uint8_t* from) {
 #if HWY_TARGET == HWY_SCALAR
@@ -112,15 +111,15 @@ class FoldLoop {
  private:
   using Values = typename Lanes::Values;
 
-  /// Up to this many elements are faster one by one. A buffer that was just written in small pieces
-  /// is slow to read as one vector.
+  /// Maximum number of remaining elements that are processed one by one. More go through a padded
+  /// buffer, which is slow because it is written in small pieces and then read as one vector.
   static constexpr std::size_t kFew = 4;
 
   HWY_INLINE const std::uint8_t* input(std::size_t operand, std::size_t at) const {
     return static_cast<const std::uint8_t*>(in_[operand]) + at;
   }
 
-  // All loads of a round precede its stores, because dst may be an operand.
+  // All loads of an iteration precede its stores, because dst may be an operand.
   HWY_INLINE std::size_t run_two() const {
     const std::size_t step = lanes_.step();
     const std::uint8_t* const a = input(0, 0);

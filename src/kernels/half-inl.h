@@ -1,5 +1,6 @@
 // Converts 16-bit floats to two f32 vectors and back, compiled once per instruction set. Rounds to
-// nearest even. Requires that every NaN to be narrowed is the one NaN of float_ops-inl.h.
+// nearest even. When narrowing, every NaN must be the one that one_nan() in float_ops-inl.h
+// returns.
 
 #if defined(MCCL_KERNELS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MCCL_KERNELS_HALF_INL_H_
@@ -10,8 +11,8 @@
 
 #include "kernels/fold_loop-inl.h"
 
-// Instruction sets that convert binary16 in hardware. Highway's own emulation on the others
-// truncates.
+// 1 for instruction sets that convert f16 in hardware. On the others, Highway's emulation is not
+// used, because it truncates.
 #undef MCCL_KERNELS_HARDWARE_F16
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)
 #define MCCL_KERNELS_HARDWARE_F16 1
@@ -60,9 +61,9 @@ struct Bf16Lanes : HalfLanes {
   }
 
  private:
-  // Adds just under half of the last place that is kept, or exactly half if that place is odd, so
-  // that the carry rounds. The lower half is then dropped. Infinity has no bits there that could
-  // carry.
+  // Returns bits whose upper half is the rounded value; the caller drops the lower half. Adds just
+  // under half a unit of the last kept bit, or exactly half if that bit is set, so that the carry
+  // rounds to even. Infinity does not carry, because its lower half is zero.
   HWY_INLINE hn::Vec<U32> rounded(hn::Vec<F32> v) const {
     const auto bits = hn::BitCast(U32(), v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1));
@@ -87,7 +88,8 @@ struct F16Lanes : HalfLanes {
 
 #else
 
-// These are not inlined. The loop would contain a dozen copies of each, for machines that are rare.
+// widened() and narrowed() are not inlined, because each loop would contain a dozen copies of them,
+// for machines that are rare.
 struct F16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);

@@ -21,7 +21,7 @@ void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* ds
 void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
           std::size_t n);
 
-/// data[i] /= divisor, the last step of an average. Integers truncate toward zero.
+/// data[i] /= divisor, the last step of an average. Integer results are truncated toward zero.
 void divide(DType dtype, void* data, std::size_t n, int divisor);
 
 /// dst[i] = src[i] * factor, for floats and complex numbers; dst may be src.

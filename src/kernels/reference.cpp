@@ -46,8 +46,8 @@ std::uint16_t narrow(Format format, float value) {
   if (std::isinf(magnitude)) return static_cast<std::uint16_t>(sign | infinity);
   int exponent = magnitude == 0 ? format.least_exponent : std::ilogb(magnitude);
   if (exponent < format.least_exponent) exponent = format.least_exponent;
-  // The magnitude in units of the format's last place. It is rounded to even by the current mode,
-  // and then exact.
+  // The magnitude in units of the format's last place. nearbyint() rounds it to nearest even, the
+  // current rounding mode. All other operations are exact.
   const double places = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
   // A carry out of the mantissa increments the exponent, up to infinity.
   const auto bits = static_cast<long>(places) +
@@ -110,7 +110,8 @@ T combine_floats(ReduceKind kind, T a, T b) {
 
 template <class T>
 T combine_integers(ReduceKind kind, T a, T b) {
-  // Sign extension is intended: only the low bits, those of T, are kept.
+  // Sign extension does no harm, because only the low bits, those of T, are kept.
+  // NOLINTBEGIN(bugprone-signed-char-misuse)
   const auto wide_a = static_cast<std::uint64_t>(a);
   const auto wide_b = static_cast<std::uint64_t>(b);
   // NOLINTEND(bugprone-signed-char-misuse)
@@ -162,7 +163,7 @@ Complex<T> combine(ReduceKind kind, Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-// ---- finishing: one NaN for all ----
+// ---- finishing: every NaN becomes the same NaN ----
 
 template <class T>
 T finish(T value) {
@@ -205,7 +206,7 @@ Complex<T> scaled(Complex<T> value, double factor) {
   return {scaled(value.re, factor), scaled(value.im, factor)};
 }
 
-// ---- the loop: change(the value of element i of every operand, combined) ----
+// ---- the loop: dst[i] = change(element i of all operands, combined) ----
 
 template <class Element, class Change>
 void each_element(ReduceKind kind, std::span<const void* const> operands, void* dst, std::size_t n,
@@ -245,7 +246,7 @@ void visit_float(DType dtype, const Visit& visit) {
   }
 }
 
-/// Calls `visit` with the Element that describes `dtype`, for every type.
+/// Calls `visit` with the Element that describes `dtype`. Supports every dtype.
 template <class Visit>
 void visit(DType dtype, const Visit& visit) {
   switch (dtype) {

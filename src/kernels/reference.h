@@ -15,7 +15,7 @@
 
 namespace mccl::kernels::reference {
 
-/// These behave as the functions of reduce.h.
+/// Same as the functions in reduce.h.
 void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n);
 void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
           std::size_t n);

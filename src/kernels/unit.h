@@ -12,8 +12,8 @@ class Unit {
  public:
   virtual ~Unit() = default;
 
-  /// Does the same as kernels::reduce and returns true. Returns false, without effect, if it leaves
-  /// the call to other units. Throws Error.
+  /// Does the same as kernels::reduce and returns true. Returns false, without effect, if this unit
+  /// does not handle such a call, which the caller must then pass to another. Throws Error.
   virtual bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
                       std::size_t n) = 0;
 };

@@ -105,8 +105,8 @@ void Arena::give_back(RangePlace place) noexcept {
   free_.insert(after, place);
 }
 
-/// Takes the smallest free place that is large enough, the first one of several, so that small
-/// ranges fill the gaps.
+/// Takes the smallest free place that is large enough (the first, if several have that size), so
+/// that small ranges fill the gaps.
 bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   const auto better = [bytes](const RangePlace& one, const RangePlace& other) {
     if (one.bytes < bytes || other.bytes < bytes) return one.bytes >= bytes;

@@ -15,7 +15,7 @@
 
 namespace mccl::node {
 
-/// Distance between data written by different sides of shared memory, to avoid false sharing.
+/// Distance in bytes between data that different processes write, to avoid false sharing.
 inline constexpr std::size_t kLine = kLongestLine;
 
 /// Location of a range in its arena. Sent to peers.
@@ -31,16 +31,16 @@ struct ArenaHeader {
   std::uint64_t magic = kMagic;
   /// Nonzero while the process sleeps and must be woken by its bell.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
-  /// Incremented at every heartbeat, so that neighbours need no message to see that the process
-  /// lives.
+  /// Incremented at every heartbeat, so that neighbours see without a message that the process is
+  /// alive.
   alignas(kLine) std::atomic<std::uint64_t> beats{0};
 };
 
 class Arena;
 
-/// A range of this process's own arena. After the owner has released the range, its memory is
-/// reused, or returned to the system where possible, once all readers have released it, too. If a
-/// reader dies first, the memory stays in use.
+/// A range of this process's own arena. Destroying the object releases the range. Once all readers
+/// have also released it, the memory is reused, or returned to the system if possible. If a reader
+/// dies before that, the memory stays in use.
 class Range {
  public:
   Range() = default;
@@ -61,8 +61,8 @@ class Range {
 
 /// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
 /// address space only: memory is allocated range by range, and the first page is the arena's own.
-/// Only allocate() needs memory for bookkeeping, because it also reserves room for the release of
-/// the range.
+/// Only allocate() needs memory for bookkeeping, because it also reserves the bookkeeping memory
+/// that releasing the range needs.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error if the system provides no shared memory.
@@ -91,8 +91,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
     Mapping mapping;
   };
 
-  /// Maximum size, in bytes, of the unused ranges that are kept for new ranges of the same size. A
-  /// new group then need not wait for the system.
+  /// Maximum total size, in bytes, of the unused ranges that are kept for new ranges of the same
+  /// size. A new group then need not wait for the system.
   static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
 
   explicit Arena(std::size_t capacity);
@@ -107,7 +107,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Descriptor file_;
   Mapping first_page_;
   std::size_t taken_ = 0;
-  std::size_t ranges_ = 0;        // ranges in use, retired and spare
+  std::size_t ranges_ = 0;        // number of ranges in use, retired and spare
   std::vector<RangePlace> free_;  // sorted by offset; adjacent places are merged
   std::vector<Retired> retired_;  // readers may still use them
   std::vector<Retired> spare_;    // not used by anyone

@@ -1,6 +1,6 @@
 // Wakes another process of the node. A process that is about to sleep sets a flag in its arena, and
-// then looks once more for the event it waits for. A process that has caused an event then checks
-// the flag. At least one of the two sees the other.
+// then checks once more for the event that it waits for. A process that causes an event checks the
+// flag afterwards. At least one of the two therefore sees what the other did.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,8 @@ class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
 
-  /// The caller must look once more before it sleeps.
+  /// Announces that this process is about to sleep. The caller must then check for events once more
+  /// before it sleeps.
   void fall_asleep() {
     header_.asleep.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -52,7 +53,7 @@ class Bell {
  private:
   void wake() const {
     if (header_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
-    // Without kNoSignal, a peer that died asleep would end this process by SIGPIPE.
+    // If the sleeper has died, send() without kNoSignal would end this process with SIGPIPE.
     const char byte = 1;
     static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
                       1);  // a full socket wakes the sleeper as well

@@ -20,11 +20,11 @@
 namespace mccl::node {
 namespace {
 
-/// Most descriptors in one message.
+/// Maximum number of descriptors in one message.
 constexpr std::size_t kMostDescriptors = 4;
 
-/// Linux: an abstract name without a file. Elsewhere: a file in the folder for temporary files,
-/// which the listener removes.
+/// Returns the address of a local socket. On Linux it is an abstract name without a file. On other
+/// systems it is a file in /tmp, which the listener removes.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -160,8 +160,8 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
           fail("cannot receive the files that a process on this host passes", errno);
       }
     }
-    // The system drops descriptors for which this process has no room, and then MSG_CTRUNC is set.
-    // If kMostDescriptors arrived, the flag means only that the sender passed too many.
+    // If this process may not have more descriptors, the system drops some of those passed and sets
+    // MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
       fail("cannot receive the files that a process on this host passes", EMFILE);
     }

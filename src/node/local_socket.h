@@ -18,7 +18,7 @@ class OutOfDescriptors : public Error {
   using Error::Error;
 };
 
-/// A connection to a process of the same user.
+/// A connection to another process of this machine. The caller must check same_user().
 class LocalConnection {
  public:
   LocalConnection() = default;
@@ -30,10 +30,11 @@ class LocalConnection {
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
-  /// True if the other end runs as the same user.
+  /// True if the peer runs as the same user as this process.
   bool same_user() const;
-  /// Sends all bytes or none. Returns false if the system cannot pass more descriptors of this user
-  /// at present; the caller may retry once others have been received. Throws PeerError.
+  /// Sends all bytes or none. Returns false if this user already has too many descriptors in
+  /// flight. The caller may retry once some have been received. Throws PeerError if the peer has
+  /// disconnected.
   bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
   /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError,
   /// TimeoutError, OutOfDescriptors.
@@ -54,7 +55,7 @@ struct LocalConnection::Dialled {
 /// A listening local socket with an unpredictable name.
 class LocalListener {
  public:
-  /// Throws Error.
+  /// Throws Error if it cannot listen.
   explicit LocalListener(int backlog);
   ~LocalListener();
   LocalListener(const LocalListener&) = delete;
@@ -62,7 +63,8 @@ class LocalListener {
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.get(); }
-  /// Throws TimeoutError, OutOfDescriptors, and Error if the system refuses to accept connections.
+  /// Waits for a connection. Throws TimeoutError, OutOfDescriptors, and Error if the system refuses
+  /// to accept connections.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

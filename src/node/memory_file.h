@@ -20,7 +20,7 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). Pages are mapped when
-  /// first touched, which delays a call less than mapping all at once. Throws Error.
+  /// first touched, which delays a call less than mapping it all in one go. Throws Error.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
   /// Maps the same bytes twice in a row, so that an access past the end continues at the beginning.
   static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);

@@ -11,7 +11,8 @@ void let_go_of(const Neighbour& neighbour, const RangePlace& place) {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception&) {
-    // The range cannot be mapped, so the neighbour cannot reuse it.
+    // Mapping the range and unmapping it again is what releases it. If it cannot be mapped here,
+    // it stays in use. The neighbour then cannot reuse this memory, but no data are at risk.
   }
 }
 

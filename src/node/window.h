@@ -1,18 +1,20 @@
-// The window of a group's ranks on one node: memory of each rank that all the others read.
+// The window of a group's ranks on one node. Each rank has a part of it, which it writes and all
+// others read.
 //
-// A rank may be several calls ahead of a slow neighbour, for example as the root of broadcasts, so
-// its calls use the places of the window in turn. Each call has a head, which holds the count of
-// arrivals and room for the smallest publications, so that a small call moves one cache line. A
-// call that publishes more also gets a place in a row of blocks, which calls use in a circle. By
-// the time a block is written again, it has left its readers' caches; otherwise writing it would
-// take long. Arrivals are counted over the life of the window and never reset.
+// A rank may be several collective calls ahead of a slow neighbour, for example as the root of
+// broadcasts. Its calls therefore use different memory in turn. Each call has a head, which holds
+// the count of arrivals and space for a small publication, so that a small call moves one cache
+// line. A call that publishes more also gets blocks of a row, which calls use in a circle. By the
+// time a block is written again, it has left its readers' caches; otherwise the write would be
+// slow. Arrivals are counted over the lifetime of the window and never reset.
 //
-// A rank reuses a place only when every neighbour has arrived in the call after the one that used
-// it last. By then the neighbour has read everything it needed there.
+// A rank reuses a head or a block only when every neighbour has arrived in the call after the one
+// that last used it. A neighbour that has arrived there has finished reading.
 //
-// A rank that only publishes does not look at its neighbours during the call. So each call's
-// fingerprint includes those of all earlier calls, and a trail keeps the last calls readable. The
-// trail is twice as long as a rank can be ahead.
+// A rank that only publishes does not read its neighbours' memory during the call, so it detects a
+// different call of a neighbour only later. Each call's fingerprint therefore includes those of all
+// earlier calls, and a trail keeps records of the last calls. The trail holds twice as many calls
+// as a rank can be ahead.
 #pragma once
 
 #include <atomic>
@@ -28,10 +30,10 @@
 
 namespace mccl::node {
 
-/// Size of a rank's description of its call, which this layer does not interpret.
+/// Size in bytes of a rank's description of its call. This layer does not interpret it.
 inline constexpr std::size_t kLabelBytes = 48;
 
-/// Number of consecutive calls of one rank whose places are distinct.
+/// Number of heads of a rank. Its calls use them in turn.
 inline constexpr std::size_t kDepth = 16;
 
 /// The part of a call that neighbours read first.
@@ -41,7 +43,7 @@ struct alignas(64) CallHead {
   std::atomic<std::uint64_t> arrivals{0};
   /// Fingerprint of all calls so far. Ranks whose values differ have made different calls.
   std::uint64_t fingerprint = 0;
-  std::byte smallest[kInlineBytes];  ///< A publication, if it fits here.
+  std::byte smallest[kInlineBytes];  ///< The call's publication, if it fits here.
 };
 static_assert(sizeof(CallHead) == 64);
 
@@ -52,8 +54,9 @@ struct alignas(64) CallTrace {
 };
 static_assert(sizeof(CallTrace) == 64);
 
-/// The front of a rank's range: the heads, followed by the trail. Each occupies one cache line of
-/// this machine, whatever its length. The row of blocks follows at the next multiple of a block.
+/// The front of a rank's range: the heads, followed by the trail. Each entry occupies one cache
+/// line of this machine, whatever the length of the line. The row of blocks follows at the next
+/// multiple of the block size.
 class WindowFront {
  public:
   explicit WindowFront(std::byte* memory = nullptr, std::size_t line = line_bytes())
@@ -67,7 +70,8 @@ class WindowFront {
   }
 
   static constexpr std::size_t kBlockBytes = 4096;
-  /// Aligns the end to a block; a range's memory begins kLine after a page boundary.
+  /// Size of the front. Its end is aligned to a block; a range's memory begins kLine after a page
+  /// boundary.
   static constexpr std::size_t bytes(std::size_t line) {
     const std::size_t all = kLine + 3 * kDepth * line;
     return (all + kBlockBytes - 1) / kBlockBytes * kBlockBytes - kLine;
@@ -78,14 +82,16 @@ class WindowFront {
   std::size_t line_;
 };
 
-/// Size of a range for a window in which one call can publish `call_bytes`. It has room for two
-/// such calls, since otherwise every call would have to wait for all neighbours.
+/// Size of a range for a window in which one call can publish `call_bytes`. It holds the
+/// publications of two such calls, because otherwise every call would have to wait for all
+/// neighbours.
 inline std::size_t window_bytes(std::size_t call_bytes, std::size_t line = line_bytes()) {
   return WindowFront::bytes(line) + 2 * call_bytes;
 }
 
-/// Assigns places in a row of blocks to consecutive calls. A place has a power of two of blocks and
-/// starts at a multiple of its size, so a call's place never overlaps that of the call before.
+/// Assigns places, which are ranges of blocks in the row, to consecutive calls. The number of
+/// blocks in a place is a power of two, and a place starts at a multiple of its size. A call's
+/// place therefore never overlaps that of the previous call.
 class BlockRow {
  public:
   static constexpr std::size_t kBlockBytes = WindowFront::kBlockBytes;
@@ -94,11 +100,11 @@ class BlockRow {
   explicit BlockRow(std::size_t bytes);
 
   struct Place {
-    std::size_t offset = 0;      ///< A place in the row, in bytes.
+    std::size_t offset = 0;      ///< Offset of the place in the row, in bytes.
     std::uint64_t last_use = 0;  ///< The last call that used any part of it; 0 if none.
   };
-  /// Assigns a place to `call`, which must be later than all earlier ones. `bytes` must be at most
-  /// half of the row.
+  /// Assigns a place to the call with number `call`, which must be greater than all earlier ones.
+  /// `bytes` must be at most half of the row.
   Place take(std::size_t bytes, std::uint64_t call);
 
  private:
@@ -118,19 +124,21 @@ class Window {
     std::span<std::byte> memory = range.memory();
   };
 
-  /// `call_bytes`: the most that a call can publish, as all ranks have agreed; a power of two, at
-  /// least one block. Throws CorruptionError if a neighbour's range is too small for it.
+  /// `call_bytes`: maximum number of bytes that a call can publish, equal on all ranks; a power of
+  /// two, at least one block. Throws CorruptionError if a neighbour's range is too small for it.
   Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes,
          std::size_t line = line_bytes());
-  /// The caller keeps this rank's own memory, which must be zero at first.
+  /// The caller owns this rank's memory `own`, which must initially be zero.
   Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> neighbours,
          std::size_t call_bytes, std::size_t line = line_bytes());
 
   std::size_t call_bytes() const { return call_bytes_; }
 
-  /// Begins a call that arrives `arrivals` times and publishes at most `published` bytes at a time.
+  /// Begins a call in which this rank arrives `arrivals` times and publishes at most `published`
+  /// bytes at a time.
   void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
-  /// Opens the call's places for writing if possible. Returns true once they are open.
+  /// Opens the call's memory for writing, once all neighbours have finished reading its previous
+  /// content. Returns true if it is open.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
   /// A neighbour that open() waits for; -1 if there is none.
@@ -138,8 +146,8 @@ class Window {
   /// Ends the call. A call that fails is never ended.
   void end();
 
-  /// Describes the call to neighbours that called something else. Must be written after open() and
-  /// before arrive().
+  /// Memory for this rank's description of the call, which neighbours read if they have made a
+  /// different call. Must be written after open() and before arrive().
   std::span<std::byte, kLabelBytes> label() {
     return std::span<std::byte, kLabelBytes>(trace_of(own_view_, call_).label, kLabelBytes);
   }
@@ -151,8 +159,8 @@ class Window {
   bool arrived(int rank, std::uint32_t mark) const {
     return head_of(rank, call_).arrivals.load(std::memory_order_acquire) >= base_ + mark;
   }
-  /// True if the neighbour made the same call as this rank, now and before. The neighbour must have
-  /// arrived in this call.
+  /// True if the neighbour has made the same calls as this rank, up to and including this one. The
+  /// neighbour must have arrived in this call.
   bool same_calls(int rank) {
     if (head_of(rank, call_).fingerprint != fingerprint_) return false;
     views_[static_cast<std::size_t>(rank)].compared = call_;
@@ -163,8 +171,8 @@ class Window {
   /// After open(): a neighbour found to have made a different call earlier; -1 if there is none.
   int strayed() const { return stray_; }
 
-  /// The first call in which a neighbour differs. The neighbour must have strayed, or must have
-  /// arrived in this call with a different fingerprint.
+  /// The first call that a neighbour made differently from this rank. The neighbour must have
+  /// strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
     /// This rank's description of its own call; valid only if `is_over`.
@@ -197,19 +205,19 @@ class Window {
   View own_view_;
   std::vector<View> views_;  // indexed by rank of the group
 
-  // Calls count from 1.
+  // Calls are numbered from 1.
   std::uint64_t call_ = 0;
   std::uint64_t base_ = 0;                  // arrivals before this call
   std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: the count at its first arrival
   std::uint64_t awaited_ = 0;   // the call that all neighbours must have begun before this may open
-  std::uint32_t arrivals_ = 0;  // total of this call
-  std::uint32_t arrived_ = 0;   // so far
+  std::uint32_t arrivals_ = 0;  // total arrivals of this call
+  std::uint32_t arrived_ = 0;   // arrivals so far
   bool open_ = false;
   int stray_ = -1;
 
   BlockRow row_;
-  bool in_head_ = true;     // publications of the call fit into its head
-  std::size_t offset_ = 0;  // otherwise: their offset in the row
+  bool in_head_ = true;     // true if publications of the call fit into its head
+  std::size_t offset_ = 0;  // if they do not: their offset in the row
 
   std::uint64_t fingerprint_ = 0;
   std::byte* own_data_ = nullptr;

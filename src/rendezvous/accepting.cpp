@@ -15,18 +15,18 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// Guests that one address may have before it must give way to others. The ranks of one host share
-/// an address, and several of them connect at a time.
+/// Share of an address: if it has more guests than this, its guests are closed before those of
+/// others. The ranks of one host share an address, and several of them connect at a time.
 constexpr std::size_t kShare = 16;
-/// Connections accepted before the guests are served again. Smaller than kMaxGuests, so that a
-/// guest has time for its next message.
+/// Maximum number of connections accepted from a listener before the guests are served again.
+/// Smaller than kMaxGuests, so that a guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// Size of the system's queue of a listener. All addresses share the queue, so a peer's connection
-/// waits behind all earlier ones.
+/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener.
+/// All addresses share the queue, so a peer's connection waits behind all earlier ones.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
-/// Each accepted connection takes about 10 us of the engine's time.
+/// Average rate limit. Each accepted connection takes about 10 us of the engine's time.
 constexpr double kPerSecond = 20'000;
 
 std::string host_of(const Address& address) {
@@ -36,7 +36,7 @@ std::string host_of(const Address& address) {
 
 }  // namespace
 
-/// Ranks guests for removal: the guest with the greatest Claim leaves first.
+/// Orders guests for removal: the guest with the greatest Claim is closed first.
 struct Acceptor::Claim {
   bool is_unproven;
   bool is_stranger;  ///< Its address is not a peer's.
@@ -60,8 +60,8 @@ void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_p
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-/// Serves guests before it accepts others, so that no guest leaves while its proof has arrived but
-/// is unread.
+/// Serves the guests before it accepts others, so that no guest is closed while its proof has
+/// arrived but is unread.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   advance_guests(now, newcomers);
   admit(now, newcomers);
@@ -188,7 +188,7 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
          fmt::format("rank {} at {}: {}", handshake.peer(), guest.from.text(), why)});
     return;
   }
-  // A member of the job that meant another rank, or that has found a better address.
+  // The peer is a member of the job that meant another rank or has found a better address.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

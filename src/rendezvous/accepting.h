@@ -30,26 +30,27 @@ struct Newcomer {
   std::string reason;
 };
 
-/// Holds a bounded number of guests, each for a bounded time. When a connection arrives and there
-/// is no room, one guest leaves. Guests leave in this order:
+/// Holds a limited number of guests, each for a limited time. If a connection arrives when the
+/// number is reached, one guest is closed, chosen in this order:
 ///
-/// 1. Guests that have not proved the job's key. A flood without the key never does.
-/// 2. Once all ranks have met: guests from addresses that are not a peer's. A flood may use many
-///    addresses, so the limit per address (4) does not stop it.
-/// 3. Guests that have not sent their hello, which peers send at once.
-/// 4. Guests of an address that has more than its share of the room: the address with most guests.
+/// 1. Guests that have not proved that they know the job key. A flood of connections without the
+///    key never can.
+/// 2. Once all ranks have joined: guests whose address is not that of a peer. Rule 4 alone does not
+///    stop a flood from many addresses.
+/// 3. Guests that have not sent their hello message. Peers send it immediately.
+/// 4. Guests of the address with the most guests, if that number exceeds the share of an address.
 ///
-/// Among equals, one is chosen at random. So a flood that does everything a peer can do without the
-/// key delays peers, but cannot keep one out forever.
+/// Ties are broken at random. A flood that imitates a peer as far as is possible without the key
+/// therefore delays peers, but cannot exclude one forever.
 class Acceptor {
  public:
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused);
 
-  /// Called when all ranks have met; `peers` are their known addresses. Addresses from which proven
-  /// connections come also count as peers' addresses, before this call and after it. From now on
-  /// connections are accepted at a limited rate, so that a flood takes a bounded share of the
-  /// engine's time.
+  /// Called once all ranks have joined; `peers` are their known addresses. The source address of
+  /// any proven connection also counts as a peer's, even before this call. From this call on,
+  /// connections are accepted at a limited rate, which bounds the share of the engine's time that a
+  /// flood can take.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
   void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
@@ -81,7 +82,7 @@ class Acceptor {
   Guests::iterator end_visit(Guests::iterator guest);
   std::vector<bool> ready_guests() const;
   void watch_guests(std::vector<pollfd>& descriptors) const;
-  /// Returns false once the guest must leave.
+  /// Returns false once the guest must be removed from guests_.
   bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
   void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);

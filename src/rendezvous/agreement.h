@@ -1,4 +1,4 @@
-// The comparison of two ranks' settings that must agree.
+// Compares the settings of two ranks that must be equal.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@ class Allowance {
   Allowance(const Allowance&) = delete;
   Allowance& operator=(const Allowance&) = delete;
 
-  /// A part of the bytes, held until it is given back or destroyed.
+  /// A part of the bytes, which the user holds until give_back() or destruction.
   class Loan {
    public:
     Loan() = default;

@@ -1,4 +1,4 @@
-// Bounds the wait for answers of a store on another host while the ranks meet.
+// Limits how long a rank waits at start-up for answers from a store in another process.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace mccl::rendezvous {
 
-/// Interface of stores on another host, whose server may stop responding.
+/// Base class of stores that another process serves. Their server may stop responding.
 class RemoteAnswers : public Store {
  public:
   /// Sets the time by which the server must answer each request. Thread-safe.
@@ -21,8 +21,8 @@ class RemoteAnswers : public Store {
   std::atomic<Clock::time_point> limit_{Clock::time_point::max()};
 };
 
-/// Limits the answers of a store for the lifetime of this object. No-op for a store of this
-/// process.
+/// Sets the deadline for a store's answers, for the lifetime of this object. No-op for a store in
+/// this process.
 class AnswerLimit {
  public:
   /// The store must outlive this object.

@@ -68,8 +68,8 @@ bool is_likelier(const Interface* a, const Interface* b) {
 }
 
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
-/// an address. It is used only if the interface has no other one, and is a plugged-in cable or was
-/// named.
+/// an address. It is used only if the interface has no other address, and is a plugged-in cable or
+/// was named by the user.
 bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, bool named) {
   const bool has_another =
       std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& other) {
@@ -139,7 +139,8 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
       throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
                                         name, names_of(interfaces)));
     }
-    // If several interfaces are named, each is a rail and is represented by one address.
+    // If several interfaces are named, each is used for one of several parallel links (a rail), so
+    // it needs only one address.
     if (names.size() > 1) addresses.resize(1);
     own.bound.insert(own.bound.end(), addresses.begin(), addresses.end());
   }
@@ -162,7 +163,8 @@ std::vector<Address> resolve_item(const std::string& item,
   }
 }
 
-/// Returns the first address of the item that this host has.
+/// Returns the first address of the item that belongs to this host. Throws InvalidArgument if none
+/// does.
 Address local_address_of(const std::string& item) {
   const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
   if (std::any_of(interfaces.begin(), interfaces.end(),
@@ -221,7 +223,8 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
   return own;
 }
 
-/// Returns one address, which every rank of this host tries first.
+/// Returns the loopback address, which every rank of this host tries first; empty if loopback is
+/// down.
 std::vector<Address> loopback_of(const std::vector<Interface>& interfaces) {
   for (const char* text : {"127.0.0.1", "::1"}) {
     const Address address = *Address::parse_numeric(text, 0);
@@ -265,7 +268,7 @@ int port_for(const Config& config, int rank) {
   return port;
 }
 
-/// A C++ program may set port_base directly, without set().
+/// True if the user has set the port. A C++ program may assign port_base directly, without set().
 bool is_port_given(const Config& config) {
   return config.port_base_given.yes || config.port_base != Config{}.port_base;
 }
@@ -345,7 +348,8 @@ Binding bind_listeners(const Config& config, int rank, Reach reach,
         port = 0;
         continue;
       }
-      // The chosen port may be taken on another of the addresses.
+      // The port that the system chose for the first address may be taken at another one; try
+      // again.
       if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
         explain(error, rank, port, config);
       continue;

@@ -20,9 +20,10 @@ struct Binding {
 /// Where the other ranks of the job run.
 enum class Reach { any_host, this_host };
 
-/// Listens as the settings say (port_base, listen_addr, ifname) on the host's `interfaces`. Without
-/// such settings it listens on all addresses, or only on loopback if all ranks are on this host.
-/// Blocks while names are resolved. Throws InvalidArgument that says what to set.
+/// Listens on the host's `interfaces` as the settings port_base, listen_addr and ifname specify. If
+/// listen_addr and ifname are empty, listens on all addresses, or only on loopback if all ranks are
+/// on this host. Blocks while names are resolved. Throws InvalidArgument if it cannot listen or no
+/// address is usable; the message contains the setting to change.
 Binding bind_listeners(const Config& config, int rank, Reach reach,
                        const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
 

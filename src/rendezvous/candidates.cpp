@@ -25,9 +25,9 @@ struct Way {
   bool link_local = false;
 };
 
-/// Finds the interface and distance of an address. If the peer is on another host, an address that
-/// this host also has, or a loopback address, is doubtful: many hosts have the same bridge
-/// addresses.
+/// Finds the interface and distance of an address. If the peer is on another host, a loopback
+/// address is doubtful, and so is an address that this host also has: many hosts use the same
+/// addresses for bridges.
 Way way_to(const Address& address, bool same_host, const std::vector<Interface>& interfaces,
            const RouteSource& route) {
   Way way;
@@ -48,7 +48,8 @@ Way way_to(const Address& address, bool same_host, const std::vector<Interface>&
   return way;
 }
 
-/// Orders ways, nearest first. Between equals, a configured address precedes a link-local one.
+/// Order of preference: smaller distance, then better medium, then a configured address rather than
+/// a link-local one.
 bool is_before(const Way& a, const Way& b) {
   if (a.distance != b.distance) return a.distance < b.distance;
   if (is_better(a.through, b.through)) return true;
@@ -57,7 +58,7 @@ bool is_before(const Way& a, const Way& b) {
 }
 
 /// Parses a published address. A link-local address names an interface of the peer, but any cable
-/// of this host may lead to it. So it is appended once per interface.
+/// of this host may lead to it. It is therefore appended once per interface of this host.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
                    const std::vector<Interface>& interfaces) {
   const std::size_t percent = std::min(text.find('%'), text.size());
@@ -71,7 +72,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
   for (const Interface& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
-    // A host with containers has one such interface per container.
+    // Skip software interfaces: a host with containers has one per container.
     if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
     if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
       to.push_back(*scoped);

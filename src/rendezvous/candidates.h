@@ -13,12 +13,13 @@ namespace mccl::rendezvous {
 
 struct Candidate {
   transport::tcp::Address to;
-  std::optional<transport::tcp::Address> from;  ///< Local address to bind; the route's if empty.
+  /// Local address to bind; if empty, the kernel chooses it.
+  std::optional<transport::tcp::Address> from;
   std::string outcome;  ///< Result of the last attempt; empty before the first.
-  /// Interface of this host that leads there; empty if unknown.
+  /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
-  /// True if the candidate is as good as the first one by all that the system reports, but uses
-  /// another interface.
+  /// True if this candidate is as good as the first one, judged by what the system reports, but
+  /// uses another interface.
   bool equals_first = false;
   /// True if a connection to this address has been accepted.
   bool met = false;
@@ -26,23 +27,23 @@ struct Candidate {
   std::string text() const;
 };
 
-/// One of the `count` rails of a pair.
+/// One of the `count` rails (parallel connections) of a pair of ranks.
 struct RailOfPair {
   int index = 0;
   int count = 1;
 };
 
-/// Returns the local address from which the kernel sends to an address:
-/// transport::tcp::route_source.
+/// Type of transport::tcp::route_source: returns the local address from which the kernel sends to a
+/// given address.
 using RouteSource =
     std::function<std::optional<transport::tcp::Address>(const transport::tcp::Address&)>;
 
 /// Returns the candidates in order of preference: addresses in a subnet of this host first; then by
 /// the medium, cable before wireless and faster before slower; then in the peer's order. Candidates
-/// that are as good as the first follow directly behind it, each through an interface of its own.
+/// that are as good as the first follow directly behind it, one per interface.
 ///
 /// With several rails, the first candidate is the rail's own path, and the others are used if it
-/// fails. Queries the kernel's routes; sends nothing.
+/// fails. Queries the kernel's routing table; sends nothing.
 std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
                                       const std::vector<transport::tcp::Interface>& interfaces,
                                       const RouteSource& route = transport::tcp::route_source);

@@ -36,8 +36,8 @@ Conversation::State Conversation::advance() {
   return State::waiting;
 }
 
-/// A socket that is closed with unread bytes resets the connection, and some systems then drop the
-/// last message to the peer.
+/// Reads and drops pending input. Closing a socket with unread bytes resets the connection, and
+/// some systems then drop the last message to the peer.
 void Conversation::discard_input() {
   std::array<std::byte, 4096> buffer;
   (void)::recv(socket_.descriptor(), buffer.data(), buffer.size(), 0);

@@ -17,8 +17,8 @@ class Conversation {
 
   Conversation(transport::tcp::Socket socket, Handshake handshake);
 
-  /// Does all work that is possible without blocking. A refusal is reported once its last message
-  /// is sent.
+  /// Does all work that is possible without blocking. Returns State::refused only once the last
+  /// message to the peer is sent.
   State advance();
 
   const Handshake& handshake() const { return handshake_; }
@@ -27,7 +27,7 @@ class Conversation {
   int descriptor() const { return socket_.descriptor(); }
   /// The events to poll for.
   short events() const;
-  /// The socket of a handshake that is done.
+  /// Releases the socket. Requires State::done.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
 
  private:

@@ -73,7 +73,7 @@ bool Dial::advance(Clock::time_point now) {
   return false;
 }
 
-/// Starts another round over the candidates, once all have been tried.
+/// Starts another round over the candidates. Called after all candidates have been tried.
 void Dial::begin_round(Clock::time_point now) {
   if (!attempts_.empty() || !all_refused_) {
     refused_since_.reset();
@@ -156,8 +156,8 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     }
   }
   if (now < attempt.deadline) return Progress::waiting;
-  // Keep the outcome of an earlier, complete attempt: it says more than one that the deadline cuts
-  // short.
+  // Keep the outcome of an earlier, complete attempt. It is more informative than that of an
+  // attempt which the deadline cuts short.
   if (!attempt.conversation && attempt.deadline == request_.deadline &&
       outcome_of(attempt) != kNoAnswer) {
     return Progress::failed;
@@ -196,7 +196,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   return Progress::waiting;
 }
 
-/// Continues with the peer's handshake, whose bytes the first hop passes on.
+/// Starts the handshake with the peer. The first hop relays its bytes.
 Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
   attempt.with_first_hop = false;
   attempt.conversation.emplace(attempt.conversation->take_socket(),

@@ -1,7 +1,8 @@
-// Connects to one peer. Tries all its addresses repeatedly until a connection is proven.
+// Connects to one peer. Tries all its addresses repeatedly until a connection is proven, that is,
+// until the peer's handshake has succeeded.
 //
-// An established connection is kept until the deadline, even if its answer is late. A busy peer
-// answers late, and may consider the connection proven before its answer is read here.
+// An established connection is kept until the deadline, even if the peer does not answer for a long
+// time. The peer may be busy, and may already consider the connection proven.
 #pragma once
 
 #include <poll.h>
@@ -19,7 +20,8 @@
 
 namespace mccl::rendezvous {
 
-/// The first relay on the way to a peer without a common cable, and the handshake with that relay.
+/// The first relay on the path to a peer without a direct cable, and the parameters of the
+/// handshake with that relay.
 struct FirstHop {
   Party self;
   int rank = -1;
@@ -65,9 +67,9 @@ class Dial {
 
   int peer() const { return request_.peer; }
   const transport::LinkKey& key() const { return request_.key; }
-  /// The errno of the last attempt that failed to connect, 0 if there is none, and the time at
-  /// which that attempt began.
+  /// The errno of the last attempt that failed to connect; 0 if none failed.
   int last_error() const { return last_error_; }
+  /// Time at which that attempt began.
   Clock::time_point last_tried() const { return last_tried_; }
 
   void watch(std::vector<pollfd>& descriptors) const;
@@ -77,7 +79,7 @@ class Dial {
   struct Attempt {
     std::size_t candidate = 0;
     Clock::time_point begun;
-    /// Time limit of the connect; once connected, the dial's deadline.
+    /// Deadline for connecting; once connected, the deadline of the dial.
     Clock::time_point deadline;
     transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
@@ -111,8 +113,8 @@ class Dial {
   std::optional<Clock::time_point> refused_since_;
   int lacks_files_ = 0;  ///< The errno if an attempt found no free descriptor; else 0.
   Clock::time_point lacks_files_since_;
-  /// One attempt has reached the peer, and the others were given up. No attempt may start in
-  /// parallel, because the peer could accept both.
+  /// True once the peer has proved itself on one attempt and the other attempts were dropped. No
+  /// attempt may then start in parallel, because the peer could accept both.
   bool proven_ = false;
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;

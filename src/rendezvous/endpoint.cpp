@@ -24,7 +24,8 @@ bool is_word(std::string_view text) {
                      [](unsigned char c) { return std::isgraph(c) != 0; });
 }
 
-/// A scope id is only valid on the other host, so only the number before it is checked here.
+/// True if the text is a numeric address. A scope id (after '%') has a meaning only on the other
+/// host, so its value is not checked.
 bool is_numeric_address(std::string_view text) {
   if (!is_word(text)) return false;
   const std::size_t percent = text.find('%');

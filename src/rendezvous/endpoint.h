@@ -21,8 +21,8 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// Text of at most a few KiB. parse_endpoint throws InvalidArgument for text that serialise cannot
-/// have written.
+/// Convert an endpoint to text of at most a few KiB, and back. parse_endpoint() throws
+/// InvalidArgument for text that serialise() cannot have written.
 std::string serialise(const Endpoint& endpoint);
 Endpoint parse_endpoint(std::string_view text);
 

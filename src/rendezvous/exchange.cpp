@@ -14,7 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A longer text is published in parts, because the values of a store are limited in size.
+/// Size of the parts in which a text is published, because the values of a store are limited in
+/// size.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 constexpr milliseconds kNow{1};
 
@@ -99,7 +100,8 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   return cards;
 }
 
-/// Indexed by rank. Rank 0 is always true.
+/// Returns which ranks have published their card of this stage, indexed by rank. Rank 0 is always
+/// true.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
   std::vector<bool> has_said(static_cast<std::size_t>(size_), true);
   for (int peer = 1; peer < size_; ++peer) {

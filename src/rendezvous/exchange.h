@@ -1,5 +1,5 @@
 // Exchanges data between all ranks through the store, in stages. In each stage every rank publishes
-// one card, rank 0 combines all cards into one text, and every rank reads that text.
+// one text, its card. Rank 0 combines all cards into one text, which every rank reads.
 #pragma once
 
 #include <chrono>

@@ -141,8 +141,7 @@ void Handshake::take_prefix(std::span<const std::byte> message, Step next) {
   Reader reader(message.subspan(kMagic.size()));
   const auto version = reader.number<std::uint16_t>();
   if (version != kProtocolVersion) {
-    // The peer reads at least the prefix, whatever its version, so that it can name both versions
-    // in its error.
+    // A peer of any version can read the prefix, and can then mention both versions in its error.
     if (step_ == Step::hello_prefix) output_ = prefix();
     return refuse(Refusal::version,
                   fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "

@@ -10,10 +10,10 @@
 //   settings, sealed                                  ->
 //                                                     <-  verdict and settings, sealed
 //
-// Every proof and seal is an HMAC under the job key. It covers a label that names its role, all
-// earlier messages (both nonces among them) and its own content. So no message can be altered,
-// replayed, reflected or moved to another pair of ranks. The dialer proves itself first: an
-// outsider who connects learns only a protocol version and a random number, and nothing derived
+// Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
+// earlier messages (including both nonces) and its own content. Therefore no message can be
+// altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
+// an outsider who connects learns only a protocol version and a random number, and nothing derived
 // from the job key.
 #pragma once
 
@@ -32,12 +32,12 @@ namespace mccl::rendezvous {
 inline constexpr std::uint16_t kProtocolVersion = 8;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
-/// This end of a handshake.
+/// Identity and settings of one side of a handshake.
 struct Party {
   int rank = 0;
-  int size = 0;  ///< Number of ranks of the job; 0 at both ends if unknown (the store).
+  int size = 0;  ///< Number of ranks of the job; 0 on both sides if unknown (the store).
   std::string job_key;
-  std::string agreement;  ///< "name=value" lines; at most kMaxAgreementBytes.
+  std::string agreement;  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
 };
 
 enum class Refusal : std::uint8_t {
@@ -65,7 +65,7 @@ class Handshake {
   /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
   void feed(std::span<const std::byte> bytes);
 
-  /// Bytes to send. After the end there may still be some: the last message of a refusal.
+  /// Bytes to send. A refused handshake may still have some: its last message.
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
@@ -75,12 +75,13 @@ class Handshake {
   bool proven() const { return proven_; }
   Refusal refusal() const { return refusal_; }
   const std::string& reason() const { return reason_; }
-  /// Explains a connection that the peer closes in the current step.
+  /// Returns text for an error: the probable reason why the peer closed the connection in the
+  /// current step.
   std::string explain_close() const;
 
-  /// The other rank, and the purpose of the link. For the acceptor they are unproven claims until
-  /// proven().
+  /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
+  /// Purpose of the link. For the acceptor, an unproven claim until proven().
   const transport::LinkKey& key() const { return key_; }
 
  private:

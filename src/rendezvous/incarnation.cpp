@@ -26,21 +26,23 @@ constexpr const char* kFailures = "failures";
 constexpr const char* kFailure = "failure";
 constexpr const char* kTold = "told";
 
-/// Rank 0 checks more often, because all others wait for it.
+/// Intervals at which a wait is interrupted to check for failures. Rank 0 checks more often,
+/// because all others wait for it.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
-/// Additional interval per rank, because each check is a request to rank 0's store.
+/// Added to kSlice for each rank of the job, because each check is a request to rank 0's store.
 constexpr milliseconds kSliceOfEach = 2ms;
-/// Wait for an entry that exists or will exist soon, because its counter has been incremented.
+/// Time limit for an entry that exists or will exist soon, because its counter has been
+/// incremented.
 constexpr milliseconds kMoment = 1s;
-/// Wait for one last look. If the peer that ended left regularly, its entries are already in the
-/// store.
+/// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer left
+/// regularly, its entries are already in the store.
 constexpr milliseconds kLastLook = 100ms;
-/// How long rank 0 stays for the other ranks if the meeting fails, and the additional time per
-/// rank, because many ranks may share few cores.
+/// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
+/// others have read the reason. Many ranks may share few cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// The same if some ranks have not arrived yet and would find no store.
+/// The limit if some ranks have not arrived yet. They would otherwise find no store.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
@@ -111,9 +113,9 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, millisecond
   }
 }
 
-/// Rank 0's part: answers every process as soon as it arrives, until as many as there are other
-/// ranks have arrived. Some of those may be dead or duplicates; look() then answers the processes
-/// that arrive later.
+/// Rank 0's part: answers every process as soon as it arrives, until their number equals that of
+/// the other ranks. Some of them may be dead or duplicates, so look() also answers processes that
+/// arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
   deaths_before_ = store_->add(kDeaths, 0);  // first, so that deaths in this reign are counted
   reign_ = store_->add(kReigns, 1);
@@ -147,13 +149,13 @@ void Incarnation::answer(std::int64_t arrival) {
   answered_ = store_->add(kAnswered, arrival - answered_);
 }
 
-/// The part of the other ranks.
+/// The part of the other ranks: registers an arrival and waits for rank 0's answer.
 void Incarnation::join(Clock::time_point deadline) {
   std::int64_t arrival = 0;
   try {
     arrival = store_->add(kArrivals, 1);
   } catch (const PeerError&) {
-    // The rank 0 of an earlier start has ended; that of this start may be about to begin.
+    // Rank 0 of an earlier run has ended; rank 0 of this run may be about to start.
     if (Clock::now() >= deadline) throw;
     arrival = store_->add(kArrivals, 1);
   }
@@ -196,7 +198,8 @@ void Incarnation::register_self() {
                   self_.rank, first, this_process()));
 }
 
-/// Returns, by rank, this rank and those of the arrivals in (after, last].
+/// Returns which ranks have arrived, indexed by rank: this one, and those with an arrival number in
+/// (after, last].
 std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
   std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
   const auto note = [&](int rank) {
@@ -273,8 +276,8 @@ void Incarnation::look() {
     if (!closed_) answer_all();
   } else if (ask([](Store& store) { return store.add(kReigns, 0); }) != reign_) {
     throw PeerError(
-        fmt::format("rank {} cannot join the job: rank 0 joined again while the ranks connected, "
-                    "so its first process has ended; restart all ranks",
+        fmt::format("rank {} cannot join the job: rank 0 was restarted while the ranks connected; "
+                    "restart all ranks",
                     self_.rank));
   }
   if (watch_) watch_();
@@ -287,7 +290,8 @@ void Incarnation::close() {
                                 self_.size, this_process()));
 }
 
-/// Reports an earlier meeting, for a process that arrived too late or is one too many.
+/// Describes an earlier meeting through this store; empty if there was none. Used in the error of a
+/// process that arrived too late or exceeds the number of ranks.
 std::string Incarnation::who_has_met() const {
   try {
     return fmt::format(" Earlier, {}.", store_->get(kMet, 1ms));
@@ -316,14 +320,15 @@ void Incarnation::throw_failure() {
   throw PeerError(text);
 }
 
-/// Called on rank 0 only, which then reports the death to the other ranks.
+/// Throws PeerError if a rank has died. Called on rank 0 only, which then reports the death to the
+/// other ranks.
 void Incarnation::throw_death() {
   for (const std::int64_t deaths = store_->add(kDeaths, 0); deaths_before_ < deaths;) {
     ++deaths_before_;
     std::string who = store_->get(kDeath + std::to_string(deaths_before_), kMoment);
     const std::size_t blank = std::min(who.find(' '), who.size());
     const std::string start = who.substr(std::min(blank + 1, who.size()));
-    // A process of another start may end at any time.
+    // A process of another run may end at any time.
     if (!start.empty() && start != name_) continue;
     add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
     throw PeerError(fmt::format("rank {} died while the ranks connected", who.substr(0, blank)));
@@ -331,7 +336,7 @@ void Incarnation::throw_death() {
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  if (name_.empty() || store_ended_) return;  // not part of this start, or no store to report to
+  if (name_.empty() || store_ended_) return;  // not part of this run, or no store to report to
   try {
     if (!was_told_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;

@@ -1,14 +1,14 @@
-// One start of a job. A store may have served earlier starts: of the same ranks, of processes that
-// died, or of processes that still try to join. An incarnation separates them.
+// One run of a job. The same store may have served earlier runs, whose processes may have died or
+// may still be trying to join. An incarnation separates the runs.
 //
 //   rank r                                        rank 0
 //   takes the next arrival number n
 //   writes under n that it is rank r          ->  answers n with the incarnation's name, made by
 //                                             <-  rank 0, and rank 0's world size and settings
-//   counts itself under name and r: the first is rank r, a second one gets an error
+//   increments the counter of (name, r): the first process is rank r, a second gets an error
 //
 // Rank 0 answers every process that no earlier rank 0 has answered, and every process that arrives
-// while the ranks meet. A process that died before its answer does not occupy its rank.
+// while the ranks connect. A process that died before it was answered does not occupy its rank.
 #pragma once
 
 #include <atomic>
@@ -36,38 +36,38 @@ struct Arrival {
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
 };
 
-/// Store key of a counter: how many rank 0 processes have used the store. A reign is the time of
-/// one rank 0.
+/// Store key of the counter of reigns. A reign is the time during which one process is rank 0.
 inline constexpr const char* kReigns = "mccl/reigns";
 
-/// Returns "process 12 on desk".
+/// Describes this process by its process id and its host: "process 12 on desk".
 std::string this_process();
 
-/// The store of this start of the job. Its keys are separate from those of all other starts, and a
-/// wait ends when another rank has failed. Thread-safe once constructed.
+/// The store of this run of the job. Its keys are separate from those of all other runs, and a wait
+/// ends early if another rank fails. Thread-safe once constructed.
 class Incarnation final : public Store {
  public:
   /// Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if another rank does
   /// not; MismatchError if ranks have different world sizes or settings; InvalidArgument if another
-  /// process is this rank. For `watch` see watch_with(). The waits end `last_answers` before the
-  /// timeout, so that the store can still be asked which ranks are missing.
+  /// process has already joined as this rank. For `watch` see watch_with(). Waits end
+  /// `last_answers` before `timeout`, so that the store can still be asked which ranks are missing.
   Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout,
               std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
 
   const std::string& name() const { return name_; }
 
   void set(const std::string& key, std::string_view value) override;
-  /// Also throws the failure of another rank, as PeerError or MismatchError that names it.
+  /// Also throws PeerError or MismatchError if another rank has failed; the message contains that
+  /// rank.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
-  /// Every wait calls `watch` repeatedly; an exception of `watch` ends the wait.
+  /// Makes every wait call `watch` repeatedly. An exception from `watch` ends the wait.
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Throws if another rank has failed. On rank 0, also answers the processes that have arrived.
   void look();
-  /// Processes that arrive at rank 0 after this call belong to another start.
+  /// Processes that arrive at rank 0 after this call belong to another run of the job.
   void close();
-  /// Reports to the other ranks that this rank has failed, and why, so that they fail too. Rank 0
+  /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
   /// may serve the store, so it waits a limited time for them to read the report.
   void fail(const std::exception& error) noexcept;
 
@@ -89,16 +89,16 @@ class Incarnation final : public Store {
   const std::shared_ptr<Store> store_;
   const Arrival self_;
   const double timeout_s_;
-  const std::chrono::milliseconds slice_;  ///< Part of a wait between two calls of look().
+  const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> was_told_ = false;  ///< True if this rank knows of another rank's failure.
-  /// True if the store has ended together with rank 0. Another request would wait for the next
-  /// start.
+  /// True if the store has ended because rank 0's process has. Another request would wait for the
+  /// next run of the job.
   std::atomic<bool> store_ended_ = false;
-  std::int64_t reign_ = 0;  ///< Value of kReigns for the rank 0 that made the name.
+  std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
   // The following are used on rank 0 only.
-  std::int64_t answered_ = 0;  ///< Arrivals answered, by this rank 0 and earlier ones.
+  std::int64_t answered_ = 0;  ///< Number of arrivals answered, by this rank 0 and earlier ones.
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;
   bool closed_ = false;

@@ -82,7 +82,7 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-/// Opens the store where the ranks meet. An error about an address from MCCL_ROOT names that
+/// Opens the store at `root`. If that address is from MCCL_ROOT, an error about it mentions that
 /// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {

@@ -1,4 +1,4 @@
-// Opens the store through which the ranks of a job meet, given a process's place in the job.
+// Opens the store through which the ranks of a job connect, given the process's Placement.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ std::string own_root(bool one_host);
 
 /// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and
 /// returns it. The launcher answers nothing afterwards, so a program that also uses MPI must set
-/// MCCL_ROOT instead. Throws Error.
+/// MCCL_ROOT instead. Throws Error if the launcher does not answer as expected.
 std::string exchange_root(int descriptor, int rank, const std::string& root,
                           std::chrono::milliseconds timeout);
 

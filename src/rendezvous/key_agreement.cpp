@@ -46,7 +46,7 @@ std::string digest_of(const std::string& key) {
   return text;
 }
 
-/// Returns the part before the separator; `text` keeps what follows it.
+/// Removes the part before the separator, and the separator, from `text`. Returns the part.
 std::string_view next_part(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -67,7 +67,8 @@ std::string names_of(std::span<const int> ranks) {
                   rank, how));
 }
 
-/// Reads an entry of another rank. The error is more specific than the store's.
+/// Reads an entry that another rank writes. On a timeout, its error is more specific than the
+/// store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {
     return agreement.store.get(name, time_left(agreement.deadline));

@@ -1,14 +1,15 @@
-// Provides a key for a job that was given none.
+// Provides a key for a job without a configured one (MCCL_JOB_KEY).
 //
 // Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
 // path in the store. Each other rank tries to read the file and reports the result in the store. If
 // all succeed, the key was never in the store, and the file is removed. If one fails (it runs on
 // another machine, as another user or in another container), rank 0 publishes a second key in the
-// store until all ranks have met. Every reader of the store then knows that key as well, and every
-// rank warns about it.
+// store until all ranks are connected. Every reader of the store then knows that key as well, and
+// every rank warns about it.
 //
 // Other processes cannot change what rank 0 publishes: the store's server enforces it
-// (kServersOwn). If an outsider answers for a rank that could read the file, that rank detects it.
+// (kServersOwn). If an outsider answers in place of a rank that could read the file, that rank
+// detects it.
 #pragma once
 
 #include <string>
@@ -35,13 +36,13 @@ struct KeyAgreement {
   std::vector<std::string> folders = private_folders();  ///< Candidate folders for rank 0's file.
 };
 
-/// Returns the job's key: the configured one, or one that all ranks agree on. Every rank makes
-/// three requests to the store, rank 0 as many as there are ranks. Throws TimeoutError if a rank is
-/// missing.
+/// Returns the job's key: the configured one, or one that all ranks agree on. To agree, rank 0
+/// makes two requests to the store and one per other rank; each other rank makes three. Throws
+/// TimeoutError if a rank is missing.
 std::string agree_on_key(const KeyAgreement& agreement);
 
-/// Called when all ranks have met, so that no rank needs a published key any more: rank 0
-/// overwrites it.
+/// Called once all ranks are connected and no rank needs a published key any more. Rank 0 then
+/// overwrites the key in the store.
 void take_back_key(const Config& config, int rank, Store& store);
 
 }  // namespace mccl::rendezvous

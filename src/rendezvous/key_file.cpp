@@ -30,8 +30,8 @@ bool write_all(const File& file, std::string_view text) {
   return true;
 }
 
-/// True if the file belongs to this user, has one name and the size of a key, and no other user may
-/// open it.
+/// True if the file belongs to this user, has a single hard link and the size of a key, and no
+/// other user may open it.
 bool is_key_file(const File& file) {
   struct stat facts = {};
   if (::fstat(file.descriptor(), &facts) != 0) return false;

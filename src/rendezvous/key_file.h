@@ -8,12 +8,12 @@
 
 namespace mccl::rendezvous {
 
-/// Removes the file when destroyed.
+/// Owns the file and removes it on destruction.
 class KeyFile {
  public:
   KeyFile() = default;
-  /// Writes the file in the first of the folders where that succeeds. The path is empty if none
-  /// does.
+  /// Writes the file in the first of the folders where that succeeds. The path is empty if it
+  /// succeeds in none of them.
   KeyFile(std::span<const std::string> folders, const std::string& key);
   ~KeyFile();
   KeyFile(const KeyFile&) = delete;
@@ -25,8 +25,8 @@ class KeyFile {
   std::string path_;
 };
 
-/// Returns the content of a file that a KeyFile of this user made; nothing for any other file. The
-/// path may come from an untrusted process.
+/// Returns the key in a file that a KeyFile of this user wrote; empty for any other file. The path
+/// may come from an untrusted process.
 std::optional<std::string> read_key_file(const std::string& path);
 
 }  // namespace mccl::rendezvous

@@ -34,19 +34,20 @@ using node::LocalListener;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-/// Room in the queue of the local listener for connections from other programs.
+/// Extra length of the local listener's queue, for connections from other programs.
 constexpr int kLocalQueue = 64;
-/// Control connections dialed at a time; more would only compete for the same cores.
+/// Maximum number of control connections dialed at a time. More would only compete for the same
+/// cores.
 constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestWaitForMesh{100};
-/// A rank of this host that has not connected by then is dialed, only to learn whether it is alive.
-/// At most kMostProbes are dialed at a time.
+/// Interval at which ranks of this host that have not connected yet are dialed, to find out whether
+/// they are alive. At most kMostProbes are dialed at a time.
 constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
 constexpr transport::LinkKey kProbe{
     .group = 0, .purpose = transport::Purpose::control, .rail = 255};
-/// Interval between checks of the store for failures of other ranks. Longer in a large job, where
-/// more ranks check.
+/// The interval between checks of the store for failures of other ranks is kBetweenLooksAtStore,
+/// plus kBetweenLooksOfEach per rank, because more ranks check in a large job.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// Time reserved at the end of MCCL_CONNECT_TIMEOUT for questions to the store after a wait has
@@ -54,12 +55,12 @@ constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// quarter of it is reserved.
 constexpr Clock::duration kLastAnswers = milliseconds(1500);
 constexpr int kPartForLastAnswers = 4;
-/// Descriptors besides those of connections: listeners, and those that are open only while the
-/// ranks meet.
+/// Number of other descriptors that a rank needs: for listeners, and for files that are open only
+/// while the ranks connect.
 constexpr std::size_t kPassingFiles = 16;
 
-/// Returns the key of this start of the job. A rank of an earlier start knows only the job's key,
-/// so its proofs are not accepted.
+/// Returns the key of this run of the job. A process of an earlier run knows only the job's key, so
+/// its proofs are not accepted.
 std::string key_of(const std::string& job_key, const std::string& incarnation) {
   const Proof key = prove(job_key, "mccl incarnation", bytes_of(incarnation));
   return std::string(text_of(key));
@@ -190,8 +191,8 @@ class Meeting {
     endpoints_.push_back(parse_endpoint(card));
   }
 
-  /// Makes the arena and the local listener. If it fails, this rank publishes that it shares no
-  /// memory, because other ranks may have other settings.
+  /// Makes the arena and the local listener. If this fails, this rank publishes that it shares no
+  /// memory; with MCCL_TRANSPORT=shm it throws PeerError instead.
   void make_arena() {
     if (!shares_memory()) return;
     try {
@@ -209,8 +210,8 @@ class Meeting {
     }
   }
 
-  /// The higher rank of a pair dials, as for every link. It dials the nearest rank first, so that
-  /// not all ranks begin with the same one.
+  /// The higher rank of a pair dials, as for every link. A rank dials the lower ranks in descending
+  /// order, so that not all ranks begin with the same one.
   void connect() {
     met_.controls.resize(static_cast<std::size_t>(o_.size));
     missing_ = o_.size - 1;
@@ -246,7 +247,7 @@ class Meeting {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
       if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
-      // The dialing rank reports the timeout.
+      // The probe must not time out: the peer must dial this rank, and reports the timeout.
       const Clock::time_point never = deadline_ + std::chrono::hours(1);
       if (probed_.insert(last_probed_).second) mesh_->dial(last_probed_, kProbe, never);
     }
@@ -261,7 +262,8 @@ class Meeting {
     mesh_->progress(events);
     for (MeshEvent& event : events) {
       if (!event.link) {
-        met_.store->look();  // throws the failure of another rank if there is one, as it says more
+        // Throws the failure of another rank if there is one, which is more informative.
+        met_.store->look();
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
       if (event.key == kProbe) {
@@ -339,7 +341,7 @@ class Meeting {
     return options;
   }
 
-  /// Throws PeerError if a control connection has ended. A live rank keeps them until all have met.
+  /// Throws PeerError if a control connection has ended. A live rank keeps its control connections.
   void check_controls() const {
 #ifdef POLLRDHUP
     constexpr short kEnd = POLLRDHUP;

@@ -1,4 +1,4 @@
-// The table behind every store, in memory.
+// The in-memory table of keys and values that every store uses.
 #pragma once
 
 #include <condition_variable>
@@ -14,21 +14,21 @@ namespace mccl::rendezvous {
 
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{1} << 10;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
-/// Maximum size of a table: 16 KiB for each of 4096 ranks. Every entry counts as its text plus
-/// kEntryBytes.
+/// Maximum size of a table: 16 KiB for each of 4096 ranks. An entry counts as its key and value
+/// plus kEntryBytes.
 inline constexpr std::size_t kMaxTableBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kEntryBytes = 128;
-/// Part of the names of keys that only the process that serves the store may write.
+/// A key that contains this text may be written only by the process that serves the store.
 inline constexpr std::string_view kServersOwn = "mccl/rank 0 only/";
 
-/// These throw InvalidArgument for keys and values that no store accepts.
+/// Throw InvalidArgument if the key or value is longer than stores accept.
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
 
-/// Called for a key that did not appear in time.
+/// Throws the TimeoutError for a key that was not set within `timeout`.
 [[noreturn]] void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout);
 
-/// Counters are stored as decimal text, so that get() can read them too.
+/// A store in memory. Counters are stored as decimal text, so that get() can also read them.
 class MemoryStore final : public Store {
  public:
   void set(const std::string& key, std::string_view value) override;

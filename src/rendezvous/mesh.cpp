@@ -28,18 +28,18 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// Longer stagger with several rails, so that a slow start of the peer does not move a rail to
-/// another path.
+/// Stagger if a pair has several rails. It is longer, so that a slow start of the peer does not
+/// move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Time after the end of a relayed connection within which its cause is reported by the rank that
-/// saw it.
+/// Once a relayed connection has ended: time limit for the report of the cause, which comes from
+/// the rank that saw it.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
-/// The engine monitors peers itself, decides after one liveness interval, and gives better reasons
-/// than the system. So the system's own limit is longer, and only a fallback.
+/// The system's own time limit for a silent peer, in liveness intervals. It is only a fallback: the
+/// engine monitors peers itself, decides after one interval, and gives better reasons.
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
@@ -49,7 +49,7 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
   transport::tcp::bear_silence(socket, silence);
-  // The control connection is always read, so unacknowledged bytes on it mean that the host is
+  // A peer always reads its control connection, so unacknowledged bytes on it mean that its host is
   // gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
   return std::make_unique<TcpLink>(
@@ -127,16 +127,16 @@ struct Mesh::State {
   Endpoint endpoint;
   std::optional<Acceptor> acceptor;
   std::list<Dial> dials;
-  std::map<int, Address> own_ends;   ///< Local ends of control connections, by peer.
+  std::map<int, Address> own_ends;   ///< Local addresses of control connections, by peer.
   std::map<int, std::size_t> taken;  ///< Selected index into equal_ways(), by peer.
-  std::vector<Address> listed;       ///< This rank's listed addresses, used as rails; else empty.
+  std::vector<Address> listed;       ///< This rank's listed addresses, one per rail; empty if none.
   std::uint64_t connections = 0;     ///< Number of established connections.
 };
 
 Mesh::State::State(MeshOptions given)
     : options(std::move(given)), interfaces(transport::tcp::list_interfaces()) {
   if (options
-          .wiring) {  // It listens at its ends of cables; the hostfile need not list all of them.
+          .wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.
     options.config.listen_addr = fmt::format("{}", fmt::join(options.wiring->own_ends(), ","));
     options.config.ifname.clear();
     options.config.port_base = 0;
@@ -181,7 +181,7 @@ std::string Mesh::State::name_of(int peer) const {
 }
 
 /// Fills in the candidates of a dial along cables. For a neighbour: the rail's cable first, then
-/// the pair's other cables. Otherwise the way through a relay.
+/// the pair's other cables. For another rank: the path through a relay.
 void Mesh::State::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options.wiring;
   if (relay_to(request.peer) >= 0) {
@@ -209,8 +209,8 @@ void Mesh::State::note(const MeshEvent& event, bool dialled_here) {
                     event.link->description());
 }
 
-/// Returns this rank's end of a rail: the rail's cable, else the rail's listed address, else the
-/// end of the control connection.
+/// Returns this rank's address of a rail: its end of the rail's cable, else the rail's listed
+/// address, else its address on the control connection; null if none is known.
 const Address* Mesh::State::own_end(int peer, int rail) const {
   if (options.wiring && relay_to(peer) < 0) {
     const std::vector<CableEnds>& ends = options.wiring->ends(peer);
@@ -304,8 +304,9 @@ std::map<int, int> Mesh::relayed() const {
   return found;
 }
 
-/// True if connections to the peer use the cable. A relayed connection uses the first cable of each
-/// pair on the way that its dialer, the higher rank, takes.
+/// True if connections to the peer use the cable. A relayed connection follows the path chosen by
+/// its dialer, which is the higher rank. Between two neighbours on that path it uses their first
+/// cable.
 bool Mesh::State::goes_along(const Cable& cable, int peer) const {
   const Cabling& cabling = options.wiring->cabling();
   const auto joins = [&cable](int x, int y) {

@@ -1,5 +1,5 @@
-// Connections between the processes of a job. A process has one listener, and every connection is
-// proven at both ends before the caller gets it.
+// Connections between the processes of a job. A process has one listener. Both sides of every
+// connection prove themselves before the caller gets it.
 #pragma once
 
 #include <poll.h>
@@ -24,15 +24,15 @@ namespace mccl::rendezvous {
 
 class Wiring;
 
-/// A peer that was reached along a cable that has been cut.
+/// A peer whose connections used a cable that has been cut.
 struct CutOff {
   int peer = -1;
-  std::string why;  ///< Names the cable and its fault.
+  std::string why;  ///< Describes the cable and its fault.
 };
 
 /// Result of a dial or of an accepted connection: `link` on success, else `reason`. Failures are
-/// reported for dials, and for proven peers whose settings differ. Refused outsiders are only
-/// counted.
+/// reported for dials, and for proven peers whose settings differ. Connections of outsiders are
+/// refused and counted, but cause no event.
 struct MeshEvent {
   int peer = -1;
   transport::LinkKey key;
@@ -44,13 +44,14 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Key of this start of the job; see Incarnation.
-  /// Settings that must agree, "name=value" lines (agreement_of).
+  std::string job_key;  ///< Key of this run of the job; see Incarnation.
+  /// Settings that must be equal on all ranks, as "name=value" lines; see agreement_of().
   std::string agreement;
   Log log;
   std::function<void()> on_refused;  ///< Called for every refused connection.
   Reach reach = Reach::any_host;
-  /// Null if all ranks reach each other directly. It also provides this rank's listener.
+  /// Null if all ranks reach each other directly. Otherwise it also provides a listener, for
+  /// relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
 };
 
@@ -69,38 +70,38 @@ class Mesh {
   /// Sets the endpoints of all ranks, including this one's.
   void set_endpoints(std::vector<Endpoint> endpoints);
 
-  /// Number of parallel connections that a pair uses for one purpose: the larger number of
-  /// explicitly listed addresses of the two, or 1 if neither lists any. With cables, the number of
-  /// cables of the pair, limited to 1..64. Equal at both ends.
+  /// Number of parallel connections that a pair uses for one purpose: the larger of the two ranks'
+  /// numbers of explicitly listed addresses, or 1 if neither lists any. With cables, the number of
+  /// cables of the pair, limited to 1..64. Equal on both ranks.
   int rails(int peer) const;
 
-  /// Describes the interfaces that the links of a pair use at this end, once its control connection
-  /// exists: "2 links, en0 10 Gbit/s MTU 1500".
+  /// Describes the links to a peer and the interfaces of this rank that they use: "2 links, en0 10
+  /// Gbit/s MTU 1500". The interfaces are known once the control connection exists.
   std::string describe(int peer) const;
 
-  /// Describes the paths to a peer that rank first by all that the systems report: "eth1, to
-  /// 10.0.0.2". Returns one element if there is no choice, if there are several rails, or with
-  /// cables.
+  /// Describes the paths to a peer that are equally good and the best, judged by what the systems
+  /// report: "eth1, to 10.0.0.2". Returns one element if there is no choice, if the pair has
+  /// several rails, or with cables.
   std::vector<std::string> equal_ways(int peer) const;
-  /// Makes later connections to the peer try path number `way` of equal_ways() first.
+  /// Makes later connections to the peer try path `way`, an index into equal_ways(), first.
   void take_way(int peer, std::size_t way);
 
   /// Starts to connect to `peer`; a MeshEvent follows at the deadline or before. Tries all
-  /// addresses of the peer repeatedly, best route first. A peer on this host listens for its whole
-  /// lifetime, so its dial fails early if all its addresses refuse connections for kRefusedFor.
+  /// addresses of the peer repeatedly, best route first. A dial to a peer on this host fails early
+  /// if all its addresses refuse connections for kRefusedFor, because a live peer always listens.
   void dial(int peer, transport::LinkKey key, Clock::time_point deadline);
 
-  /// Called when all ranks have met. From now on connections are accepted at a limited rate, and
-  /// those from the peers' addresses have precedence.
+  /// Called once all ranks are connected. From this call on, connections are accepted at a limited
+  /// rate, and those from the peers' addresses take precedence.
   void everyone_is_here();
 
   /// The reason why this rank has accepted no connections for a while; empty while it accepts them.
   std::string accepting_trouble() const;
 
-  /// Ends a dial without an event.
+  /// Cancels a dial. No event follows.
   void cancel(int peer, transport::LinkKey key);
 
-  /// Appends the descriptors to watch.
+  /// Appends the descriptors to poll.
   void watch(std::vector<pollfd>& descriptors) const;
   /// Latest time at which progress() must be called again; Clock::time_point::max() if never.
   Clock::time_point next_deadline() const;
@@ -108,10 +109,10 @@ class Mesh {
   /// Does all work that is possible without blocking; appends the results.
   void progress(std::vector<MeshEvent>& events);
 
-  /// Ranks without a direct cable to this rank, each with the relay that connections to it go
-  /// through.
+  /// For each rank that has no direct cable to this rank: the relay through which connections to
+  /// that rank go.
   std::map<int, int> relayed() const;
-  /// Returns the peers cut off by cut cables since the last call.
+  /// Returns the peers whose connections used a cable that was cut since the last call.
   std::vector<CutOff> take_cut_off();
 
   /// Called in the child of a fork: closes every descriptor and sends nothing to peers.

@@ -26,20 +26,20 @@ constexpr std::uint64_t kNeighbourMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
 constexpr std::byte kSettled{1};
 
-/// Ranks dialed at a time. It bounds the descriptors that a rank passes and has open, whatever the
-/// number of ranks.
+/// Maximum number of ranks dialed at a time. It bounds the descriptors that a rank passes and has
+/// open, whatever the number of ranks.
 constexpr std::size_t kMostDialled = 4;
 /// Maximum number of connections that have not introduced themselves; the oldest is closed first.
 constexpr std::size_t kMostStrangers = 64;
-/// Dials per peer. A dial whose connection is closed before the answer is repeated, because other
-/// connections may have displaced it.
+/// Maximum number of dials per peer. A dial whose connection is closed before the answer is
+/// repeated, because other connections may have displaced it.
 constexpr int kMostTries = 5;
-/// Pause before a retry of what the system refused.
+/// Pause before a retry if the system has refused a connection or the passing of descriptors.
 constexpr milliseconds kPauseAfterRefusal{10};
 constexpr milliseconds kLongestSleep{100};
 
 /// Introduction of a rank, sent together with its arena and its bell's pipe. The proof covers both
-/// ranks and both names, so it is valid for this pair and direction only.
+/// ranks and the names of both listeners, so it is valid for this pair and direction only.
 struct Introduction {
   std::uint64_t magic = kNeighbourMagic;
   std::int32_t rank = -1;
@@ -49,7 +49,8 @@ struct Introduction {
 
 std::string join(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
 
-/// Parses ranks from another rank. Numbers outside the job are ignored.
+/// Parses a list of ranks that another rank has sent. Ignores numbers that are not ranks of the
+/// job.
 std::vector<int> parse_ranks(const std::string& text, int size) {
   std::vector<int> ranks;
   for (const double rank : parse_numbers(text).value_or(std::vector<double>())) {
@@ -106,7 +107,7 @@ class Search {
     return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
   }
 
-  /// Returns false if it must be tried again later.
+  /// Sends this rank's introduction. Returns false if the caller must try again later.
   bool introduce(const LocalConnection& connection, int peer) {
     Introduction mine;
     mine.rank = o_.rank;
@@ -290,7 +291,8 @@ class Search {
   }
 
   const NeighbourOptions& o_;
-  std::deque<int> to_dial_;  ///< Nearest first, so that not all ranks begin with the same one.
+  /// Lower ranks, in descending order, so that not all ranks begin with the same one.
+  std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
   std::map<int, int> tries_;  ///< Dials that ended without an answer, by rank.
   std::set<int> expected_;    ///< Higher ranks that have not yet reported that they are done.
@@ -300,7 +302,8 @@ class Search {
   node::Neighbours found_;
 };
 
-/// True if each number first appears after all smaller ones, and at least two ranks share one.
+/// True if the list is empty, or if each number first appears after all smaller ones and at least
+/// two ranks share one.
 bool numbered_in_order(const std::vector<int>& nodes) {
   int known = 0;
   for (const int node : nodes) {

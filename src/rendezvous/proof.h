@@ -18,8 +18,8 @@ using Proof = std::array<std::byte, kProofBytes>;
 /// Returns unpredictable bytes. Throws Error if the system has no randomness.
 Nonce make_nonce();
 
-/// Returns HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label names the
-/// prover's role and the message, so that no proof can be used as another.
+/// Returns HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label states the
+/// prover's role and the message, so that no proof can be used in place of another.
 Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data);
 
 /// Compares in constant time.

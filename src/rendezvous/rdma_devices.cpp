@@ -18,7 +18,8 @@ using transport::rdma::Survey;
 
 namespace {
 
-/// Factor on the liveness interval, large enough that other means report a silent peer first.
+/// Time limit for the answer of a peer, in liveness intervals. It is so large that other checks
+/// report a silent peer first.
 constexpr double kAnswerAfterSilences = 1.5;
 
 /// Appends a cable for each pair of devices that joins the two ranks, named after the devices at

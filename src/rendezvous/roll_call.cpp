@@ -7,7 +7,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Length from which a run of ranks is written as its two ends.
+/// Minimum number of consecutive ranks that are written as a range: "5 to 7".
 constexpr std::size_t kLongRun = 3;
 
 struct Ranks {

@@ -26,16 +26,17 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr std::size_t kMaxUnproven = 256;
-/// Allows several per rank of a large job.
+/// Maximum number of clients: several for each rank of a large job.
 constexpr std::size_t kMaxClients = std::size_t{1} << 14;
-/// Buffer that each client has for a request or an answer. Larger ones use a shared allowance, and
-/// wait while it is used up.
+/// Size of the buffer that each client has for a request or an answer. Larger ones also use an
+/// allowance of kSharedBytes, which all clients share, and wait while it is used up.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
-/// All ranks of a large job may start at the same time.
+/// Burst and average rate of accepted connections. All ranks of a large job may start at the same
+/// time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kProofLimit = 5s;
-/// Limit for a client to send the rest of a request, or to receive an answer.
+/// Time limit for a client to send the rest of a request, or to receive an answer.
 constexpr Clock::duration kTransferLimit = 30s;
 constexpr Clock::duration kPauseForRoom = 100ms;
 
@@ -91,7 +92,8 @@ void StoreServer::run() {
     // A value that one client has set may be awaited by a client that was served earlier in this
     // pass.
     for (Client& client : clients_) look_again(client, now);
-    // If memory was given back, a client may be waiting for it, so serve all again at once.
+    // If memory was given back, a client may be waiting for it, so serve all clients again
+    // immediately.
     if (!shared_.was_given_back()) sleep();
   }
   clients_.clear();
@@ -138,8 +140,8 @@ void StoreServer::admit(Clock::time_point now) {
   }
 }
 
-/// Makes room for one client: closes the oldest unproven one if there are too many of those, else
-/// the newest client if there are too many in all.
+/// Makes room for one more client. If there are too many unproven clients, closes the oldest of
+/// them; else, if there are too many clients in total, closes the newest.
 void StoreServer::make_room(Clock::time_point now) {
   const auto unproven = std::count_if(clients_.begin(), clients_.end(),
                                       [](const Client& client) { return client.unproven(); });
@@ -207,8 +209,8 @@ bool StoreServer::receive(Client& client) {
   return true;
 }
 
-/// Returns true if more of a request may be read. A large request needs the shared allowance, once
-/// its header has given its size.
+/// Returns true if more of a request may be read. Once its header has shown that a request is
+/// large, the request needs a part of the shared allowance.
 bool StoreServer::make_room_for_input(Client& client) {
   client.input_limit = kSmallBytes + client.large_input.bytes();
   if (client.input.size() < client.input_limit) return true;
@@ -284,8 +286,8 @@ void StoreServer::perform(Client& client, StoreCall call, const std::string& key
   }
 }
 
-/// Records the start of the job for which the client's requests are. All connections of the rank
-/// get it, because any of them may be the last to end; count_death() then reports it.
+/// Records the run of the job that the client's requests belong to. All connections of the rank get
+/// it, because count_death() reports the run of the connection that ends last.
 void StoreServer::note(Client& client, const std::string& key) {
   client.has_asked = true;
   const std::string_view start = start_in(key);
@@ -296,7 +298,7 @@ void StoreServer::note(Client& client, const std::string& key) {
 }
 
 void StoreServer::count_death(const Client& client) {
-  // A client that gave up before it learned that it was proven has sent no request, and dials
+  // A client that has sent no request gave up before it learned that it was proven, and dials
   // again.
   if (client.rank < 0 || client.has_left || !client.has_asked) return;
   if (client.input.size() >= kRequestHeaderBytes) {

@@ -34,7 +34,8 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// Must be called after a change of the table from outside, because a client may wait for it.
+  /// Must be called after code outside the server has changed the table, because a client may be
+  /// waiting for the change.
   void wake();
 
  private:
@@ -46,13 +47,13 @@ class StoreServer {
     explicit Client(Conversation unproven, transport::tcp::Address address, Clock::time_point limit)
         : conversation(std::move(unproven)), from(address), deadline(limit) {}
     bool unproven() const { return conversation.has_value(); }
-    /// True if a request has been received or an answer sent only in part.
+    /// True while a request is partly received or an answer is partly sent.
     bool in_transfer() const { return !output.empty() || (!input.empty() && !wait); }
 
     std::optional<Conversation> conversation;  ///< Set until the client is proven.
     transport::tcp::Address from;
-    /// Limit for the proof; later for the rest of a request, or for the client to receive an
-    /// answer.
+    /// Deadline for the client to prove its identity. Once it is proven: deadline for receiving the
+    /// rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
     transport::tcp::Socket socket;
     Allowance::Loan large_input;
@@ -64,7 +65,7 @@ class StoreServer {
     std::optional<Wait> wait;
     int rank = -1;  ///< Set once the client is proven.
     bool has_asked = false;
-    /// Name of the start of the job to which the client's requests belong; may be empty.
+    /// Name of the run of the job to which the client's requests belong; may be empty.
     std::string start;
     bool has_left = false;  ///< True if the client has sent `leave`.
   };
@@ -74,7 +75,7 @@ class StoreServer {
   void admit(Clock::time_point now);
   void make_room(Clock::time_point now);
   bool make_room_for_input(Client& client);
-  /// These return false if the client must be removed.
+  /// The next five functions return false if the client must be removed.
   bool serve(Client& client, Clock::time_point now);
   bool prove(Client& client, Clock::time_point now);
   bool receive(Client& client);

@@ -14,21 +14,22 @@
 
 namespace mccl::rendezvous {
 
-/// `leave` has no answer: the client is about to close its connections.
+/// Kind of a request. `leave` announces that the client is about to close its connections, and has
+/// no answer.
 enum class StoreCall : std::uint8_t { set, get, add, leave };
-/// Bounds the wait for a key that may never be set.
+/// Maximum wait for a key, which may never be set.
 inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
-/// kDeaths counts the deaths of clients. The key kDeath plus that count holds the rank that died, a
-/// space, and the name of the start of the job that it belonged to, if known.
+/// kDeaths is the key of a counter of clients that have died. The n-th death is described under the
+/// key kDeath followed by n: the rank, a space, and the name of its run of the job, if known.
 inline constexpr const char* kDeaths = "mccl/deaths";
 inline constexpr const char* kDeath = "mccl/death/";
 
-/// Keys of one start of a job begin with this prefix, the start's name of kStartLetters letters,
-/// and a slash.
+/// The keys of one run of a job begin with kStartPrefix, followed by the run's name of
+/// kStartLetters letters and a slash.
 inline constexpr std::string_view kStartPrefix = "mccl/";
 inline constexpr std::size_t kStartLetters = 32;
 
-/// Returns the name of the start that a key belongs to; empty if it belongs to none.
+/// Returns the name of the run that a key belongs to; empty if it belongs to none.
 inline std::string_view start_in(std::string_view key) {
   if (!key.starts_with(kStartPrefix)) return {};
   key.remove_prefix(kStartPrefix.size());

@@ -39,8 +39,8 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-/// Limit of a handshake. Rank 0 may have few cores and many clients, and may consider the handshake
-/// complete before its answer is read here.
+/// Time limit of a handshake. Rank 0 may have few cores and many clients, and may consider the
+/// handshake complete before its answer is read here.
 constexpr Clock::duration kHandshakeLimit = 20s;
 /// Maximum time that a healthy server needs beyond the wait requested by a get.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
@@ -107,8 +107,8 @@ struct Entrance {
   std::string name;             ///< Used in messages.
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
-  /// Called at every attempt, because names may resolve differently later. Throws Error, or
-  /// PeerError if further attempts are useless.
+  /// Returns the candidates. Called at every attempt, because names may resolve differently later.
+  /// Throws Error, or PeerError if further attempts are useless.
   std::function<std::vector<Candidate>()> ways;
   /// The relay to go through; empty if the candidates are the store's own addresses.
   std::optional<FirstHop> through = {};
@@ -174,9 +174,9 @@ class ServedStore final : public Store {
   StoreServer server_;
 };
 
-/// The store of the other ranks. Every call in flight has its own connection, so that a waiting get
-/// does not delay other calls. If rank 0 has ended, one call fails; the next one waits for it to
-/// start again.
+/// The store of the other ranks. Every request in flight has its own connection, so that a waiting
+/// get() does not delay others. If rank 0 has ended, one request fails; the next one waits for rank
+/// 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
   RemoteStore(Entrance entrance, int rank, std::string job_key, std::chrono::milliseconds timeout)
@@ -222,7 +222,7 @@ class RemoteStore final : public RemoteAnswers {
   Socket connect();
   struct Outcome {
     std::string trouble;
-    bool met = false;  ///< The connection was accepted.
+    bool met = false;  ///< True if the connection was accepted.
   };
   Socket try_connect(const Candidate& way, Clock::time_point deadline, Outcome& outcome);
   Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
@@ -248,8 +248,8 @@ Socket RemoteStore::connect() {
       for (const Candidate& way : entrance_.ways()) {
         Outcome outcome;
         if (Socket socket = try_connect(way, deadline, outcome)) return socket;
-        // Keep the outcome of an earlier, complete attempt: it says more than one that the deadline
-        // cuts short.
+        // Keep the outcome of an earlier, complete attempt. It is more informative than that of an
+        // attempt which the deadline cuts short.
         if (last.trouble.empty() || Clock::now() < deadline)
           last = {fmt::format("{}: {}", way.text(), outcome.trouble), outcome.met};
       }
@@ -306,10 +306,10 @@ Socket RemoteStore::try_connect(const Candidate& way, Clock::time_point deadline
 }
 
 void RemoteStore::lost(const std::string& why) const {
-  throw PeerError(
-      fmt::format("rank {} lost the store of rank 0 at {}: {}; the store ends with rank 0, so find "
-                  "out why rank 0 ended",
-                  rank_, entrance_.name, why));
+  throw PeerError(fmt::format(
+      "rank {} lost its connection to the store of rank 0 at {}: {}; the store ends with "
+      "rank 0, so find out why rank 0 ended",
+      rank_, entrance_.name, why));
 }
 
 RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,

@@ -26,7 +26,7 @@ void TcpTransport::progress(std::vector<transport::LinkEvent>& events) {
   mesh_->progress(ended);
   for (MeshEvent& event : ended) {
     if (event.key.purpose == transport::Purpose::control)
-      continue;  // They exist since the meeting.
+      continue;  // Control connections were made at start-up.
     events.push_back(
         {WorldRank(event.peer), event.key, std::move(event.link), std::move(event.reason)});
   }

@@ -1,5 +1,5 @@
-// Links over TCP. The mesh makes them, because each connection must be proven at the process's only
-// listener.
+// Links over TCP. The mesh makes them, because all connections to a process arrive and are proven
+// at its only listener.
 #pragma once
 
 #include <memory>

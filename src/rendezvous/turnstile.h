@@ -35,7 +35,7 @@ class Turnstile {
   /// polled.
   bool open(Clock::time_point now);
   void admitted();
-  /// End of the pause found by open(); max() if there is none.
+  /// End of the pause that open() last found; max() if there was none.
   Clock::time_point opens_at() const { return opens_at_; }
 
   /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
@@ -45,7 +45,7 @@ class Turnstile {
   int lacks_files(Clock::time_point now) const;
 
   /// Counts a refused connection and logs it. For a minute after that, refusals of the same level
-  /// are only counted; the next line gives their number.
+  /// are only counted; the next log line contains their number.
   void turned_away(LogLevel level, const std::string& from, const std::string& why,
                    Clock::time_point now);
 

@@ -10,7 +10,8 @@
 
 namespace mccl::rendezvous {
 
-/// Time limit of one attempt to connect, and the pauses between attempts, which double.
+/// kAttemptLimit is the time limit of one attempt to connect. The pause between attempts starts at
+/// kFirstBackOff and doubles up to kLongestBackOff.
 inline constexpr Clock::duration kAttemptLimit = std::chrono::seconds(2);
 inline constexpr Clock::duration kFirstBackOff = std::chrono::milliseconds(20);
 inline constexpr Clock::duration kLongestBackOff = std::chrono::milliseconds(500);

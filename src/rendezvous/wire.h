@@ -30,7 +30,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Reads consecutive values from bytes. The caller must have checked that there are enough.
+/// Reads consecutive values from bytes. The caller must ensure that enough bytes are left.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}

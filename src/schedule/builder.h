@@ -19,7 +19,7 @@ class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(const Problem& problem);
 
-  /// Problem::chunk, or the problem's element count if that is smaller.
+  /// The size of a piece in elements: Problem::chunk, or the problem's element count if smaller.
   std::size_t chunk() const { return chunk_; }
   std::size_t pieces(std::size_t count) const { return divide_up(count, chunk_); }
   /// The index-th piece of a transfer; empty past the end.
@@ -28,8 +28,9 @@ class ScheduleBuilder {
   /// Reserves scratch memory, which the caller owns for the whole schedule.
   Extent reserve_scratch(std::size_t count);
 
-  /// Reserve memory for blocks of contributions and of sums. `count` is in elements and must be a
-  /// multiple of the block. Returns the offset.
+  /// Reserve memory for blocks of contributions (reserve_coded) or of sums (reserve_sums). `count`
+  /// is in elements and must be a multiple of the block size. Both return the offset of the
+  /// reserved memory.
   std::size_t reserve_coded(std::size_t count);
   std::size_t reserve_sums(std::size_t count);
 
@@ -54,11 +55,11 @@ class ScheduleBuilder {
   /// the call's input.
   void fold_coded(std::size_t src_offset, int operands, const Region& dst, std::size_t element);
 
-  /// Steps through the window. `count` and the `window` offsets are in elements; the algorithm
+  /// Steps that use the window. `count` and the `window` offsets are in elements; the algorithm
   /// divides the window into slots.
   void use_window(std::size_t count) { schedule_.window_count = count; }
   void publish(const Region& src, std::size_t window);
-  /// Returns the mark that peers pass to await().
+  /// Appends an arrival. Returns the mark that peers pass to await().
   std::uint32_t arrive();
   void await(int peer, std::uint32_t mark);
   void read(int peer, std::size_t window, const Region& dst);

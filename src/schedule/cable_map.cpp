@@ -9,7 +9,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Limit on the steps of the search for a ring. If the search gives up, the tree serves instead.
+/// Maximum number of steps of the search for a ring. If none is found in time, the tree is used.
 constexpr int kMostSteps = 200'000;
 /// Rates within this ratio count as equal, because measured rates vary.
 constexpr double kAlike = 0.75;
@@ -27,7 +27,7 @@ class RingSearch {
   }
 
  private:
-  /// Tries the next higher rank first, so that a ring of cables in rank order is found at once.
+  /// Tries the next higher rank first, so that a ring of cables in rank order is found immediately.
   bool extend() {
     if (static_cast<int>(ring_.size()) == size_) return joined_(ring_.back(), 0);
     for (int step = 1; step < size_ && steps_ < kMostSteps; ++step, ++steps_) {

@@ -1,5 +1,5 @@
-// Describes the cabling of a job for one group: the orders of ranks in which each message takes one
-// cable, and the load of the cables for other traffic.
+// Describes the cabling of a job for one group: a ring and a tree in which each message takes one
+// cable, and the load that other traffic puts on the cables.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class CableMap {
 
   /// Latency of a message in one direction: the sum over the cables on its route.
   double latency_s(int from, int to) const;
-  /// Seconds that the busiest cable needs for its share, if all traffic starts at once.
+  /// Seconds that the busiest cable needs for its share, if all traffic starts at the same time.
   double seconds(const Traffic& traffic) const;
   double fastest_bytes_per_s() const { return fastest_; }
 

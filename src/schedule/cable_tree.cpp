@@ -135,7 +135,7 @@ class AlongCables {
   }
 
   /// A rank signals its parent when all ranks below it have arrived, and its children when all
-  /// ranks have.
+  /// ranks have arrived.
   Schedule barrier() {
     const Tree tree = tree_.view(p_.rank, 0);
     std::vector<std::uint32_t> before;

@@ -11,23 +11,24 @@ namespace mccl::schedule {
 namespace {
 
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
-/// Sizes of pieces through a window. A one-shot all_reduce reads its operands twice: when it
-/// publishes them and when it adds them. If no cache holds all operands, smaller pieces are still
-/// in the core's own cache when they are added.
+/// Sizes of pieces through a window, in bytes. kWindowPieceOfLargeSums applies to a one-shot
+/// all_reduce of at least kLargeSum bytes, which reads its operands twice: when it publishes them
+/// and when it adds them. If no cache holds all operands, smaller pieces are still in the core's
+/// own cache when they are added.
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;
-/// Limit on the steps of a schedule. Beyond it, the cost of making and keeping the schedule exceeds
-/// the gain of finer pieces.
+/// Maximum number of steps of a schedule. Beyond it, the cost of making and keeping the schedule
+/// exceeds the gain of finer pieces.
 constexpr double kMostSteps = 4096;
 /// The same limit for schedules through a window, whose steps per rank grow with the number of
-/// ranks. Such a schedule takes 60 MB.
+/// ranks. A schedule of this length takes 60 MB.
 constexpr double kMostWindowSteps = 5e5;
 /// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;
-/// Rounding must reduce the time to below this fraction to be worthwhile.
+/// A coded sum is worthwhile if it takes less than this fraction of the time of an exact one.
 constexpr double kWorthRounding = 0.9;
-/// Largest group in which all ranks may send to all others at once.
+/// Maximum size of a group in which all ranks may send to all others at the same time.
 constexpr int kSmallGroup = 8;
 /// Chunk of an uneven all_to_all, whose ranks do not know how much the others have to move.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
@@ -91,7 +92,7 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
-/// False if even the largest pieces make too many steps.
+/// True unless even the largest pieces lead to too many steps.
 bool fits_through_window(Problem problem, std::size_t element_bytes, const Facts& facts) {
   problem.chunk =
       std::max<std::size_t>(1, facts.chunk_bytes / std::max<std::size_t>(1, element_bytes));
@@ -106,8 +107,9 @@ struct Candidate {
   std::optional<CableCost> cables;
 };
 
-/// If some algorithms send every message over a single cable, only those are candidates. A relayed
-/// message takes time of other ranks and wakes one of their threads.
+/// Returns the algorithms to compare. If some of them send every message over a single cable, only
+/// those are candidates. A relayed message takes time of other ranks and wakes one of their
+/// threads.
 std::vector<Candidate> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
   const std::optional<Algorithm> only = settled(problem, element_bytes, facts);

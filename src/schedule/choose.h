@@ -23,8 +23,8 @@ struct Facts {
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
-  /// Part of a link's latency in which the rank itself works. The rest is waiting, which overlaps
-  /// with other work.
+  /// Part of the latency of a link, or of a link in shared memory, during which the rank itself
+  /// works. The rest is waiting, which overlaps with other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time from an arrival until a neighbour sees it.
@@ -33,12 +33,12 @@ struct Facts {
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
   double ranks_per_core = 1;             ///< Ranks per core on the fullest node; at least 1.
-  /// Used if ranks_per_core exceeds 1; both are per rank of a core. switch_s: the switch to another
-  /// process when ranks wait for each other. turn_s: the time of a call that waits for no other
-  /// rank.
+  /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s: time of a
+  /// switch to another process, when ranks wait for each other. turn_s: time that sharing the core
+  /// adds to a call that waits for no other rank.
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
-  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Largest message, in bytes.
+  std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum message size, in bytes.
   /// Size in bytes below which an all_reduce uses `direct`, except in a large group.
   std::size_t small_bytes = 65536;
   /// Algorithm to use for every problem that it can perform.
@@ -51,7 +51,7 @@ struct Facts {
 
 struct Choice {
   Algorithm algorithm = Algorithm::direct;
-  std::size_t chunk = 1;  ///< Largest message, in elements.
+  std::size_t chunk = 1;  ///< Maximum message size, in elements.
   double predicted_s = 0;
 };
 

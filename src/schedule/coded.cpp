@@ -14,8 +14,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Pieces whose contributions may be in flight while one is summed. Every piece waits for the
-/// slowest rank.
+/// Number of pieces whose contributions may be in flight while one is summed. Every piece waits for
+/// the slowest rank.
 constexpr std::size_t kLead = 2;
 
 class CodedSums {
@@ -83,7 +83,7 @@ class CodedSums {
   }
 
   /// Sends this rank's contribution to the c-th piece of every part, and receives the other ranks'
-  /// contributions to its own.
+  /// contributions to its own part.
   template <typename Part>
   void contribute(const Part& part, std::size_t c) {
     for (int d = 1; d < p_.size; ++d) {

@@ -17,8 +17,8 @@ bool shares_node(const Problem& p) {
          std::all_of(p.nodes.begin(), p.nodes.end(), [&](int node) { return node == p.nodes[0]; });
 }
 
-/// Returns the problem that one column solves: the ranks with the same place in each node exchange
-/// 1/`columns` of the data.
+/// Returns the problem that one column solves. A column consists of the ranks with the same index
+/// in each node. Together they exchange 1/`columns` of the data.
 Problem column_of(const Problem& p, const std::vector<std::vector<int>>& nodes,
                   std::size_t columns) {
   Problem column = p;

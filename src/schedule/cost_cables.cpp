@@ -11,12 +11,12 @@
 namespace mccl::schedule {
 namespace {
 
-/// Chunks per rank in a reduced problem. More would give the same traffic, only scaled.
+/// Number of chunks per rank in a reduced problem. More would give the same traffic, only scaled.
 constexpr std::size_t kPieces = 4;
 constexpr double kFreeBytes = 1e18;  ///< Bytes/s at which bytes take practically no time.
 
-/// Removes what ranks do not share: in an all_to_all that is not even, every pair is assumed to
-/// exchange one chunk, as estimate() documents.
+/// Replaces values that differ between ranks: in an all_to_all that is not even, every pair is
+/// assumed to exchange one chunk, as estimate() documents.
 Problem as_all_know(Problem problem) {
   if (problem.collective == Collective::all_to_all && !problem.even) {
     problem.counts.assign(static_cast<std::size_t>(problem.size), problem.chunk);

@@ -10,20 +10,20 @@ namespace {
 
 // Assumptions (see cost_terms.h). They were set when schedules first ran over TCP between processes
 // of one machine; those measurements were not kept. The brackets after each assumption give the
-// effect of halving or doubling it: how many of 1274 choices took another algorithm, and by how
-// much the worst of these is slower according to the unchanged model.
+// effect of halving or doubling each constant: how many of 1274 choices took another algorithm, and
+// by how much the worst of these is slower according to the unchanged model.
 
 /// Flows that meet at a rank take kCrowding longer for each flow after the first, and at most
 /// kMostCrowding longer. Both are fractions. [2, 8 %; 17, 8 %]
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
-/// Pieces of more bytes than kCachedPiece have left the core's cache when the next stage reads
+/// Pieces of more than kCachedPiece bytes have left the core's cache when the next stage reads
 /// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of that
-/// cache on the machine where it was fitted.
-/// [0, but other chunks, 10 %; without the slowdown 1, 10 %]
+/// cache on the machine where it was fitted. [kCachedPiece: 0, but other chunk sizes, 10 %;
+/// kUncachedPiece = 1: 1, 10 %]
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
-/// Bytes. A fold whose operands take more than this runs at the rate of memory. [0]
+/// Size in bytes. A fold whose operands take more than this runs at the rate of memory. [0]
 constexpr double kCachedOperands = 4 << 20;
 /// Extra cost of data that is kept in scratch memory and forwarded, as a fraction of a transfer.
 /// [18, 8 %]
@@ -71,7 +71,7 @@ Estimate tree_estimate(Collective collective, const CallSize& size, const LinkTe
 LinkTerms::LinkTerms(const CallSize& size, const Facts& facts, bool in_shared_memory)
     : size_(size),
       latency_(in_shared_memory ? facts.shared_latency_s : facts.latency_s),
-      // A message occupies a rank for no longer than its latency.
+      // A rank spends at most the latency of a message on handling it.
       work_(std::min(latency_,
                      in_shared_memory ? facts.shared_message_work_s : facts.message_work_s)),
       crowding_(1 + std::min(kMostCrowding, kCrowding * std::max(0.0, size.ranks - 2))),

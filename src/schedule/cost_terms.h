@@ -102,7 +102,7 @@ class WindowTerms {
 
  private:
   /// How a schedule uses its slots. `some`: in batches of up to kOneShotBatch slots and half of the
-  /// window. `all_slots`: all at once. `row`: one by one.
+  /// window. `all_slots`: all in one step. `row`: one by one.
   enum class Batch { some, all_slots, row };
   struct Cut {
     double count;    ///< Number of pieces.
@@ -140,7 +140,7 @@ class CableCost {
   bool keeps_to_cables_ = true;
   double pieces_in_a_row_ = 0;
   double element_s_ = 0;  ///< Seconds per element on the fastest cable.
-  std::size_t most_ = 0;  ///< Most elements that a piece can have.
+  std::size_t most_ = 0;  ///< Maximum number of elements in a piece.
 };
 
 /// Estimates of single algorithms; each requires can(). They are defined in cost_links.cpp, and
@@ -163,8 +163,8 @@ Estimate one_shot_estimate(Collective collective, const CallSize& size, const Wi
 Estimate two_shot_estimate(const CallSize& size, const WindowTerms& window);
 /// Seconds that a hierarchical schedule spends inside the nodes.
 double inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double columns);
-/// Seconds that a hierarchical reduce_scatter in blocks of a codec spends inside the nodes. It
-/// shares no results there.
+/// Seconds that a hierarchical reduce_scatter in blocks of a codec spends inside the nodes. Such a
+/// schedule shares no results there.
 double sums_inside_nodes_estimate(const CallSize& size, const WindowTerms& window, double nodes,
                                   double columns);
 /// Estimates a schedule over `nodes` nodes, of which the smallest has `columns` ranks.

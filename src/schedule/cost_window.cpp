@@ -12,8 +12,8 @@ namespace {
 
 // Assumptions (see cost_terms.h), fitted to the 127 results of `mccl bench all` with two to four
 // processes on two cores of an EPYC 9004. The brackets after each assumption give the effect of
-// halving or doubling it: how many of 1274 choices took another algorithm, and by how much the
-// worst of these is slower according to the unchanged model.
+// halving or doubling each constant: how many of 1274 choices took another algorithm, and by how
+// much the worst of these is slower according to the unchanged model.
 
 /// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
 /// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
@@ -73,7 +73,7 @@ Estimate WindowTerms::meeting_at_slots(const Handled& handled, double shots, dou
   const Cut pieces = cut(shots > 1 ? Batch::all_slots : Batch::some, through);
   const double seconds =
       shots * (pieces.batches * meeting() + pieces.count * piece()) + seconds_of(handled);
-  // Each piece takes one step per rank, or three if it takes two shots, and three more.
+  // Each piece takes three steps, plus one step per rank, or three per rank with two shots.
   return {seconds, pieces.count * ((shots > 1 ? 3 : 1) * size_.ranks + 3)};
 }
 

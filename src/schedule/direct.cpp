@@ -128,8 +128,8 @@ class Direct {
   }
 
  private:
-  /// Scratch for the operands of a few pieces: `rooms` areas of `room.count` elements each, used in
-  /// turn.
+  /// Scratch memory for the operands of a few pieces. It is divided into areas that are used in
+  /// turn: `rooms` is their number, `room` the first of them.
   struct Operands {
     Extent room;
     std::size_t rooms = 0;

@@ -23,8 +23,8 @@ std::span<const FactInfo> fact_table();
 const FactInfo* find_fact(std::string_view name);
 
 double value_of(const Facts& facts, const FactInfo& info);
-/// True if a fact may have this value: it is finite, within the range of a counter, and above 0 if
-/// the model divides by it.
+/// True if a fact may have this value: it is finite, not too large for the fact's type, and above
+/// 0 if the model divides by it.
 bool is_possible(const FactInfo& info, double value);
 /// Requires is_possible(). Counts of bytes are rounded down.
 void assign(Facts& facts, const FactInfo& info, double value);

@@ -11,8 +11,8 @@
 
 namespace mccl::schedule {
 
-/// The following two functions concern input, output, scratch and blocks. Window accesses have
-/// rules of their own.
+/// True for steps that read input, output, scratch or blocks. Accesses to the window have rules of
+/// their own, and do not count here. writes_memory() is the same for writes.
 constexpr bool reads_memory(StepKind kind) {
   return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
          kind != StepKind::read;

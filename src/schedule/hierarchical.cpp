@@ -2,7 +2,7 @@
 // through its window, so that little data travels between nodes.
 //
 // An all_reduce has three phases. First, each rank of a node reduces one part. Second, the ranks
-// with the same place in different nodes, called a column, hold the same part and reduce it among
+// with the same index in their nodes, called a column, hold the same part and reduce it among
 // themselves. If sums travel in a codec, the sum of each node is rounded here. Third, every rank
 // reads the parts of its neighbours. There are as many columns as the smallest node has ranks.
 // Large buffers are cut into segments whose phases overlap: while one segment is between the nodes,
@@ -21,10 +21,10 @@
 namespace mccl::schedule {
 namespace {
 
-/// Segments that may be between nodes while the next one is reduced.
+/// Number of segments that may be between nodes while the next one is reduced.
 constexpr std::size_t kSegmentsInFlight = 2;
-/// Chunks of a segment for each column. Several are needed so that rings inside a segment are
-/// pipelined.
+/// Number of chunks of a segment for each column. Several are needed so that rings inside a segment
+/// are pipelined.
 constexpr std::size_t kChunksPerSegment = 4;
 /// A part of at most this many elements is bound by latency, not by bandwidth.
 constexpr std::size_t kSmallPart = 8192;
@@ -198,7 +198,8 @@ class Hierarchical {
           ranks, part);
   }
 
-  /// Appends the schedule of a smaller group. Its output is the range `place` of this output.
+  /// Appends the schedule of a smaller group. The smaller group's output is the range `place` of
+  /// this rank's output.
   void embed(const Problem& problem, Algorithm algorithm, const std::vector<int>& ranks,
              Extent place) {
     const Schedule inner = build(algorithm, problem);

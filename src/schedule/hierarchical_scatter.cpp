@@ -2,13 +2,14 @@
 // node's ranks are summed exactly in its window. Only data that travels between nodes is rounded.
 //
 // A rank's place is its index in its node. For each destination node, the ranks of a source node
-// sum the parts of that node's ranks. The rank at place j sums the part of the rank at place j
-// there; if it has fewer places, places wrap around. It encodes the sum of its node and sends it to
-// the part's owner. The owner adds the sums of all nodes, including its own, in node order. So each
-// element is rounded once per node.
+// sum the parts of that node's ranks. The source rank at place j sums the part of the destination
+// rank at place j; if the source node has fewer places, its places wrap around. It encodes the sum
+// of its node and sends it to the part's owner. The owner adds the sums of all nodes, including its
+// own, in node order. So each element is rounded once per node.
 //
 // The window has two halves, used in turn. One arrival per round is enough: once a rank has seen
-// all arrivals of a round, all ranks have read the round before, whose half is used next.
+// all arrivals of a round, all ranks have read the data of the round before. The half that holds
+// those data is used next.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Sums of a node that may wait for encoding while the next one is computed.
+/// Number of sums of a node that may wait for encoding while the next one is computed.
 constexpr std::size_t kSums = 2;
 
 class HierarchicalScatter {
@@ -42,7 +43,7 @@ class HierarchicalScatter {
     reserve(pieces);
     for (std::size_t c = 0; c < pieces; ++c) {
       std::size_t sent = 0;
-      // Its own node is last, because no other rank waits for that sum.
+      // This rank's own node is last, because no other rank waits for that sum.
       for (std::size_t d = 1; d <= nodes_.size(); ++d) {
         const std::vector<int>& to = nodes_[(node_ + d) % nodes_.size()];
         for (std::size_t first = 0; first < to.size(); first += places())
@@ -94,7 +95,8 @@ class HierarchicalScatter {
     builder_.send(to[place_], out);
   }
 
-  /// Every rank publishes the inputs that the others sum, and sums its own.
+  /// Computes the sum through the window: every rank publishes the inputs that the others sum, and
+  /// sums the pieces that belong to its own place.
   Region sum_of_node(std::size_t c, std::span<const int> to, Extent given) {
     const Region sum = scratch({sums_.offset + folds_++ % kSums * room_, given.count});
     std::size_t longest = 0;

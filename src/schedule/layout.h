@@ -1,6 +1,6 @@
-// Places the memories of a rank's problem on one line of addresses. Input and output share
-// addresses where they are the same memory, so overlap is a comparison of numbers. All values are
-// in elements.
+// Maps the memories of a rank's problem (input, output, scratch and blocks) to one range of
+// addresses. Input and output share addresses where they are the same memory, so overlap is a
+// comparison of numbers. All values are in elements.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,8 @@ bool is_reduction(Collective collective);
 std::size_t total(const std::vector<std::size_t>& counts);
 
 /// Throws InvalidArgument if the problem is inconsistent: a rank or root outside the group, a list
-/// of the wrong length, a chunk of 0, or unequal counts of a rank's all_to_all part to itself.
+/// of the wrong length, a chunk of 0, or unequal counts for the all_to_all part of a rank to
+/// itself.
 void check(const Problem& problem);
 
 }  // namespace mccl::schedule

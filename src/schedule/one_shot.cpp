@@ -5,8 +5,8 @@
 // batches of at most half of the slots. A batch is published and then read, while the other slots
 // still hold the batch before. After a rank has seen a peer's first arrival of a batch, it knows
 // that the peer has read the batch before the last. Only the slots of that batch are reused next.
-// Where data flow from or to a root, no such proof arises, so the ranks that read arrive once per
-// piece, and the ranks that publish wait for that.
+// Where data flow from or to a root, arrivals do not show this. There, the ranks that read arrive
+// once per piece, and the ranks that publish wait for these arrivals.
 #include <algorithm>
 
 #include "schedule/algorithms.h"
@@ -202,8 +202,8 @@ class OneShot {
     }
   }
 
-  /// Arrivals carry the call's fingerprint, so mismatched calls are detected even if there is no
-  /// data.
+  /// Arrives without data. Arrivals carry the call's fingerprint, so mismatched calls are detected
+  /// even if there is no data.
   void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }

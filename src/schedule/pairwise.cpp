@@ -42,7 +42,7 @@ class Pairwise {
   }
 
   /// The sends of an exchange start when the exchange two before it has been received, so that no
-  /// rank receives from many senders at once.
+  /// rank receives from many senders at the same time.
   Schedule all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);

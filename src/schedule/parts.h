@@ -11,18 +11,18 @@
 
 namespace mccl::schedule {
 
-/// Pieces of each part in a segment. While one piece is in flight, the others keep the links busy.
-/// This includes links of unequal speed: a piece takes as long on the slowest link as many pieces
-/// on the others.
+/// Number of pieces of each part in a segment. While one piece is in flight, the others keep the
+/// links busy. This includes links of unequal speed: on the slowest link one piece takes as long as
+/// many pieces on the others.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
-/// Slots of a window; each holds one piece. One-shot schedules have 16, and publish a batch of at
-/// most 4 before they read any of it. Two-shot schedules use all 8 at a time.
+/// Number of slots of a window; each holds one piece. One-shot schedules have 16, and publish a
+/// batch of at most 4 before they read any of it. Two-shot schedules use all 8 at a time.
 inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;
 
-/// Chunks of scratch that a stream of pieces uses in turn.
+/// Number of chunks of scratch that a stream of pieces uses in turn.
 inline constexpr std::size_t kSlots = 4;
 
 /// A range of one memory, in elements.

@@ -145,7 +145,7 @@ class Ring {
   }
 
  private:
-  /// Two, because the sums of one phase are sent while those of the next arrive.
+  /// Buffers for sums: two, because the sums of one phase are sent while those of the next arrive.
   static constexpr std::size_t kRooms = 2;
 
   std::size_t segments_of(const Parts& parts) const {

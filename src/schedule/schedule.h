@@ -1,5 +1,5 @@
-// A schedule: the steps of one rank in one collective, as data. This layer knows no sockets, no
-// threads and no time.
+// A schedule: the steps of one rank in one collective, as data. This layer does not deal with
+// sockets, threads or time.
 //
 // An algorithm writes a rank's steps in program order, as if each step ended before the next began.
 // The executor runs a step as soon as its data allow. A step waits only for earlier steps whose
@@ -9,10 +9,10 @@
 //
 // The ranks of a node also have a window: each rank owns memory that all of them can read. A rank
 // publishes into its own memory, and one publication serves many readers. Arrivals take the place
-// of messages. Each rank counts its own arrivals, and every rank can wait for a peer's count. A
-// count guarantees two things: all that the rank published before it can be read, and the rank has
-// finished all reads before it. Steps that use the window run one after another. All ranks of a
-// node arrive the same number of times in a call, and at least once.
+// of messages. Each rank counts its own arrivals, and every rank can wait for a peer's count.
+// Seeing a count guarantees two things: everything that the rank published before that arrival is
+// readable, and the rank has finished all reads that preceded it. Steps that use the window run one
+// after another. All ranks of a node arrive the same number of times in a call, and at least once.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +63,7 @@ enum class StepKind : std::uint8_t {
   /// elements padded to whole blocks; the first starts at src.offset. The sum is rounded again if
   /// dst holds blocks.
   fold_coded,
-  publish,  ///< this rank's window, starting at `window`, = src
+  publish,  ///< copies src into this rank's window at the offset `window`
   arrive,   ///< counts this rank's next arrival
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
   read,   ///< dst = the data that `peer` published at `window`
@@ -82,8 +82,8 @@ inline constexpr std::int32_t kAllPeers = -1;
 
 struct Step {
   StepKind kind = StepKind::copy;
-  /// dst holds the whole reduction after this step, so the executor divides it here for an average.
-  /// A fold that completes does both at once.
+  /// True if dst holds the complete reduction after this step. For an average, the executor then
+  /// divides dst by the number of ranks; fold steps do so in the same pass.
   bool completes = false;
   std::int32_t peer = kAllPeers;
   std::uint32_t operands = 0;
@@ -102,22 +102,23 @@ struct Problem {
   int rank = 0;
   int size = 1;
   int root = 0;
-  /// Elements of the buffer; used by all_reduce, broadcast and reduce.
+  /// Number of elements of the buffer; used by all_reduce, broadcast and reduce.
   std::size_t count = 0;
-  /// Elements of each rank's part; used by all_gather, gather, scatter and reduce_scatter. For
-  /// all_to_all: elements that this rank sends to each rank. Holds `size` entries, or none for the
-  /// other collectives.
+  /// Number of elements of each rank's part; used by all_gather, gather, scatter and
+  /// reduce_scatter. For all_to_all: number of elements that this rank sends to each rank. Holds
+  /// `size` entries, or none for the other collectives.
   std::vector<std::size_t> counts;
-  /// all_to_all: elements that this rank receives from each rank.
+  /// all_to_all: number of elements that this rank receives from each rank.
   std::vector<std::size_t> recv_counts;
-  /// all_to_all: every rank sends every other rank the same number of elements, and all ranks know
-  /// this.
+  /// all_to_all: true if every rank sends every other rank the same number of elements, and all
+  /// ranks know this.
   bool even = false;
   /// True if input and output are the same memory (see Group). A broadcast is always in place
   /// because it has only an output. If this is false, the input is never written. A reduce_scatter
   /// or scatter in place writes only the rank's own part of its input.
   bool in_place = false;
-  /// Largest message in elements, at least 1. Transfers are cut into pieces of at most this size.
+  /// Maximum message size in elements, at least 1. Transfers are cut into pieces of at most this
+  /// size.
   std::size_t chunk = 1;
   /// The node of each rank. Empty if no two ranks share a node.
   std::vector<int> nodes = {};

@@ -18,7 +18,8 @@ void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region&
   if (!root) builder.send(tree.parent, own);
 }
 
-/// Sends to the largest subtree first, because it is the deepest.
+/// Receives data from the parent and sends it to the children. The largest subtree is first,
+/// because it is the deepest.
 void descend(ScheduleBuilder& builder, const Tree& tree, const Region& data) {
   if (tree.parent >= 0) builder.recv(tree.parent, data);
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {

@@ -1,5 +1,5 @@
-// Schedules on trees that data climbs and descends piece by piece: the binomial tree, the chain and
-// the tree of cables.
+// Schedules on trees in which data moves up and down piece by piece: the binomial tree, the chain
+// and the tree of cables.
 #pragma once
 
 #include <vector>

@@ -2,9 +2,8 @@
 // tests/transport/link_conformance.h.
 //
 // Not thread-safe: the engine calls it with the progress lock held. No call blocks. Calls throw
-// LinkClosed once the peer has closed its end or the path is broken. Before that, everything is
-// received that the peer wrote before its depart() returned true, even if a write of this end has
-// failed meanwhile.
+// LinkClosed once the peer has closed its end or the path is broken. First, they return everything
+// that the peer wrote before its depart() returned true, even if a write by this end has failed.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@
 namespace mccl::transport {
 
 /// How the engine learned that a peer is lost. `told`: its process is known to have ended, so the
-/// system also ends each of its links, now or soon. `silence`: the peer stopped responding and was
-/// given up; the system might keep its links open for much longer.
+/// operating system closes each of its links, now or soon. `silence`: the peer stopped responding
+/// and was given up; the operating system might keep its links open for much longer.
 enum class Loss { told, silence };
 
 class LinkClosed : public PeerError {
@@ -36,10 +35,10 @@ class Link {
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
-  /// Returns all bytes that have arrived in one contiguous piece, in the link's memory, if they are
-  /// at least `at_least` bytes; else an empty span. `at_least` is at most peek_capacity(). More
-  /// bytes may have arrived behind that piece. The span is valid until the next call. Never throws
-  /// LinkClosed while `at_least` bytes are available.
+  /// Returns at least `at_least` of the bytes that have arrived, as a contiguous span in the link's
+  /// memory. Returns an empty span if fewer have arrived. `at_least` is at most peek_capacity().
+  /// More bytes may have arrived than the span contains. The span is valid until the next call.
+  /// Never throws LinkClosed while `at_least` bytes are available.
   virtual std::span<const std::byte> peek(std::size_t at_least) = 0;
   /// Drops the first `n` bytes of those that peek() returned.
   virtual void consume(std::size_t n) = 0;
@@ -55,14 +54,13 @@ class Link {
   /// before it sleeps.
   virtual int descriptor() const = 0;
 
-  /// When to try write() again after the system ran out of memory for sending, during which it
-  /// still reports the descriptor as writable. Clock::time_point::max() if there is no such
-  /// shortage.
+  /// When to retry write() while the system is out of memory for sending. poll(2) reports the
+  /// descriptor as writable even then. Clock::time_point::max() if there is no such shortage.
   virtual Clock::time_point retry_at() const { return Clock::time_point::max(); }
 
-  /// Number of bytes at the end of what write() has accepted that must stay unchanged, because the
-  /// link still reads them in place. 0 for a transport that copies. If write() accepted only part
-  /// of a buffer, the rest must also stay unchanged until it is written or the link is destroyed.
+  /// Number of the most recently written bytes that must stay unchanged, because the link still
+  /// reads them in place. 0 for a transport that copies. If write() accepted only part of a buffer,
+  /// the rest must also stay unchanged until it is written or the link is destroyed.
   virtual std::size_t borrowed() const { return 0; }
 
   /// Bytes that write() has accepted and the peer's host has not acknowledged: destroying the link
@@ -74,9 +72,9 @@ class Link {
   /// not read still acknowledges.
   virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
 
-  /// Ends the use of the link: afterwards nothing is written to it or read from it, and bytes that
-  /// arrive are discarded. Must be called again until it returns true. The link can then be
-  /// destroyed, and the peer still receives everything that was written.
+  /// Ends the use of the link: the caller must not write or read afterwards, and bytes that arrive
+  /// are discarded. Must be called again until it returns true. The link can then be destroyed, and
+  /// the peer still receives everything that was written.
   virtual bool depart() noexcept { return unsent() == 0; }
 
   /// Memory that this end of the link allocates for itself, not counting memory shared with the

@@ -13,7 +13,9 @@ enum class Purpose : std::uint8_t {
   store,
   /// A trunk, on which neighbours exchange their knowledge of the cables (rendezvous/cabling/).
   cable,
-  relay,  ///< Connection to relay: to rank `group`, for destination `rail` there.
+  /// Connection that relays pass on. LinkKey::group is the target rank, and LinkKey::rail selects
+  /// the receiver there.
+  relay,
 };
 inline constexpr int kPurposeCount = 6;
 

@@ -1,12 +1,13 @@
-// A way to make links between processes: tcp, shared memory, rdma. A process has one Transport of
-// each kind that its job uses. The engine knows transports only by this interface.
+// Interface of transports, which make links between processes: tcp, shared memory, rdma. A process
+// has one Transport of each kind that its job uses. The engine uses them only through this
+// interface.
 //
-// Both ends take part in making a link. The higher rank of the pair dials. The blob that its
-// transport produces is delivered to hear() at the other end over the pair's control connection.
-// The answer is delivered to hear() at the dialing end, and so on until both ends have their link.
-// A transport that connects by itself exchanges no blobs; its links are returned by progress(). If
-// either end cannot have the link, it throws or reports an event, and both ends try the next
-// transport that reaches the peer.
+// Both ends take part in making a link. At the higher rank of the pair, the engine calls dial(). It
+// sends the resulting blob over the pair's control connection and passes it to hear() at the other
+// end. The answer is passed to hear() at the dialing end, and so on until both ends have their
+// link. A transport that connects by itself exchanges no blobs; its links are returned by
+// progress(). If either end cannot make the link, it throws or reports an event. Both ends then try
+// the next transport that reaches the peer.
 //
 // Not thread-safe: the engine calls it with the progress lock held. No call blocks.
 // tests/support/loopback_transport.h is the smallest implementation.
@@ -30,7 +31,7 @@
 namespace mccl::transport {
 
 /// Message from one end of a link to the other while the link is being made. Only the transport
-/// interprets it. At most kMostBlobBytes.
+/// interprets it. At most kMostBlobBytes long.
 using Blob = std::vector<std::byte>;
 inline constexpr std::size_t kMostBlobBytes = 4096;
 
@@ -44,13 +45,14 @@ struct Making {
   std::unique_ptr<Link> link;  ///< Set when this end of the link is complete and may be written to.
 };
 
-/// A link that was completed by progress() or failed, or an established link that broke while it
-/// was not in use.
+/// Reports a link that progress() completed, a link that could not be made, or an established link
+/// that broke while it was not in use.
 struct LinkEvent {
   WorldRank peer;
   LinkKey key;
   std::unique_ptr<Link> link;  ///< Null if the link failed; `reason` then says why.
   std::string reason;
+  /// True if the link had been established before it broke.
   bool stood = false;
 };
 
@@ -58,11 +60,11 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Name in messages, by which the other end also identifies the transport: "tcp".
+  /// Short name, such as "tcp". Used in messages, and by the other end to identify the transport.
   virtual std::string_view name() const = 0;
 
-  /// True if the two ranks can have links of this kind. Determined while the ranks met; both ends
-  /// return the same value.
+  /// True if this rank and the peer can have links of this kind. Determined during the rendezvous;
+  /// both ends return the same value.
   virtual bool reaches(WorldRank peer) const = 0;
   /// Human-readable description of the path: "shared memory", "tcp, 2 links, en0 10 Gbit/s MTU
   /// 1500".
@@ -70,48 +72,49 @@ class Transport {
   /// Number of parallel links that a pair has for each purpose; the same at both ends.
   virtual int rails(WorldRank) const { return 1; }
 
-  /// Names, for messages, of the ways to the peer that only a measurement can rank, as seen by the
-  /// dialing end. Has one element if there is no such choice.
+  /// Descriptions of the equivalent paths to the peer, between which only a measurement can choose.
+  /// Called at the dialing end. Has one element if there is no choice.
   virtual std::vector<std::string> equal_ways(WorldRank) const { return {""}; }
-  /// Selects by index the one of equal_ways() that later dials to the peer use.
+  /// Selects the path for later dials to the peer, by its index in equal_ways().
   virtual void take_way(WorldRank, std::size_t) {}
 
-  /// Begins a link, at the higher rank of the pair. Throws Error if this end cannot have it. If
-  /// that becomes known only later, a LinkEvent reports it at the deadline or before.
+  /// Begins a link. Called at the higher rank of the pair. Throws Error if this end cannot make the
+  /// link. A LinkEvent reports a failure that is detected later, at the deadline or before.
   virtual Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) = 0;
-  /// Continues with a blob from the other end. Throws CorruptionError for a blob that no correct
-  /// peer sends, and another Error if this end cannot have the link.
+  /// Continues to make a link, with a blob from the other end. Throws CorruptionError for a blob
+  /// that no correct peer sends, and another Error if this end cannot make the link.
   virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) = 0;
-  /// Handles the dialing end's blob for a link that this end refuses.
+  /// Called instead of hear() if this end refuses the link that the dialing end has begun.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}
-  /// Abandons a link that this end has begun, as dialer or not. No event follows.
+  /// Abandons a link that is being made, whichever end dialed. No event follows.
   virtual void cancel(WorldRank peer, const LinkKey& key) = 0;
 
   /// Does all work that is possible without blocking, and appends an event for each link that was
   /// completed, failed or broke.
   virtual void progress(std::vector<LinkEvent>&) {}
-  /// A peer that can no longer be reached, and the reason, as found out by the transport itself
-  /// rather than by one of its links.
+  /// A peer that can no longer be reached, with the reason. Detected by the transport itself rather
+  /// than by one of its links.
   struct LostPeer {
     WorldRank peer;
     std::string reason;
   };
   /// Returns the peers lost since the last call.
   virtual std::vector<LostPeer> take_lost() { return {}; }
-  /// Explains why peers that dial this rank get no link, once they have waited for a while. Empty
-  /// if they do not have to wait.
+  /// The reason why this rank has been unable to accept connections from peers for a while. Empty
+  /// if it can accept them.
   virtual std::string accepting_trouble() const { return {}; }
-  /// Appends the descriptors on which progress() waits. The links have descriptors of their own.
+  /// Appends the descriptors to poll for events that progress() handles. The descriptors of the
+  /// links are not included.
   virtual void watch(std::vector<pollfd>&) const {}
   /// Latest time at which progress() must be called again.
   virtual Clock::time_point next_deadline() const { return Clock::time_point::max(); }
 
-  /// Called before a sleep. Afterwards, activity on links without a descriptor ends the sleep.
-  /// Returns true if such links may exist; the caller must then check its links once more before it
-  /// sleeps.
+  /// Called before the engine sleeps, so that activity on links without a descriptor ends the
+  /// sleep. Returns true if such links may exist; the caller must then check its links again before
+  /// it sleeps.
   virtual bool arm() { return false; }
-  /// Called when the sleep has ended. It is called often, so it must be cheap if arm() had no
-  /// effect.
+  /// Called when the sleep has ended, and at other times without a preceding arm(). It must be
+  /// cheap then.
   virtual void disarm() {}
 
   /// Called in the child of a fork: closes the child's copies of descriptors and sends nothing to

@@ -120,13 +120,22 @@ TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
   Processes job(
       4,
       [](Context& context, const Processes::Say& say) {
-        all_reduce<4000>(*context.world());
-        if (context.rank() == 2) return;
+        Group& world = *context.world();
+        all_reduce<4000>(world);
+        // Rank 2 leaves once all ranks have completed the first call. A rank that had not would
+        // fail with the group.
+        char token = 0;
+        const Buffer one{&token, 1, DType::u8};
+        if (context.rank() == 2) {
+          for (int others = 0; others < 3; ++others) world.recv(one, kAnySource, 0).wait();
+          return;
+        }
+        world.send(one, 2, 0).wait();
         say("waits");
         if (context.rank() == 1) {
           for (;;) ::pause();
         }
-        all_reduce<4000>(*context.world());
+        all_reduce<4000>(world);
       },
       options());
   for (const int rank : {0, 1, 3}) ASSERT_EQ(job.line(rank), "waits");

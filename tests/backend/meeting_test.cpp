@@ -356,7 +356,8 @@ TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {
                    if (rank != 0) return store;
                    return std::make_shared<StoreThatStops>(std::move(store));
                  }});
-  expect_says(job.line(1, kSoon), {"rank 1 lost the store of rank 0", "is stopped"});
+  expect_says(job.line(1, kSoon),
+              {"rank 1 lost its connection to the store of rank 0", "is stopped"});
 }
 
 /// A store that stops this process from opening files once the ranks have published their

@@ -207,6 +207,25 @@ const Swept kSwept[] = {
        }
        for (const Work& work : works) work.wait();
      }},
+    {"messages of a batch",
+     [](Group& group, std::span<float> memory) {
+       const int other = 1 - group.rank();
+       const CallOptions waits{.caller_waits = true};
+       std::vector<Work> works;
+       works.reserve(3);
+       bool ends = false;
+       try {
+         group.begin_coalescing();
+         works.push_back(group.send({memory.data(), 100, DType::f32}, other, 0, waits));
+         works.push_back(group.recv({memory.data() + 100, 100, DType::f32}, other, 0, waits));
+         ends = true;
+         works.push_back(group.end_coalescing());
+       } catch (const std::exception& error) {
+         if (ends && !works.front().done()) throw Broken("end_coalescing threw, and its calls run");
+         group.abort(error.what());
+       }
+       for (const Work& work : works) work.wait();
+     }},
     {"a wait with a limit",
      [](Group& group, std::span<float> memory) {
        const int other = 1 - group.rank();

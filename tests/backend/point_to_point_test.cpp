@@ -1,4 +1,7 @@
 // Tests messages of the native engine: credit, frames, and the errors on both ranks.
+#include <atomic>
+#include <thread>
+
 #include "support/ranks.h"
 
 namespace mccl {
@@ -37,6 +40,59 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
         ASSERT_EQ(got, data);
       }
     }
+  });
+}
+
+const CallOptions kWaits{.caller_waits = true};
+
+/// Receives of a batch look for their messages on the caller's thread.
+TEST(PointToPoint, AnErrorInABatchIsThatOfItsCalls) {
+  run_failing_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    std::vector<std::int32_t> sent = numbers(8, 1), first(4), second(4);
+    if (group.rank() == 0) {
+      group.send(buffer(sent), 1, 0).wait();
+      EXPECT_THROW(group.barrier().wait(), MismatchError);
+      return;
+    }
+    std::atomic<int> callbacks{0};
+    group.begin_coalescing();
+    const Work one = group.recv(buffer(first), 0, 0, kWaits);
+    const Work two = group.recv(buffer(second), 0, 1, kWaits);
+    for (const Work& work : {one, two}) work.on_done([&](std::exception_ptr) { ++callbacks; });
+    const Work all = group.end_coalescing();
+    EXPECT_THROW(all.wait(), MismatchError);
+    EXPECT_THROW(one.wait(), MismatchError);
+    EXPECT_THROW(two.wait(), MismatchError);
+    while (callbacks < 2) std::this_thread::yield();
+  });
+}
+
+TEST(PointToPoint, ACallbackOfABatchSendsAfterTheBatch) {
+  run_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    std::vector<std::int32_t> one{1}, two{2}, three{3}, got{0};
+    group.barrier().wait();
+    if (group.rank() == 1) {
+      for (int i = 1; i <= 4; ++i) {
+        group.recv(buffer(got), 0, 0).wait();
+        EXPECT_EQ(got[0], i == 1 ? 1 : i - 1);
+      }
+      return;
+    }
+    group.send(buffer(one), 1, 0).wait();  // connects the ranks
+    Work later;
+    std::atomic<bool> sent{false};
+    group.begin_coalescing();
+    const Work first = group.send(buffer(one), 1, 0, kWaits);
+    group.send(buffer(two), 1, 0, kWaits);
+    first.on_done([&](std::exception_ptr) {
+      later = group.send(buffer(three), 1, 0);
+      sent = true;
+    });
+    group.end_coalescing().wait();
+    while (!sent) std::this_thread::yield();
+    later.wait();
   });
 }
 

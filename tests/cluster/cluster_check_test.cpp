@@ -29,7 +29,7 @@ TEST(CheckIdentity, FindsOneMachineUnderTwoNames) {
   const auto findings = check_identity(hosts);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].where, "a, c");
-  EXPECT_EQ(findings[0].what, "these names belong to one machine");
+  EXPECT_EQ(findings[0].what, "these names refer to the same machine");
 }
 
 TEST(CheckIdentity, TakesContainersForMachinesOfTheirOwn) {

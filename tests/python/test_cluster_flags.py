@@ -69,7 +69,10 @@ def test_more_hosts_than_files_are_refused_before_any_is_asked(command: str):
     )  # fmt: skip
     assert done.returncode == 1, done
     error = json.loads(done.stdout)["error"]
-    assert "querying 300 hosts at once needs 9" in error and "may have 200; raise the limit" in error
+    assert (
+        "querying 300 hosts in parallel needs 9" in error
+        and "may have 200; raise the limit" in error
+    )
     assert "no-such-host" not in done.stderr
 
 

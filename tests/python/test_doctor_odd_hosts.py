@@ -186,9 +186,11 @@ def test_one_machine_under_two_names(pair: CabledHosts, tmp_path: Path):
     pair.config.write_text(f"Host twin\n  HostName {pair.address('a')}\n{text}")
     try:
         found = findings(pair.mccl("doctor", "--hosts", "a,twin", "--json", status=1))
-        assert found == ["a, twin: these names belong to one machine"]
+        assert found == ["a, twin: these names refer to the same machine"]
         refused = pair.mccl("config", "--hosts", "a,twin", "--json", status=1)
-        assert "a, twin: these names belong to one machine" in json.loads(refused.stdout)["error"]
+        assert (
+            "a, twin: these names refer to the same machine" in json.loads(refused.stdout)["error"]
+        )
     finally:
         pair.config.write_text(text)
 
@@ -280,7 +282,7 @@ def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
     assert time.monotonic() - begin < 2 * PATIENCE
     answer = json.loads(done.stdout)
     assert len(answer["hosts"]) == 64 and all(host["reached"] for host in answer["hosts"])
-    assert findings(done) == [", ".join(names) + ": these names belong to one machine"]
+    assert findings(done) == [", ".join(names) + ": these names refer to the same machine"]
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
@@ -368,7 +370,7 @@ def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
         assert (entry["ssh"], entry["port"]) == ("root@fd00:78::1", 2222)
         # The same host is given twice, under two names.
         twice = pair.mccl("doctor", "--hosts", f"{named},a", "--json", status=1)
-        assert findings(twice) == [f"{named}, a: these names belong to one machine"]
+        assert findings(twice) == [f"{named}, a: these names refer to the same machine"]
     finally:
         pair.config.write_text(before)
         pair.ip("a", "addr", "del", "fd00:78::1/64", "dev", "cable")

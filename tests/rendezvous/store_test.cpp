@@ -219,7 +219,8 @@ TEST(TcpStore, AServerThatEndsBetweenCallsIsTheErrorOfOneCallAndNotWaitedFor) {
   const auto client = make_tcp_store(address, 1, kJobKey, std::chrono::hours(1));
   client->set("k", "v");
   server.reset();
-  EXPECT_THAT(message_of<PeerError>([&] { client->add("n", 1); }), HasSubstr("lost the store"));
+  EXPECT_THAT(message_of<PeerError>([&] { client->add("n", 1); }),
+              HasSubstr("lost its connection to the store"));
   auto another = std::async(std::launch::async, [&] { return client->add("n", 1); });
   server = make_tcp_store(address, 0, kJobKey, kPatience);
   EXPECT_EQ(another.get(), 1) << "the next start of rank 0 is waited for";

@@ -1,4 +1,4 @@
-"""Sends gradients of DDP and FSDP2 in fewer bytes, and loses nothing that rounding drops.
+"""Sends gradients of DDP and FSDP2 in fewer bytes, and sends later what rounding has dropped.
 
     model = DistributedDataParallel(net)
     state = mccl.hooks.compress(model, "int8")
@@ -10,9 +10,9 @@ For each parameter, every rank keeps the residual: the part that rounding of its
 dropped so far. It adds the residual to the next gradients before it rounds those (error feedback:
 Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error Feedback Fixes
 SignSGD, 2019). Codecs that drop nearly everything, such as topk, therefore train nearly as well as
-exact sums. The rank that rounds the sum keeps the part dropped from it too (Tang et al.,
-DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps that
-residual.
+exact sums. The rank that rounds the sum also keeps the part that is dropped from the sum (Tang et
+al., DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps
+that residual.
 
 Residuals are float32 for all types of gradients except float64, whose residuals are float64. A step
 whose gradients are not finite, which a loss scaler skips, does not change them.
@@ -62,8 +62,8 @@ def compress(
     Args:
         model: A model without a hook. Its process group must have the backend "mccl" for host
             memory. For fully_shard, the module on which it was called last; powersgd is then not
-            available, and a rank keeps as many residuals as the whole gradients have elements, not
-            only its share.
+            available, and each rank keeps residuals for all elements of the gradients, not only for
+            its share.
         codec: fp16, bf16, int8, fp8, fp8_e5m2, int4, topk or powersgd.
         ratio: topk: the share of the elements that each rank sends, above 0 and at most 1; by
             default the setting topk_ratio.
@@ -71,12 +71,13 @@ def compress(
         warm_up: The number of exact steps at the start, while gradients still change much.
         ramp: topk: the number of steps after the warm-up that send more: a quarter of the elements,
             then a quarter of that, and so on, down to the ratio.
-        momentum: DistributedDataParallel and the codecs: each rank takes the momentum of its own
-            gradients before it rounds them, and clears it where topk has sent an element. At least
-            0 and below 1. The optimizer must then have none: torch.optim.SGD(parameters, rate).
+        momentum: Factor of the momentum, at least 0 and below 1; only for DistributedDataParallel,
+            and not for powersgd. Each rank applies it to its own gradients before it rounds them,
+            and clears the momentum of elements that topk has sent. The optimizer must then have
+            none: torch.optim.SGD(parameters, rate).
         exact: Returns whether a parameter, given its name, is never rounded; by default those of
             one dimension.
-        report_every: Rank 0 prints a line of statistics every so many steps; 0: never.
+        report_every: Number of steps between the lines of statistics that rank 0 prints; 0: none.
 
     Returns:
         The state: its ``statistics``, and ``state_dict()`` and ``load_state_dict()`` for

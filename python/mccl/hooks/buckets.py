@@ -154,7 +154,7 @@ class Rounded(BucketState):
         return after(work, flat.device, end)
 
     def _average_with_residuals(self, flat: torch.Tensor, parts: list[Part]) -> TensorFuture:
-        """Averages a bucket that the engine would not shorten, and sends the residuals with it."""
+        """Averages a bucket that a codec would not shorten, with the residuals added to it."""
         for name, part in parts:
             self._momentum.accelerate(name, part)
             residual = None if name in self._exact else self._residuals.get(name)
@@ -192,7 +192,8 @@ class Rounded(BucketState):
         return filled
 
     def _keep(self, left: torch.Tensor, filled: list[Filled]) -> None:
-        """Keeps the part that rounding on this rank dropped, of its own gradients or of the sum."""
+        """Keeps the part that rounding on this rank dropped from its own gradients or from the sum.
+        """
         pieces = left.split([each.shape.numel() for each in filled])
         for each, piece in zip(filled, pieces, strict=True):
             residual = piece.view(each.shape)

@@ -8,12 +8,12 @@ import torch
 class Kept:
     """Tensors by parameter name, all replaced together when a step ends.
 
-    A step stores new tensors beside the old ones, and they replace the old ones when it ends. If
-    its gradients were not finite, the optimizer skips the step, and its tensors are dropped.
+    A step stores new tensors, which replace the old ones when the step ends. If its gradients were
+    not finite, the optimizer skips the step, and the new tensors are dropped.
     """
 
     def __init__(self, noun: str, shaped_as_gradient: bool = True) -> None:
-        #: Name of one of the tensors in messages.
+        #: Word for one of the tensors in messages.
         self.noun = noun
         self.shaped_as_gradient = shaped_as_gradient
         #: Tensors as of the last step that counted.

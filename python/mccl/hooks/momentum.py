@@ -1,4 +1,4 @@
-"""Momentum before rounding instead of after it."""
+"""Momentum that is applied before rounding, instead of afterwards by the optimizer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Momentum:
     """The momentum of this rank's gradients, by name, in host memory.
 
     A gradient that waits in a residual for many steps reaches the optimizer late, and all at once.
-    Momentum taken after that prolongs it once more. Taken before the residual, it is what the steps
-    in between would have made of the gradient (momentum correction: Lin et al., Deep Gradient
-    Compression, 2018). If everything is sent, the average of the ranks' momenta is the momentum of
-    the average.
+    Momentum in the optimizer would then prolong its effect further. If momentum is applied before
+    rounding, the residual accumulates the updates that the optimizer would have made meanwhile
+    (momentum correction: Lin et al., Deep Gradient Compression, 2018). If everything is sent, the
+    average of the ranks' momenta is the momentum of the average.
     """
 
     def __init__(self, factor: float) -> None:
@@ -25,7 +25,7 @@ class Momentum:
         self.velocities = Kept("momentum")
 
     def accelerate(self, name: str, gradient: torch.Tensor) -> None:
-        """Replaces a gradient by its velocity, unless the step did not use the parameter."""
+        """Replaces a gradient with its velocity, unless the step did not use the parameter."""
         if not self.factor or not is_used(gradient):
             return
         velocity = gradient.to("cpu", wide(gradient.dtype), copy=True)
@@ -36,7 +36,7 @@ class Momentum:
         self.velocities.put(name, velocity)
 
     def stop_sent(self, name: str, left: torch.Tensor) -> None:
-        """Clears the velocity of elements that were sent whole; it would overshoot."""
+        """Clears the velocity of elements that were sent in full, which would overshoot."""
         velocity = self.velocities.get(name)
         if velocity is not None:
             velocity.mul_(left != 0)

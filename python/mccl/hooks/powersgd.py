@@ -23,7 +23,7 @@ class Approximation:
     part: torch.Tensor
     #: The gradient with its residual, in the wide type.
     matrix: torch.Tensor
-    #: The residual, if this rank did not use the parameter and so did not add it to the gradient.
+    #: The residual, if this rank did not use the parameter and therefore did not add it; else None.
     waiting: torch.Tensor | None
     right: torch.Tensor
     left: torch.Tensor
@@ -107,7 +107,7 @@ class PowerSgd(BucketState):
         return energy(residual)
 
     def _average_all(self, tensors: list[torch.Tensor]) -> int:
-        """Averages each tensor over the ranks, by one call, and returns its bytes."""
+        """Averages each tensor over the ranks, in one call, and returns their bytes in total."""
         if not tensors:
             return 0
         flat = pack(tensors)

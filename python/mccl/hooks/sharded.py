@@ -16,7 +16,7 @@ from .tensors import add_residual, energy, is_finite, real, real_shape, wide
 
 @dataclass
 class Column:
-    """Place of a parameter in the rows that are reduced, one row per rank."""
+    """The columns of one gradient in the matrix that is reduced, which has one row per rank."""
 
     name: str
     #: Shape of the real view of the whole gradient.
@@ -31,7 +31,7 @@ class Column:
         return self.place.stop - self.place.start
 
     def rows(self, whole: torch.Tensor, ranks: int) -> torch.Tensor:
-        """Divides a tensor as fully_shard does, padded with zeros at its end."""
+        """Divides a tensor among the ranks as fully_shard does, with zeros appended as padding."""
         if self.dim:
             return torch.cat(whole.chunk(ranks, self.dim)).view(ranks, self.width)
         rows = whole.new_zeros(ranks * self.width)
@@ -183,7 +183,7 @@ class Sharded(State):
     def _reduce_rounded(
         self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
     ) -> bool:
-        """Reduces some columns in fewer bytes. Returns False, and does nothing, if impossible."""
+        """Reduces some columns in fewer bytes. If that is impossible, only returns False."""
         width = sum(column.width for column in columns)
         packed = torch.empty(self.size, width, dtype=wide(rows.dtype))
         ratio = self._share.at(self.step - self.warm_up)
@@ -209,7 +209,7 @@ class Sharded(State):
     def _reduce_exactly(
         self, output: torch.Tensor, given: torch.Tensor, columns: list[Column], op: Any
     ) -> None:
-        """Reduces a whole module in its own type, and sends the residuals with it."""
+        """Reduces a whole module in the type of its gradients, with the residuals added."""
         rows = real(given).view(self.size, -1)
         for column in columns:
             residual = self._residuals.get(column.name)

@@ -22,7 +22,8 @@ _log = logging.getLogger("mccl")
 #: Numbers for the names of groups that hooks make.
 _numbers = itertools.count()
 
-#: Reasons to send gradients exact. Both are usual for small gradients beside large ones.
+#: Reasons to send gradients exactly. Both are usual for small gradients of a model that also has
+#: large ones.
 UNCODED = (
     "compression would not reduce the bytes that the engine sends (the ranks share memory, the "
     "call is below compression_min_bytes, or the codec is as wide as the gradients)"
@@ -64,7 +65,7 @@ class State:
                 "warm_up and report_every: expected numbers of steps, at least 0; found "
                 f"{warm_up} and {report_every}"
             )
-        #: Group for exact sums, whatever the settings say for other groups.
+        #: Group for exact sums, regardless of the settings.
         self.group: dist.ProcessGroup = group_like(group, "none")
         self.size = dist.get_world_size(self.group)
         self.warm_up = warm_up
@@ -78,10 +79,10 @@ class State:
         self._parameters = dict(model.named_parameters())
         self._names = {parameter: name for name, parameter in self._parameters.items()}
         self._exact = {name for name, each in self._parameters.items() if exact(name, each)}
-        #: Bytes of this step that were sent exact, by reason.
+        #: Bytes of this step that were sent exactly, by reason.
         self._exact_bytes: dict[str, int] = {}
         self._said: set[str] = set()
-        self._lock = threading.Lock()  # callbacks of several buckets run at once
+        self._lock = threading.Lock()  # callbacks of several buckets run concurrently
 
     @property
     def residuals(self) -> dict[str, torch.Tensor]:
@@ -135,7 +136,7 @@ class State:
                 )
 
     def _say_if_nothing_is_gained(self, backend: Any, codec: str) -> None:
-        """Logs once, on rank 0, if all ranks share memory: the engine rounds nothing there.
+        """Logs once, on rank 0, if all ranks share memory, because the engine then rounds nothing.
 
         `backend` belongs to a group with the codec.
         """
@@ -178,5 +179,10 @@ class State:
             self._said.add(why)
             # A step in which nothing is compressed is unusual.
             level = logging.INFO if why in _USUAL and compressed else logging.WARNING
-            _log.log(level, "mccl.hooks: %d bytes of a step's gradients are exact: %s", nbytes, why)
+            _log.log(
+                level,
+                "mccl.hooks: %d bytes of a step's gradients were not compressed: %s",
+                nbytes,
+                why,
+            )
         self._exact_bytes = {}

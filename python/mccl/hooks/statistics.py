@@ -1,4 +1,4 @@
-"""Counts of what a hook has done, and the share of elements that topk sends."""
+"""Counts of the steps and bytes of a hook, and the share of elements that topk sends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Statistics:
 
     #: Steps, exact ones included.
     steps: int = 0
-    #: Bytes of gradients after the warm-up, in their own type, and bytes of these on the wire.
+    #: `given` counts the bytes of gradients after the warm-up, in their own type; `sent` counts the
+    #: bytes of these gradients on the wire.
     given: int = 0
     sent: int = 0
     #: Norm of the part that the last step dropped, divided by the norm of its gradients with
@@ -35,7 +36,7 @@ class Statistics:
         self.error = 0.0
 
     def add(self, given: int, sent: int, left: float, wanted: float) -> None:
-        """Counts one reduction: its bytes, and the squared norms of `error`."""
+        """Counts one reduction: its bytes, and the squared norms that `error` is computed from."""
         self.given += given
         self.sent += sent
         self._left += left
@@ -60,7 +61,7 @@ class Statistics:
 
 
 class Share:
-    """The share of a gradient that topk sends, step by step. Other codecs have none.
+    """The share of a gradient that topk sends in each step. Other codecs have none.
 
     Args:
         codec: The codec's name.

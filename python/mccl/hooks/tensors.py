@@ -14,7 +14,7 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def real_shape(shape: torch.Size, dtype: torch.dtype) -> torch.Size:
-    """Returns the shape of real() of such a tensor."""
+    """Returns the shape of real() of a tensor of this shape and type."""
     return torch.Size([*shape, 2]) if dtype.is_complex else shape
 
 
@@ -29,7 +29,7 @@ def energy(tensor: torch.Tensor) -> float:
 
 
 def extremes(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the smallest and the largest element, or NaN for both; this takes one fast pass."""
+    """Returns the smallest and the largest element, or NaN for both if there is a NaN."""
     return torch.stack(torch.aminmax(tensor)) if tensor.numel() else tensor.new_zeros(2)
 
 
@@ -39,12 +39,12 @@ def is_finite(tensor: torch.Tensor) -> bool:
 
 
 def is_used(gradient: torch.Tensor) -> bool:
-    """Returns True if a step used this gradient's parameter on this rank: it is not all zero."""
+    """Returns True if this rank used the parameter in this step: its gradient is not all zeros."""
     return bool(extremes(gradient).any())
 
 
 def add_residual(part: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    """Adds a residual to a gradient; returns the part that rounding to its type dropped."""
+    """Adds a residual to a gradient, and returns the part that rounding to its type dropped."""
     wanted = part.to(residual) + residual
     part.copy_(wanted)
     return wanted - part.to(residual)

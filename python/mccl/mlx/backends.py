@@ -1,7 +1,7 @@
-"""The job that a process belongs to, from the environment: decisions without side effects.
+"""Finds the job of a process from the environment, without side effects.
 
-A backend is a name that MLX's users know. Each has one function here, from the environment to the
-settings for joining the job. It raises Refusal with a sentence if the process cannot join.
+A backend is a name that MLX's users know. Each backend has one function here, from the environment
+to the settings for joining the job. It raises Refusal with the reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .loader import load
 
 
 def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job of MLX_RANK and MLX_HOSTFILE, as `mlx.launch` sets them.
+    """The job that MLX_RANK and MLX_HOSTFILE describe, which `mlx.launch` sets.
 
     The ranks meet at rank 0's first address. Each rank listens at its own addresses, at the port of
-    the first. Several addresses make several links per pair; an address listed twice makes two.
-    Rank 0's first port is taken by the meeting point. It listens at the first other port among its
-    addresses, or else at any free port.
+    the first. Several addresses make several links per pair; an address listed twice makes two. The
+    meeting point uses rank 0's first port. Rank 0 therefore listens at the first other port among
+    its addresses, or else at any free port.
     """
     rank_text, path = environment.get("MLX_RANK"), environment.get("MLX_HOSTFILE")
     if not rank_text and not path:
@@ -121,7 +121,7 @@ def _address_of(item: object, rank: int, path: str) -> Address:
 
 
 def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job of MCCL's own settings, or of a launcher.
+    """The job that MCCL's own settings or a launcher describe.
 
     The settings are MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, in the environment or given to
     mccl.init(). The launchers are torchrun, Open MPI's and MPICH's mpirun, and srun.
@@ -169,7 +169,7 @@ def _why_not_on_gpu() -> str:
 
 
 def nccl(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job of MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP, NCCL_PORT and MLX_NCCL_TIMEOUT.
+    """The job that MLX_RANK, MLX_WORLD_SIZE, NCCL_HOST_IP, NCCL_PORT and MLX_NCCL_TIMEOUT describe.
 
     GPU arrays are sent by kernels or NCCL if each rank has a GPU, else through pinned memory.
     """
@@ -212,7 +212,7 @@ _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job that MPI's launcher has started. Its ranks are MPI's, and MPI makes the calls."""
+    """The job that MPI's launcher has started. MPI assigns its ranks and carries out its calls."""
     started = any(environment.get(variable) for variable in _MPI_VARIABLES)
     sizes = [environment[name].strip() for name in _MPI_SIZES if environment.get(name)]
     if started and sizes and sizes[0] == "1":
@@ -229,7 +229,7 @@ def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
     return Job("mpi", {"backend": "mpi"})
 
 
-#: Variables that select a backend other than `ring`, which MLX_RANK alone does not.
+#: Variables that select a backend other than `ring`. MLX_RANK alone does not select one.
 _ASKING = ("MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES", "NCCL_HOST_IP", "MLX_WORLD_SIZE")
 
 
@@ -260,8 +260,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
 def order_of_any(settings: Mapping[str, str]) -> list[str]:
     """The backends in the order in which `any` tries them.
 
-    If MCCL's rank or size is set, `mccl` is first. Otherwise MLX's variables are: a program that
-    `mlx.launch` starts may inherit the variables of another launcher.
+    If MCCL's rank or size is set, `mccl` is first. Otherwise MLX's backends come first, because a
+    program that `mlx.launch` starts may inherit the variables of another launcher.
     """
     first = "mccl" if settings["rank"] != "-1" or settings["world_size"] != "-1" else "ring"
     return [first, *(name for name in BACKENDS if name != first)]

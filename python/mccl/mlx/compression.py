@@ -94,9 +94,9 @@ class Compression:
         return wide if left is None else wide + left
 
     def keep(self, left_out: dict[str, mx.array], finite: mx.array) -> None:
-        """Replaces residuals after a step; keeps the old ones if the step was not finite.
+        """Replaces residuals after a step; keeps the old ones if a gradient was not finite.
 
-        The optimizer skips a step that is not finite.
+        The optimizer skips such a step.
         """
         for name, left in left_out.items():
             self.residuals[name] = mx.where(finite, left, self.residuals.get(name, 0))

@@ -45,11 +45,11 @@ def average_gradients(
         communication_stream: The stream for communication; None: a separate stream on the CPU.
         overlap: Whether evaluation starts in this call.
         compression: Rounding of gradients between machines. A `Compression` keeps the part that
-            rounding drops for the next step. With the name of a codec, that part is lost. None: as
-            the setting `compression` says.
+            rounding drops for the next step. With the name of a codec, that part is lost. None: the
+            setting `compression` applies.
 
     Raises:
-        TypeError: A leaf of the tree is not an array; the message names it.
+        TypeError: A leaf of the tree is not an array; the message contains its name.
         ValueError: An unknown codec (with the nearest name); a `Compression` inside `mx.compile` or
             another transformation, where it cannot keep anything; a GPU stream where none is
             possible; or a group that is not of mccl.mlx.
@@ -142,7 +142,8 @@ def _rounded_means(
     if not averaged or not keeps:
         return averaged
     compression.keep(left_out, finite)
-    # Evaluate the residuals together with the means; otherwise they would keep the means' memory.
+    # Evaluate the residuals together with the means; otherwise they would keep the memory of the
+    # means alive.
     means = mx.depends(list(averaged.values()), [compression.residuals[n] for n in left_out])
     return dict(zip(averaged, means, strict=True))
 

@@ -1,4 +1,4 @@
-"""Replaces MLX's own backends by MCCL, for programs that do not know MCCL."""
+"""Replaces MLX's own backends with MCCL, for programs that do not mention MCCL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _originals: dict[str, Any] = {}
 
 
 def install() -> None:
-    """Replaces `mx.distributed.init` by MCCL's, and makes its group the operations' default.
+    """Replaces `mx.distributed.init` with MCCL's, whose group becomes the operations' default.
 
     Programs and libraries that call `mx.distributed`, `mlx.nn` and `mlx_lm` then run on MCCL
     unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) keeps

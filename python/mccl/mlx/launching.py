@@ -18,7 +18,7 @@ from mccl.__main__ import find_program
 def replace_launchers() -> None:
     """Makes `mlx.launch`, and callers of its functions (`mlx_lm.share`), start ranks on MCCL.
 
-    Ranks on other machines then use MCCL too, and share a key with the others.
+    Ranks on other machines then also use MCCL, and share a key with the others.
     """
     from mlx._distributed_utils import launch
 
@@ -47,7 +47,7 @@ def _launch(
 
 
 def _run(words: list[str]) -> int:
-    """Runs a program, forwards to it signals that would end this one, and returns its status."""
+    """Runs a program, forwards signals that would end this process, and returns its exit status."""
     process: subprocess.Popen | None = None
     early: list[int] = []
 
@@ -61,7 +61,7 @@ def _run(words: list[str]) -> int:
     handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: forward, signal.SIGHUP: forward}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        # Without this, the program would inherit that SIGINT is ignored.
+        # Without this, SIGINT would also be ignored in the program.
         process = subprocess.Popen(
             words, preexec_fn=lambda: signal.signal(signal.SIGINT, before[signal.SIGINT])
         )

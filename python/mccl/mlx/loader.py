@@ -87,7 +87,7 @@ def _release(version: str) -> tuple[str, ...]:
 
 
 def leave_first() -> None:
-    """Moves the shutdown before everything that is registered with atexit so far."""
+    """Makes the shutdown run before all functions that are registered with atexit so far."""
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
 

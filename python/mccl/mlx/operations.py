@@ -141,7 +141,7 @@ def scatter(
 
     Args:
         x: On other ranks, an array of the same type and shape, whose values are ignored. With
-            `rows`, it may have any number of rows there, also none.
+            `rows`, it may have any number of rows there, including none.
         root: The rank whose array is sent.
         rows: Number of rows that each rank receives, the same on all ranks; None: equal shares.
         group: See this module.
@@ -180,8 +180,8 @@ def all_to_all(
 def barrier(group: Group | None = None) -> None:
     """Blocks until every rank has called it.
 
-    It is not lazy. Operations that were evaluated before, on any stream, have communicated by then.
-    Operations that were only recorded have not.
+    It is not lazy. When it returns, operations that were evaluated before it, on any stream, have
+    communicated. Operations that were only recorded have not.
     """
     load().barrier(group_of_call("barrier", group))
 

@@ -30,8 +30,9 @@ class _Registry:
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
-        #: The state (see _state) in which the environment last asked for no group. Helpers that ask
-        #: for the group at every step then do not read the environment each time.
+        #: State (see _state) for which init() last found that nothing asks for a group. While it is
+        #: unchanged, init() returns `alone` immediately, since helpers may ask for the group at
+        #: every step.
         self.alone_since: object = None
         #: Messages already logged, so that none repeats at every step.
         self.said: set[str] = set()
@@ -49,19 +50,20 @@ def init(
 ) -> mx.distributed.Group:
     """The group of all processes of this job, which every function of `mx.distributed` takes.
 
-    A backend that has succeeded is kept: a second call returns the same group. The first backend
-    that succeeds, named or not, is what `any` returns from then on, and its group is the default of
-    all functions. Blocks until all ranks have met, at most for MCCL_CONNECT_TIMEOUT (60 s).
+    A backend that has succeeded is kept: a second call returns the same group. The group of the
+    first backend that succeeds, selected by name or by `any`, is what `any` returns from then on,
+    and the default of all functions. Blocks until all ranks have met, at most for
+    MCCL_CONNECT_TIMEOUT (by default 60 s).
 
     Args:
-        strict: Raise also if nothing asks for a group. Without it the result then is a group of
-            this process alone, in which every operation is a no-op.
+        strict: Whether to raise if nothing in the environment asks for a group. If False, the
+            result is then a group of this process alone, in which every operation is a no-op.
         backend: Selects the variables that describe the job: `ring` (MLX_RANK and MLX_HOSTFILE),
             `jaccl` (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
             MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
             of mpirun or srun, with calls of its MPI library), or `any`: the first of them that the
-            environment asks for. A name in the place of `strict` is accepted too.
+            environment asks for. A name in the place of `strict` is also accepted.
         all_gather_factory: `jaccl` only: a function of rank and size. It returns a function of
             bytes and their number, which gathers the bytes of all ranks in the order of ranks. The
             ranks use it to agree on a meeting point, and need no MLX_JACCL_COORDINATOR.

@@ -26,11 +26,11 @@ Factory = Callable[[int, int], AllGather]
 
 #: Length of a rank's message in bytes.
 _LENGTH = 4096
-#: Seconds until an address that does not answer is given up.
+#: Seconds after which an address that does not answer is given up.
 _PATIENCE = 5.0
 #: Interval, in seconds, at which the listener checks whether it is still needed.
 _LOOK = 0.05
-#: Largest number of rank 0's addresses to send.
+#: Maximum number of addresses that rank 0 sends.
 _MOST_ADDRESSES = 32
 _GREETING = b"mccl meets here"
 
@@ -39,7 +39,8 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
     """The settings `root` and `job_key` with which this rank meets the others.
 
     Raises:
-        ValueError: The factory did not return such a function, or that returned something else.
+        ValueError: The factory did not return a function, or that function did not return the bytes
+            of all ranks.
         RuntimeError: A rank reaches none of rank 0's addresses; all ranks raise it.
     """
     gather = factory(rank, size)
@@ -136,7 +137,7 @@ def _listening(key: str) -> Iterator[int]:
 
 
 def _reached(first: dict[str, Any]) -> Address | None:
-    """The first of rank 0's addresses that reaches it, or None. All are tried at once."""
+    """The first of rank 0's addresses at which it answers, or None. All are tried in parallel."""
     addresses: Sequence[str] = first["addresses"]
     wanted = _greeting(first["key"])
     outcomes: queue.SimpleQueue[str | None] = queue.SimpleQueue()

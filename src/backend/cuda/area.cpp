@@ -31,7 +31,8 @@ struct Offer {
   int processors;
 };
 
-/// Multiprocessors per rank on the smallest GPU. Ranks that share a GPU divide its multiprocessors.
+/// Returns the number of multiprocessors per rank on the GPU that has the fewest. Ranks that share
+/// a GPU divide its multiprocessors.
 unsigned processors_for_each(const std::vector<Offer>& offers) {
   unsigned fewest = ~0U;
   for (const Offer& offer : offers) {
@@ -210,7 +211,8 @@ std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
   return {};
 }
 
-/// Copies in a stream of its own, because other ranks wait for this copy.
+/// Copies the table of windows to the device. Uses a separate stream, so that earlier work of the
+/// caller does not delay this copy, for which the other ranks wait.
 std::string Area::write_table() {
   try {
     const auto queue = device::depot_of(device_)->accelerator().make_queue();
@@ -233,8 +235,8 @@ std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
                     : kernels::cuda::kNowhere;
 }
 
-/// Detects NVLink by native atomic operations, which PCIe does not support. False for a GPU that
-/// this process cannot see.
+/// True if NVLink joins the two GPUs. Detects it by native atomic operations, which PCIe does not
+/// support. False for a GPU that this process cannot see.
 bool Area::is_by_nvlink(const direct::Card& own_card, const direct::Card& peer_card) const {
   if (direct::is_one_device(own_card, peer_card)) return shared_ == SharedGpu::nvlink;
   int own = 0, peer = 0, atomics = 0;

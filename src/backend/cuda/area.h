@@ -1,4 +1,4 @@
-// The staging area on a rank's GPU, which the kernels of all ranks of a group write.
+// The staging area on a rank's GPU, to which the kernels of all ranks of a group write.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,13 @@ namespace mccl::cuda {
 
 struct WindowOffer;
 
-/// A rank's area and its view of the others'. Memory that other ranks can reach is never freed
-/// before the process ends, because no rank knows when the last peer has stopped using it.
+/// This rank's area, and its access to the areas of the other ranks. Memory that other ranks can
+/// reach is never freed before the process ends, because no rank knows when the last peer has
+/// stopped using it.
 class Area {
  public:
-  /// A collective of all ranks, which makes calls of `group` on host memory. If the ranks cannot
-  /// reach each other, `objection()` has the reason on all of them.
+  /// All ranks of `group` must call this, which makes calls of the group on host memory. If the
+  /// ranks cannot access each other's GPUs, objection() returns the reason on all ranks.
   Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared);
 
   const std::string& objection() const { return objection_; }
@@ -33,15 +34,16 @@ class Area {
   /// True if all ranks' GPUs are joined by NVLink, which delivers lines of 128 bytes whole. The
   /// same on all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
-  /// Multiprocessors that the kernels of each rank may fill; the same on all ranks.
+  /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }
-  /// Announces new windows of this GPU to the other ranks and opens theirs; a collective of all
-  /// ranks. If some rank cannot, none uses the new windows, and all get the reason. Returns it, or
-  /// an empty string.
+  /// Shares new windows (blocks of device::Pool) of this GPU with the other ranks and opens theirs.
+  /// All ranks must call it. If it fails on any rank, no rank uses the new windows and all ranks
+  /// return the reason. Returns an empty string on success.
   std::string exchange_windows(Group& group);
-  /// True if there are windows that all ranks reach; the same on all ranks.
+  /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }
-  /// The place of `memory` for other ranks' kernels, or kNowhere if they do not reach it.
+  /// Returns the window and offset of `memory`, as other ranks' kernels need them
+  /// (kernels::cuda::place_in), or kNowhere if they cannot access it.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const;
 
   kernels::cuda::Alarm& alarm() const {
@@ -67,10 +69,10 @@ class Area {
   unsigned processors_ = 1;
 
   const std::shared_ptr<device::Pool> pool_;
-  /// Table of all ranks' windows in device memory, for the kernels.
+  /// Addresses of all ranks' windows: a table in device memory, for the kernels.
   device::cuda::Address table_ = 0;
   std::vector<std::byte*> windows_;  ///< Copy of that table on the host.
-  std::size_t told_ = 0;             ///< Windows of this GPU that all other ranks reach.
+  std::size_t told_ = 0;             ///< Number of own windows shared with all ranks.
   std::vector<std::size_t> known_;   ///< Number of known windows of each rank.
   bool has_windows_ = false;
 };

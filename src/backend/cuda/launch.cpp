@@ -17,8 +17,8 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Largest part, in lines of 16 bytes, for which every thread moves one line with one block per
-/// multiprocessor.
+/// Maximum part, in lines of 16 bytes, that uses one block per multiprocessor, so that each thread
+/// moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
 struct Way {
@@ -59,8 +59,8 @@ Way way_of(const Request& r, std::size_t ranks, const Limits& limits) {
   }
 }
 
-/// Lines of 16 bytes; a thread moves one at a time. In packed kernels, the flag takes half of one
-/// line in eight.
+/// Number of 16-byte lines in a part; a thread moves one at a time. In packed kernels, a flag takes
+/// half of every eighth line.
 std::size_t lines_of(const Way& way) {
   const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
   return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;
@@ -114,9 +114,9 @@ Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned pro
                  of_parts ? way.part : r.in.bytes(),
                  r.op.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
-  // Uses as many blocks as possible before it gives any block many threads, which spreads waiting
-  // loads over the GPU. Long calls have two blocks per multiprocessor: one moves data while the
-  // other waits for its peers.
+  // Fills all multiprocessors with small blocks before it adds threads to a block, which spreads
+  // waiting loads over the GPU. Long calls have two blocks per multiprocessor: one moves data while
+  // the other waits for its peers.
   const bool is_long = lines > kMostOfOneEach;
   const std::size_t usable = std::min(processors, kMostProcessors);
   const std::size_t most_blocks = is_long ? 2 * usable : usable;

@@ -13,7 +13,7 @@ namespace mccl::cuda {
 
 /// How ranks that share one GPU are treated.
 enum class SharedGpu {
-  refused,  ///< The ranks go through the host.
+  refused,  ///< Their calls go through the host.
   nvlink,   ///< Treated as two GPUs joined by NVLink. For tests only.
   pcie,
 };
@@ -21,11 +21,10 @@ enum class SharedGpu {
 /// Parses the setting `test_only_shared_gpu`.
 SharedGpu shared_gpu_named(std::string_view name);
 
-/// Makes the path of `group`, which needs one GPU per rank. The GPU of a rank is that of the first
-/// call that takes this path. The ranks then meet through calls of `group` on host memory, and
-/// agree on whether they reach each other's GPUs. If they do not, all go through the host, and the
-/// reason is logged once through `notices`, which belong to the job. Throws InvalidArgument if
-/// there is no CUDA.
+/// Creates the path of `group`, which needs one GPU per rank. A rank uses the GPU of the first call
+/// that this path runs. In that call the ranks agree, by calls of `group` on host memory, whether
+/// they can access each other's GPUs. If they cannot, all calls go through the host, and `notices`,
+/// which belong to the job, log the reason once. Throws InvalidArgument if CUDA is not available.
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
                                         std::shared_ptr<direct::Notices> notices,
                                         SharedGpu shared = SharedGpu::refused);

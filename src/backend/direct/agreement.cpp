@@ -25,8 +25,8 @@ std::string first_objection(Group& group, const std::string& own) {
 
 namespace {
 
-/// Combines a process number with a random number. Containers may reuse process numbers, and a fork
-/// inherits the random number.
+/// Returns a combination of the process id and a random number. Containers may have equal process
+/// ids, and a forked child inherits the random number.
 std::int64_t own_process() {
   static const std::int64_t by_chance =
       static_cast<std::int64_t>(std::random_device()()) << 32 ^ std::random_device()();

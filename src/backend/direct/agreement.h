@@ -9,7 +9,7 @@
 
 namespace mccl::direct {
 
-/// Returns the value of every rank, in rank order. A collective of `group` on host memory.
+/// Returns the value of every rank, in rank order. All ranks of `group` must call it.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
@@ -20,15 +20,15 @@ std::vector<T> gather(Group& group, const T& own) {
   return all;
 }
 
-/// Returns the objection of the lowest rank that has one, with its rank; empty if no rank has. The
-/// result is the same on all ranks.
+/// Returns "rank R: " and the objection of rank R, the lowest rank that has one. Returns an empty
+/// string if no rank has one. The result is the same on all ranks.
 std::string first_objection(Group& group, const std::string& own);
 
-/// Identifies the device of a rank, so that other ranks can find out whether it is theirs.
+/// Identifies the device of a rank, so that other ranks can compare it with their own.
 struct Card {
   char boot[64];         ///< Boot id of the running kernel, which identifies the host.
   char bus[16];          ///< Bus address of the device.
-  std::int64_t process;  ///< Unique to the process.
+  std::int64_t process;  ///< Number that is unique to the process.
 };
 
 Card card_of(const std::string& bus);

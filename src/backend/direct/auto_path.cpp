@@ -16,10 +16,10 @@
 namespace mccl::direct {
 namespace {
 
-/// The answers that a rank can give about its call.
+/// Answers of a rank about its call. kOnHost: some of its data are in host memory.
 constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< On device memory, and can wait for the other ranks.
-constexpr std::byte kOnDevice{2};  ///< On device memory, but cannot wait.
+constexpr std::byte kMeets{1};     ///< All in device memory; can wait for the other ranks.
+constexpr std::byte kOnDevice{2};  ///< All in device memory; cannot wait.
 
 bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
 
@@ -60,7 +60,8 @@ void AutoPath::comes(const Request& request, std::chrono::milliseconds timeout, 
   ask(!only_on_device(request) ? kOnHost : may_meet ? kMeets : kOnDevice, timeout);
 }
 
-/// Does not wait. The answers are read by a later call that may wait for them.
+/// Starts a report without waiting for it. The answers are read by a later call that may wait for
+/// them.
 void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   const State before = state_.exchange(State::asks);
   auto asked = std::make_shared<Asked>();
@@ -69,7 +70,7 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   asked->work =
       group_.all_gather({&asked->own, 1, DType::u8},
                         {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
-  // The callback keeps the memory alive as long as the call.
+  // The callback keeps the memory alive until the call has ended.
   asked->work.on_done([asked](const std::exception_ptr&) {});
   if (before == State::open) asked_.push_back(std::move(asked));
   state_ = before;
@@ -110,7 +111,8 @@ void AutoPath::stay_on_host(const std::string& reason) {
   state_ = State::through_host;
 }
 
-/// A collective of all ranks. An error here fails the call.
+/// Creates the candidates on all ranks and chooses among them. All ranks must call it. An error
+/// fails the current call.
 void AutoPath::meet(Device device) {
   state_ = State::meets;
   std::vector<std::string> names;
@@ -147,8 +149,9 @@ void AutoPath::meet(Device device) {
   state_ = State::direct;
 }
 
-/// Chooses by the figures of the slowest rank, which are the same on all ranks. Uses the order of
-/// the candidates if a rank has no memory for measurements.
+/// Measures each path and keeps the maximum time over all ranks, so that all ranks choose the same
+/// path. If any rank has no memory for the measurements, none are made, and the first candidate
+/// that supports the call is used.
 void AutoPath::choose(Device device, const std::vector<std::string>& names) {
   const auto all_ways = ways();
   figures_.assign(all_ways.size(), {});

@@ -27,13 +27,13 @@ struct Candidate {
 /// No rank knows in advance where the other ranks' memory lies. So along with collective 1, 2, 4, 8
 /// and so on, each rank reports where its own memory lies, in a small asynchronous all_gather.
 ///
-/// The ranks meet at the first such report in which all of them use device memory and can wait.
-/// They make the candidates that all ranks support, measure them if there are several, and agree on
-/// the figures. From then on their devices work without the host.
+/// Once all ranks report device memory and can wait, they meet: they create the candidates that all
+/// ranks support, measure them if there are several, and agree on the figures. Later calls run on
+/// the devices without the host.
 ///
-/// If a report mixes host and device memory, the group goes through the host from then on. Its
-/// ranks continue to report, because a rank on host memory has not read the answers. As long as all
-/// ranks use host memory, the choice stays open.
+/// If a report shows both host and device memory, all later calls of the group go through the host.
+/// The ranks continue to report, because a rank that uses host memory has not read the answers. As
+/// long as all ranks use host memory, the choice stays open.
 class AutoPath final : public Path {
  public:
   /// `group` must outlive this object.
@@ -45,8 +45,8 @@ class AutoPath final : public Path {
   bool takes(const Request& request) override;
   bool has_to_meet() const override { return state_ == State::open; }
   void enqueue(const Request& request, void* stream) override;
-  /// A collective call, which shows that all ranks use devices. Makes them meet if they have not
-  /// yet.
+  /// All ranks must call it. The call shows that all ranks use devices, so the ranks meet in it if
+  /// they have not met yet.
   void reach_memory(Device device) override;
   std::shared_ptr<Path> split(Group* child, int color, int key) override;
   bool inherits(const std::shared_ptr<Path>& given) override;
@@ -58,7 +58,8 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// Reads the answers to the reports so far. Called for a call on `device`.
+  /// Reads the answers to the reports so far and acts on them. `device` is that of the current
+  /// call.
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);
@@ -72,20 +73,20 @@ class AutoPath final : public Path {
   const Log log_;
 
   std::atomic<State> state_{State::open};
-  // Used only by the thread that calls collectives; these calls do not overlap.
+  // The members up to `inherited_` are used only during collective calls, which do not overlap.
   std::uint64_t calls_ = 0;
   bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
-  std::vector<std::shared_ptr<Asked>> asked_;  ///< The reports that have not been read.
+  std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports that have not been read.
   std::unique_ptr<device::Lane> own_lane_;
   std::vector<Figures> figures_;  ///< One entry per path.
-  std::vector<int> order_;        ///< Paths for the last call, the fastest first.
+  std::vector<int> order_;        ///< Indices of the paths for the last call, fastest first.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Path made by the path of this group's parent.
+  std::shared_ptr<Path> inherited_;  ///< Made for this group by the parent's path; may be null.
 
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; complete when direct
+  std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; constant in State::direct
 };
 
 }  // namespace mccl::direct

@@ -22,8 +22,8 @@ std::string Call::description() const {
   return fmt::format("{} on rank {} ({})", name_of(collective_), rank_, lane_.accelerator().name());
 }
 
-/// Returns null unless the path has failed or the deadline has passed. Aborts the path in both
-/// cases.
+/// Aborts the path and returns an error if the path has failed or the deadline has passed.
+/// Otherwise returns null.
 std::exception_ptr Call::failure() {
   if (const std::string reason = path_->failure(); !reason.empty()) {
     path_->abort();

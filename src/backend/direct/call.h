@@ -1,4 +1,4 @@
-// One call that a device carries out without the host, on a queue beside the caller's stream.
+// A call that a device runs without the host, on a queue separate from the caller's stream.
 #pragma once
 
 #include <memory>

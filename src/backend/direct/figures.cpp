@@ -21,8 +21,8 @@ Collective like(Collective call) {
   }
 }
 
-/// Interpolates linearly between measured lengths, and takes the nearest figure outside their
-/// range.
+/// Returns the time of a call, interpolated linearly between the measured lengths. Outside their
+/// range, returns the nearest figure.
 float seconds_of(const Figures& figures, std::size_t call, std::size_t bytes) {
   const auto& row = figures.seconds[call];
   if (std::ranges::find(row, 0.0F) != row.end()) return std::numeric_limits<float>::infinity();

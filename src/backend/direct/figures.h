@@ -14,19 +14,20 @@ namespace mccl::direct {
 inline constexpr std::array kMeasuredCalls{Collective::all_reduce, Collective::reduce_scatter,
                                            Collective::all_gather, Collective::all_to_all,
                                            Collective::broadcast};
-/// Bytes of a call's longer buffer.
+/// Measured sizes: the bytes of a call's longer buffer.
 inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
     std::size_t{64} << 10, std::size_t{2} << 20, std::size_t{64} << 20};
 
-/// Seconds that one path takes for each measured call and length; 0 if it does not take the call.
+/// Seconds that one path takes for each measured call and length; 0 if the path does not support
+/// the call.
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// Takes the larger of each pair of times, so that the slowest rank counts.
+  /// Replaces each time by the one in `other` if that is larger, so that the slowest rank counts.
   void take_slower(const Figures& other);
 };
 
-/// Returns all paths ordered by the time of the most similar measured call, the fastest first.
+/// Returns the indices of all paths, fastest first, by the time of the most similar measured call.
 /// Equal paths keep their order. A path without figures is last.
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request);
 

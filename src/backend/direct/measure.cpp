@@ -14,13 +14,13 @@ namespace mccl::direct {
 namespace {
 
 constexpr int kBatches = 3;
-/// Consecutive calls for each entry of kMeasuredBytes. Short calls need more, so that the start of
-/// the first one does not dominate.
+/// Number of consecutive calls per measurement, for each entry of kMeasuredBytes. Short calls need
+/// more, so that the start of the first one does not dominate.
 constexpr std::array kCalls{10, 5, 2};
 static_assert(kCalls.size() == kMeasuredBytes.size());
 
-/// Makes a call with `bytes` in its longer buffer. It uses 16-bit floats, the most common type of
-/// sums on GPUs.
+/// Returns the request of a call with `bytes` bytes in its longer buffer. It uses 16-bit floats,
+/// the most common type of sums on GPUs.
 Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void* out,
                    Device device) {
   constexpr DType kType = DType::bf16;
@@ -103,7 +103,7 @@ Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device d
       const Request request = request_of(kMeasuredCalls[call], kMeasuredBytes[i], ranks,
                                          scratch.in.get(), scratch.out.get(), device);
       if (!path.takes(request)) continue;
-      // At least a nanosecond, because 0 means that the path does not take the call.
+      // The minimum is a nanosecond, because 0 means that the path does not support the call.
       figures.seconds[call][i] = std::max(1e-9F, stopwatch.time(request, kCalls[i]));
     }
   }

@@ -14,10 +14,10 @@ struct Scratch {
   std::shared_ptr<void> in;
   std::shared_ptr<void> out;
 };
-/// Throws Error if it cannot be allocated.
+/// Allocates the memory. Throws Error if that fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
-/// Measures `path` on this rank while all other ranks do the same; takes some milliseconds. Throws
+/// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws
 /// TimeoutError if a rank does not join within `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
                 std::chrono::milliseconds patience);

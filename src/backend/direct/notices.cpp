@@ -5,7 +5,7 @@
 namespace mccl::direct {
 namespace {
 
-/// A store accepts keys of up to 1 KiB.
+/// Maximum bytes of a text in its key. A store accepts keys of up to 1 KiB.
 constexpr std::size_t kLongestKey = 900;
 
 }  // namespace

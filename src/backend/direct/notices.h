@@ -1,4 +1,4 @@
-// Logs once per job what its groups cannot use.
+// Logs, once per job, which features its groups cannot use.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace mccl::direct {
 /// Shared by all groups of a job in this process. Thread-safe.
 class Notices {
  public:
-  /// `store` is the job's. After it has been destroyed, each process logs on its own.
+  /// `store` is that of the job. Once it has been destroyed, each process logs on its own.
   Notices(Log log, std::weak_ptr<Store> store) : log_(std::move(log)), store_(std::move(store)) {}
 
   /// Logs `text` at WARN once per job, on rank 0 of the first group that reports it. Logs it at

@@ -34,8 +34,8 @@ class Beginning {
         type_(place.library->type_of(task.call.dtype)),
         element_(size_of(task.call.dtype)) {
     flight.dtype_ = call_.dtype;
-    // Equal counts have the hash 0: the call is treated as one without counts, which matches it on
-    // other ranks.
+    // The hash is 0 if all counts are equal. The call is then treated as one without counts,
+    // because other ranks may make it without counts.
     if (call_.counts_hash != 0) counts_ = task.counts;
   }
 
@@ -169,7 +169,7 @@ class Beginning {
     }
   }
 
-  /// Uses messages, since an offset may exceed MPI's int.
+  /// Carries out a gather by messages, because an offset may exceed MPI's int.
   void long_gather(bool is_root, const void* in, std::byte* out, bool placed) {
     if (!is_root) return send_pieces(in, share(place_.rank), call_.root);
     if (!placed) copy_to(part(out, before(place_.rank)));
@@ -223,8 +223,8 @@ class Beginning {
     if (total == 0) return;
     const std::size_t mine = share(place_.rank);
     result_is(task_.output, call_.kind == ReduceKind::avg);
-    // In place, the output is a slot of the input, whose other slots must not change. So the result
-    // is staged.
+    // If the call is in place, the output is a slot of the input. The other slots must not change,
+    // so the result is staged.
     const bool own = stages((total + mine) * element_, task_.input.data, task_.output.data);
     const void* in = input();
     auto* out = static_cast<std::byte*>(task_.output.data);
@@ -269,8 +269,8 @@ class Beginning {
       flight_.result_ = out;
     }
     // All ranks must make the same MPI call. In an all_to_all with counts, no rank knows whether
-    // another rank's data exceed MPI's int. So all ranks use messages, whose sizes both ranks of a
-    // pair know.
+    // another rank's counts exceed the range of MPI's int. All ranks therefore use messages, whose
+    // sizes are known to the sender and the receiver.
     if (own_counts() || given > place_.most) return exchange(in, out);
     void* into = taken > 0 ? out : kNothing + 1;
     const int each = count_of(share(0));
@@ -370,8 +370,8 @@ class Beginning {
   }
   int tag_of_pieces() const { return half_of_tags(place_.largest_tag) - 1; }
 
-  /// Returns the count and type of a message of `bytes` bytes. If MPI's int is too short for that,
-  /// the message is one element of a type made for it.
+  /// Returns the count and type of a message of `bytes` bytes. If the count exceeds the range of
+  /// int, the message is one element of a type made for it.
   std::pair<int, Handle> bytes_of(std::size_t bytes) {
     if (bytes <= std::min<std::size_t>(place_.most, std::numeric_limits<int>::max())) {
       return {count_of(bytes), library_.constants().byte};

@@ -18,8 +18,8 @@ struct Launcher {
   Kind kind = Kind::none;
   std::string name;  ///< Name used in messages, such as "Open MPI's mpirun".
   int ranks = 0;     ///< Number of ranks that it started; 0 if unknown.
-  /// False if srun was started without a suitable --mpi. Each rank would then be an MPI job of its
-  /// own.
+  /// False if srun was started without a suitable --mpi option. Each rank would then be an MPI job
+  /// of its own.
   bool tells_mpi = true;
 };
 
@@ -27,7 +27,7 @@ Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
 struct Wanted {
   std::vector<std::string> names;  ///< Libraries to try, in this order.
-  std::string named_by;            ///< Variable that names the library; empty if none does.
+  std::string named_by;            ///< Variable that names the library, or empty.
 };
 
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the
@@ -36,8 +36,8 @@ struct Wanted {
 Wanted wanted_of(const std::map<std::string, std::string>& environment, const Launcher& launcher,
                  const std::vector<std::string>& loaded);
 
-/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message names
-/// both.
+/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message contains
+/// the names of both.
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by);
 
 /// Chooses and loads the library. Throws InvalidArgument if none can be loaded, if its ABI is

@@ -1,4 +1,4 @@
-// An MPI call in flight: its requests, and the memory that MPI uses until they have ended.
+// An MPI call in flight: its requests, and the memory that MPI uses until they have completed.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct Place {
   int size = 1;
   /// The largest tag of MPI. The upper half of the tags is reserved for the bindings' own calls.
   int largest_tag = 0;
-  /// The largest number of elements in one MPI call. Longer data are sent in pieces.
+  /// Maximum number of elements in one MPI call. Longer data are sent in pieces.
   std::size_t most = 0;
 };
 
@@ -36,17 +36,17 @@ int tag_of(const Place& place, const engine::Call& call);
 /// reads and writes its memory.
 class Flight {
  public:
-  /// Up to this size, a call's data are copied through the flight's own memory. If such a call is
-  /// abandoned, MPI has no pointer to the caller's memory.
+  /// Maximum bytes of a call whose data are copied through the flight's own memory. If such a call
+  /// is abandoned, MPI has no pointer to the caller's memory.
   static constexpr std::size_t kSmallBytes = 4096;
 
   Flight() = default;
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// Begins the call. With `waits`, makes a collective by MPI's blocking function if it has one.
-  /// `place` must outlive the flight. Throws LibraryError, and InvalidArgument for a tag that is
-  /// too large.
+  /// Begins the call. If `waits` is true, a collective other than a barrier uses MPI's blocking
+  /// function. `place` must outlive the flight. Throws LibraryError, and InvalidArgument for a tag
+  /// that is too large.
   void begin(const Place& place, const engine::Task& task, bool waits = false);
   /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
   void gather(const Place& place);
@@ -59,7 +59,7 @@ class Flight {
     return true;
   }
   /// Writes the result to the caller's output. Called once test() has returned true. Throws
-  /// MismatchError if a received message has another size than the output.
+  /// MismatchError if a received message and the output differ in size.
   void land();
 
   /// Asks MPI to cancel a receive. Once test() returns true, taken_back() is true if the receive
@@ -78,7 +78,7 @@ class Flight {
     try {
       return place_->library->test(request, wants_arrival_ ? &arrival_ : nullptr);
     } catch (const LibraryError&) {
-      ++ended_;  // the request has ended, and MPI no longer uses its memory
+      ++ended_;  // the request has completed, and MPI no longer uses its memory
       throw;
     }
   }
@@ -94,7 +94,7 @@ class Flight {
 
   // How land() delivers the result.
   DType dtype_ = DType::u8;
-  std::byte* result_ = nullptr;  ///< Copied to `target_`, unless null.
+  std::byte* result_ = nullptr;  ///< Copied to `target_` unless it is null.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;
   bool divides_ = false;

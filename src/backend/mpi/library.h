@@ -1,5 +1,5 @@
 // One interface for MPI libraries of every ABI, loaded at run time. Most functions call the MPI
-// function of the same name. All check the codes that MPI returns.
+// function of the same name. All of them check the error code that MPI returns.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ using Handle = std::uintptr_t;
 enum class ThreadLevel { single, funneled, serialized, multiple };
 std::string_view name_of(ThreadLevel level);
 
-/// The reductions that MPI computes by itself.
+/// Those of MPI's predefined reductions that MCCL uses.
 enum class Predefined { sum, product, min, max, band, bor, bxor };
 inline constexpr int kPredefinedCount = 7;
 
-/// How a receive ended.
+/// The result of a receive.
 struct Arrival {
   int source = -1;
   std::int64_t bytes = 0;
@@ -95,13 +95,14 @@ class Library {
   virtual Handle create_group(Handle comm, const int* ranks, int count, int tag) = 0;
   virtual void free_comm(Handle comm) = 0;
   virtual Handle create_op(void (*function)(void*, void*, int*, void*)) = 0;
-  /// Creates a type whose element has `bytes` bytes, for a message too long to count in an int.
+  /// Creates a type whose element has `bytes` bytes, for a message whose size exceeds the range of
+  /// int.
   virtual Handle create_long_type(std::size_t bytes) = 0;
   virtual void free_type(Handle type) = 0;
 
-  // Each function starts a nonblocking call and returns its request. With `waits` it makes MPI's
-  // blocking call instead and returns no_request. All ranks must use the same form, because MPI
-  // does not match the two with each other.
+  // Each of the following functions starts a nonblocking call and returns its request. If `waits`
+  // is true, it makes MPI's blocking call instead and returns no_request. All ranks must use the
+  // same form, because MPI does not match one form with the other.
   virtual Handle ibarrier(Handle comm) = 0;
   virtual Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) = 0;
   virtual Handle allreduce(const void* in, void* out, int count, Handle type, Handle op,
@@ -130,8 +131,9 @@ class Library {
                        Handle comm) = 0;
   virtual Handle irecv(void* data, int count, Handle type, int peer, int tag, Handle comm) = 0;
 
-  /// Returns true if the request has ended. MPI has then released it and reset `request`, and
-  /// `arrival`, unless null, is filled. An error that is thrown also ends the request.
+  /// Returns true if the request has completed. MPI has then released it, `request` is reset, and
+  /// `arrival` is filled in unless it is null. If this throws, the request has completed with an
+  /// error.
   virtual bool test(Handle& request, Arrival* arrival) = 0;
   virtual void cancel(Handle request) = 0;
 

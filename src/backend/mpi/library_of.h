@@ -17,7 +17,7 @@ namespace mccl::mpi {
 template <typename T>
 T as(Handle handle) {
   if constexpr (std::is_pointer_v<T>) {
-    return reinterpret_cast<T>(handle);  // NOLINT(performance-no-int-to-ptr): as the ABI has it
+    return reinterpret_cast<T>(handle);  // NOLINT(performance-no-int-to-ptr): handles are pointers
   } else {
     return static_cast<T>(static_cast<std::uint32_t>(handle));
   }
@@ -32,8 +32,9 @@ Handle handle_of(T handle) {
   }
 }
 
-/// `Abi` defines the types Comm, Group, Type, Op, Request, Errors (an error handler) and Status
-/// (with MPI_SOURCE). It also has the name of the ABI, kName, and a function constants().
+/// Implements Library by the MPI functions of `symbols`. `Abi` defines the types Comm, Group, Type,
+/// Op, Request, Errors (an error handler) and Status (with MPI_SOURCE), the name of the ABI, kName,
+/// and a function constants().
 template <typename Abi>
 class LibraryOf final : public Library {
   using Comm = typename Abi::Comm;
@@ -92,7 +93,7 @@ class LibraryOf final : public Library {
     void* value = nullptr;
     int found = 0;
     check(comm_get_attr_, as<Comm>(comm), constants_.tag_bound, static_cast<void*>(&value), &found);
-    return found ? *static_cast<int*>(value) : 32767;  // the least bound that the standard allows
+    return found ? *static_cast<int*>(value) : 32767;  // smallest maximum that MPI allows
   }
   void return_errors(Handle comm) override { set_error_handler(comm, constants_.errors_return); }
   Handle error_handler(Handle comm) override {
@@ -217,7 +218,7 @@ class LibraryOf final : public Library {
     Status status = {};
     int done = 0;
     const int code = test_.call(&own, &done, &status);
-    request = handle_of(own);  // MPI also releases a request that ended with an error
+    request = handle_of(own);  // MPI also releases a request that completed with an error
     if (code != 0) [[unlikely]]
       fail(test_.name, code);
     if (done && arrival) *arrival = arrival_of(status);

@@ -10,7 +10,7 @@ namespace {
 
 using namespace mpich;
 
-// In the order of DType and of Predefined.
+// kTypes is in the order of DType, kOperations in that of Predefined.
 constexpr int kTypes[] = {kUint8,  kUint8, kInt8,   kUint16,       kInt16,
                           kUint32, kInt32, kUint64, kInt64,        kUint16,
                           kUint16, kFloat, kDouble, kFloatComplex, kDoubleComplex};

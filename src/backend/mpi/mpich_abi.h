@@ -3,7 +3,7 @@
 
 namespace mccl::mpi::mpich {
 
-// Values of the constants in MPI's header, and below the layout of its MPI_Status.
+// Values of the constants in mpi.h, followed by the layout of MPI_Status.
 inline constexpr int kWorld = 0x44000000;
 inline constexpr int kSelf = 0x44000001;
 inline constexpr int kErrorsReturn = 0x54000001;
@@ -32,7 +32,7 @@ inline constexpr int kAnySource = -2;
 inline constexpr int kTagBound = 0x64400001;
 inline constexpr int kTruncated = 14;
 inline constexpr int kLevels[] = {0, 1, 2, 3};
-// NOLINTNEXTLINE(performance-no-int-to-ptr): what the ABI has for it
+// NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI defines the constant as -1
 inline void* const kInPlace = reinterpret_cast<void*>(-1);
 
 struct Status {

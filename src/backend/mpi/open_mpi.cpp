@@ -8,7 +8,7 @@
 namespace mccl::mpi {
 namespace {
 
-// In the order of DType and of Predefined.
+// kTypes is in the order of DType, kOperations in that of Predefined.
 constexpr const char* kTypes[] = {
     "ompi_mpi_uint8_t", "ompi_mpi_uint8_t",         "ompi_mpi_int8_t",          "ompi_mpi_uint16_t",
     "ompi_mpi_int16_t", "ompi_mpi_uint32_t",        "ompi_mpi_int32_t",         "ompi_mpi_uint64_t",

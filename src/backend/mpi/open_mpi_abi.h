@@ -5,7 +5,7 @@
 
 namespace mccl::mpi::open_mpi {
 
-// Values of the constants in MPI's header, and below the layout of its MPI_Status.
+// Values of the constants in mpi.h, followed by the layout of MPI_Status.
 inline constexpr int kAnySource = -1;
 inline constexpr int kTagBound = 0;
 inline constexpr int kTruncated = 15;

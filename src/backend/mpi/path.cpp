@@ -21,19 +21,21 @@ using engine::Operation;
 using engine::OperationList;
 using engine::Task;
 
-/// From this size on, collectives use Open MPI's blocking calls on another thread. Open MPI's
-/// nonblocking calls are half as fast, which costs more than the switch of threads. MPICH's are
-/// not.
+/// Minimum size in bytes of collectives that use Open MPI's blocking functions, on another thread.
+/// Open MPI's nonblocking functions are half as fast, which costs more than the handover to that
+/// thread. MPICH does not have this difference.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
-/// After a failure, how long calls that use the program's memory may still take. MPI soon ends a
-/// call that all ranks have begun. A rank that gathers for a blocking call waits equally long,
-/// because other ranks may already have left the barrier and entered the call.
+/// Time limit, after a failure, for calls in flight that use the program's memory. MPI soon
+/// completes a call that all ranks have begun. The limit also applies to a rank in the barrier
+/// before a blocking call, because other ranks may already have left the barrier and entered the
+/// call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
-/// The same if a thread is in a blocking call, which cannot be cancelled.
+/// The same limit if a thread is in a blocking call, which cannot be cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Tests of a collective before advance() returns, since what surrounds them takes as long as one.
+/// Maximum number of times that one advance() tests a collective. The rest of advance() takes as
+/// long as one test.
 constexpr int kLooks = 32;
-/// Tests of a cancelled receive before cancel() gives up.
+/// Maximum number of times that cancel() tests a cancelled receive.
 constexpr int kLooksToTakeBack = 1000;
 
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
@@ -56,7 +58,7 @@ struct Bulk {
   const Task task;
   const Place place;
   Flight flight;
-  bool is_made = false;  ///< True once the thread has been given the call.
+  bool is_made = false;  ///< True once the call has been handed to the thread.
   std::exception_ptr error;
   std::atomic<bool> has_ended{false};
 };
@@ -138,7 +140,7 @@ bool Path::look(Flight& flight, int looks) {
   return ended;
 }
 
-/// Does not throw errors of MPI. advance() throws them, each time it is called.
+/// Does not throw errors of MPI. Instead, every later call of advance() throws them.
 void Path::begin(Task& task) {
   runs_ = true;
   error_ = nullptr;
@@ -180,7 +182,8 @@ bool Path::advance_bulk() {
   return true;
 }
 
-/// The thread does not hold the engine's lock while MPI blocks, so that the driver can continue.
+/// Makes the blocking call on a thread. That thread does not hold the engine's lock while MPI
+/// blocks, so that the engine can make progress.
 void Path::make_bulk() {
   if (!worker_) worker_ = std::make_unique<Worker>("mccl-mpi-bulk");
   bulk_->is_made = true;
@@ -287,13 +290,13 @@ bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
 }
 
 /// Called after the group has failed. Returns true while MPI may still write into memory of the
-/// callers, or while another rank may be in a blocking call for which this rank has gathered.
+/// callers, or while another rank may be in a blocking call whose barrier this rank has entered.
 bool Path::holds_caller(Clock::time_point now) {
   const auto holds = [this](Flight& flight) {
     try {
       return !look(flight, kLooks) && flight.holds_caller();
     } catch (const LibraryError&) {
-      return flight.holds_caller();  // this request has ended, but others may not have
+      return flight.holds_caller();  // this request has completed, but others may not have
     }
   };
   bool held = false;
@@ -394,7 +397,8 @@ std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>&
   place.library = &library;
   place.operations = &process.operations();
   place.most = most_in_a_call;
-  // MPI waits here without a time limit, but all ranks have just met in check_libraries().
+  // create_group() blocks without a time limit, but all ranks have just completed
+  // check_libraries().
   process.call([&] {
     const auto hash = std::hash<std::string>()(group.name());
     const auto tag = static_cast<int>(

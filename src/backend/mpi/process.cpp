@@ -21,7 +21,7 @@
 namespace mccl::mpi {
 namespace {
 
-/// How long the end of a process waits for the other ranks after a failure.
+/// Maximum time that an ending process waits for the other ranks after a failure.
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
@@ -89,7 +89,8 @@ Process::Process() : library_(find_library(process_environment())), thread_("mcc
 }
 
 void Process::start(const ContextOptions& options) {
-  // The job has a copy of the settings, since it may still run after this wait has timed out.
+  // The function on the thread has a copy of the settings, since it may still run after this wait
+  // has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
@@ -150,8 +151,8 @@ void Process::set_up(const Config& config) {
   if (size_ > 1) find_meeting_place(config);
 }
 
-/// Rank 0 serves the store at MCCL_ROOT, or if that is not set, at a free port. If all ranks are on
-/// one host, the free port is on the loopback interface. Rank 0 broadcasts the address and the key.
+/// Rank 0 serves the store at MCCL_ROOT or, if that is not set, at a free port. That port is on the
+/// loopback interface if all ranks are on one host. Rank 0 broadcasts the address and the key.
 void Process::find_meeting_place(const Config& config) {
   struct Place {
     char root[512];
@@ -216,15 +217,15 @@ void Process::at_exit() {
 }
 
 /// Calls MPI_Abort in place of MPI_Finalize. If a rank ends without either, the launcher may report
-/// that the job succeeded, as MPICH 4.0's sometimes does.
+/// that the job succeeded, as that of MPICH 4.0 sometimes does.
 void Process::depart() {
   std::fflush(nullptr);  // MPI_Abort may end the process without flushing its streams
   library_->abort(kStatusOfAbort);
 }
 
 /// Called when the process ends. MPI_Finalize blocks until all ranks call it, so it is called only
-/// once all ranks have reached a barrier here. It must not be omitted: a launcher ends the whole
-/// job if one rank ends without it.
+/// once all ranks have reached a barrier here. It must not be omitted: a launcher kills the whole
+/// job if one rank exits without it.
 void Process::end() {
   if (joined_ || library_->finalized()) return;
   const bool was_over = is_over();
@@ -241,7 +242,7 @@ void Process::end() {
     }
     library_->finalize();
   } catch (const std::exception&) {
-    return;  // the launcher reports a rank that ends without MPI_Finalize
+    return;  // the launcher reports a rank that exits without MPI_Finalize
   }
 }
 

@@ -1,5 +1,5 @@
-// The use of MPI in this process. There is one instance for all contexts, which lives until the
-// process ends.
+// State of MPI in this process. All contexts share one instance, which lives until the process
+// ends.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,8 @@ class Process {
   ThreadLevel level() const { return level_; }
 
   /// The store where the engines of all ranks meet, and the key with which they authenticate each
-  /// other. Both are new for each start of the job. Null and empty if there is one rank.
+  /// other. Both are new for each run of the job. If there is only one rank, the store is null and
+  /// the key is empty.
   const std::shared_ptr<Store>& store() const { return store_; }
   const std::string& key() const { return key_; }
 
@@ -56,11 +57,11 @@ class Process {
   }
   /// The reason why MPI must not be called any more; empty while it may be.
   std::string failure() const;
-  /// Forbids all further MPI calls. Needed when MPI still has memory that the program is about to
-  /// reuse, because any MPI call may write into it.
+  /// Forbids all further MPI calls. Needed if MPI still has pointers to memory that the program is
+  /// about to reuse, because any MPI call may write into it.
   void end_for_good(const std::string& reason);
-  /// Records that something has failed, so that some rank may never reach MPI_Finalize. The end of
-  /// this process then limits how long it waits for the other ranks.
+  /// Records a failure, after which some rank may never reach MPI_Finalize. When this process ends,
+  /// it then waits only for a limited time for the other ranks.
   void note_trouble() { trouble_ = true; }
 
  private:

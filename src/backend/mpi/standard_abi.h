@@ -5,7 +5,7 @@
 
 namespace mccl::mpi::standard {
 
-// Values of the constants in MPI's header, and below the layout of its MPI_Status.
+// Values of the constants in mpi.h, followed by the layout of MPI_Status.
 inline constexpr std::uintptr_t kWorld = 0x101;
 inline constexpr std::uintptr_t kSelf = 0x102;
 inline constexpr std::uintptr_t kErrorsReturn = 0x143;

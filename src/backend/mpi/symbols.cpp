@@ -20,7 +20,7 @@ Symbols Symbols::load(const std::string& path) {
 
 bool Symbols::is_loaded(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (library) ::dlclose(library);  // drops only the reference that dlopen() has just added
+  if (library) ::dlclose(library);  // releases only the reference that dlopen() has just added
   return library != nullptr;
 }
 

@@ -14,15 +14,16 @@ class Symbols {
   /// True if the process has already loaded the library of this file name.
   static bool is_loaded(const std::string& path);
 
-  /// Returns the function of this name. Throws InvalidArgument, which names library and function,
-  /// if there is none.
+  /// Returns the function of this name. Throws InvalidArgument if there is none; the message
+  /// contains the names of the library and the function.
   template <typename F>
   F* function(const char* name) const {
     return reinterpret_cast<F*>(required(name));
   }
   void* required(const char* name) const;
-  /// Returns the address of a variable of the library. If the program refers to the variable too,
-  /// the linker may have placed it in the program; then that address is returned.
+  /// Returns the address of a variable of the library. If the program also refers to the variable,
+  /// the linker may have placed it in the program. This function then returns the address in the
+  /// program.
   void* variable(const char* name) const;
   bool has(const char* name) const;
 

@@ -19,7 +19,7 @@ class NativeBackend final : public Backend {
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& members,
                                     std::chrono::milliseconds timeout,
                                     const std::optional<Compression>& compression) override;
-  /// Returns the costs of the group that was made first.
+  /// Returns the costs of the group that was created first.
   Costs costs() const override;
   void shutdown() override { engine_->shutdown(); }
   void before_fork() noexcept override { engine_->before_fork(); }
@@ -29,8 +29,8 @@ class NativeBackend final : public Backend {
  private:
   const int rank_;
   const int size_;
-  const Compression compression_;  ///< Default of groups that set none.
-  const std::string by_;  ///< The setting `backend`, which selects the path for GPU memory.
+  const Compression compression_;  ///< Default for groups that set none.
+  const std::string by_;           ///< Value of the setting `backend`, such as "auto" or "mpi".
   const std::shared_ptr<kernels::Unit> units_;
   const bool force_staging_;
   const std::shared_ptr<engine::Engine> engine_;

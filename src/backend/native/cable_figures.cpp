@@ -16,7 +16,8 @@
 namespace mccl::native {
 namespace {
 
-/// Parses a card, which holds "a b latency rate" for each pair whose lower rank is `rank`.
+/// Parses the text that rank `rank` has published: "a b latency rate" for each measured pair whose
+/// lower rank, a, is `rank`.
 std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
   constexpr std::size_t kFields = 4;
   const auto numbers = parse_numbers(card);

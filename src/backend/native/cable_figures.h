@@ -7,9 +7,9 @@
 
 namespace mccl::native {
 
-/// Measures latency and rate of every pair that cables join, by exchanges along them. A collective
-/// of all ranks, after which all have the same figures. No-op if every rank reaches every other
-/// directly.
+/// Measures the latency and rate of every pair of ranks that cables join, by messages along these
+/// cables. All ranks must call it, and all get the same figures. No-op if every rank reaches every
+/// other directly.
 void measure_cables(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

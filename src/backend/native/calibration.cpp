@@ -28,30 +28,31 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes in bytes of the all_reduces to which the model of a window is fitted. The small one takes
-/// a cache line. In the other one, the time for bytes exceeds that for meetings, but the data stay
-/// in cache. Its warm-up calls go once around the window and complete a trial of how to write
-/// (write_choice.h).
+/// Sizes in bytes and numbers of calls of the all_reduces to which the model of a window is fitted.
+/// The small size takes one cache line. At the cached size, moving the bytes takes longer than
+/// synchronising, but the data stay in cache. Its warm-up calls fill the window once and complete
+/// the trial that chooses how to write (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
-/// The rate of memory is measured by writes past the cache on all ranks at once. Alternating reads
-/// and writes move less: passes over 64 MiB reached 17 to 21 GB/s where this measured 26 to 29.
+/// Ratio of the rate of memory to that of writes that bypass the cache on all ranks at the same
+/// time. Only the latter is measured. Alternating reads and writes move less: passes over 64 MiB
+/// reached 17 to 21 GB/s where the writes reached 26 to 29.
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
-/// A row of small messages in one schedule. The time that each message after the first adds is the
-/// rank's own work.
+/// Number of messages in a row, bytes of each, and number of repetitions. A row is one schedule of
+/// small messages. The time that each message after the first adds is the rank's own work.
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
-/// Number of floats converted to bf16 and back; they fit easily into a core's cache.
+/// Number of floats that are converted to bf16 and back; they fit easily into a core's cache.
 constexpr std::size_t kCoded = std::size_t{16} << 10;
 constexpr int kCodedTimes = 4;
-/// Bytes of the large message for the rate of a link. Even a slow network takes only some
-/// milliseconds for it.
+/// Size in bytes of the message that measures the rate of a link. It takes only some milliseconds
+/// even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
 /// One rank's measurements; 0 if it did not measure the value.
@@ -82,7 +83,7 @@ double median(std::vector<double> values) {
 }
 
 /// Returns the seconds of a call: the median over batches of `times` consecutive calls. Batches are
-/// needed because reading the clock takes as long as a small call. `warmup` calls are made before.
+/// needed because reading the clock takes as long as a small call. Makes `warmup` calls first.
 template <typename Call>
 double time_of(int times, int warmup, Call call) {
   constexpr int kBatches = 5;
@@ -96,8 +97,8 @@ double time_of(int times, int warmup, Call call) {
   return median(std::move(taken));
 }
 
-/// Returns the seconds of the fastest call, not counting the first. Used for differences of two
-/// times, which waits for other processes would hide.
+/// Returns the seconds of the fastest call, not counting the first. Used for differences between
+/// two times, which delays by other processes would hide.
 template <typename Call>
 double quickest_of(int times, Call call) {
   call();
@@ -133,7 +134,7 @@ class Calibration {
   }
 
  private:
-  /// Logs the measured figures only.
+  /// Logs the figures that were measured.
   void tell(const Measured& agreed) const {
     std::vector<std::string> figures;
     const auto add = [&](double found, double scale, std::string_view unit) {
@@ -201,8 +202,8 @@ class Calibration {
            nodes_[static_cast<std::size_t>(pair[0])] == nodes_[static_cast<std::size_t>(pair[1])];
   }
 
-  /// Makes a group of the pair whose collectives send each call through the link as a row of small
-  /// messages.
+  /// Creates a group of the pair whose collectives send their data through the link as a row of
+  /// small messages.
   NativeGroup group_of_rows(const std::vector<int>& pair) const {
     const Facts facts = engine_->facts();
     Facts in_rows = facts;
@@ -215,8 +216,9 @@ class Calibration {
     return NativeGroup(engine_, std::move(state));
   }
 
-  /// Returns 0 if waits hide the work. Not called for ranks that share a node: no choice depends on
-  /// the value there, and the group would first set up a window.
+  /// Returns the seconds of a rank's work per message, or 0 if waiting times hide it. Not called
+  /// for ranks that share a node. No decision depends on the value there, and the group would first
+  /// set up a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);
@@ -263,7 +265,7 @@ class Calibration {
         time_of(kSmallCalls, kSmallCalls, [&] { group.broadcast(part(kSmall), 0, now).wait(); });
     const double cached = all_reduce(kCached, kCachedCalls, kCachedWarmup);
     const Facts facts = engine_->facts_of(*state);
-    if (facts.window_bytes == 0) return;  // there was no memory for a window
+    if (facts.window_bytes == 0) return;  // no window could be allocated
     const WindowFit fit(facts, group.size(), ranks_per_core(), kSmall);
     if (ranks_per_core() > 1) {
       measured.switch_s = fit.switch_s(small);
@@ -276,7 +278,7 @@ class Calibration {
     measured.memory_bytes_per_s = memory_rate(group);
   }
 
-  /// Measures the rate of bf16, on which the compression `auto` is decided.
+  /// Measures the rate of conversion to bf16 and back, on which the compression `auto` depends.
   static double coding_rate() {
     const Coding coding = mccl::coding_of({Codec::bf16}, 2);
     const std::vector<float> from(kCoded, 1.5F);

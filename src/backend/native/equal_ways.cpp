@@ -17,15 +17,15 @@
 namespace mccl::native {
 namespace {
 
-/// Another route must take less than this fraction of the first route's time, so that noise changes
-/// nothing.
+/// Another route is preferred to the first one only if it takes less than this fraction of its
+/// time. Smaller differences may be noise.
 constexpr double kClearly = 0.8;
 /// Size in bytes of the message by which routes are compared.
 constexpr double kBytes = 256 << 10;
-/// More network interfaces to one peer than any host has.
+/// Maximum number of routes to one peer that are tried. No host has more interfaces to one peer.
 constexpr int kMostWays = 16;
-/// Limits the pairs that are tried, because a trial takes up to some tenths of a second and would
-/// delay the start of the job.
+/// Maximum number of pairs with several routes; if there are more, none is tried. A trial takes up
+/// to some tenths of a second and would delay the start of the job.
 constexpr std::size_t kMostPairs = 64;
 
 double seconds_of(const PairFigures& figures) {
@@ -38,8 +38,9 @@ bool is_one_node(const std::vector<int>& nodes) {
          std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
 }
 
-/// Returns the number of routes of each pair. The first rank of a key is the higher one, which
-/// dials. Each rank's card holds "peer count" for its peers. The result is the same on all ranks.
+/// Returns the number of routes of each pair that has several. The first rank of a key is the
+/// higher one, which dials. Each entry of `cards` is the text of one rank, with "peer count" for
+/// each such pair that it dials. The result is the same on all ranks.
 std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
   std::map<Pair, int> counts;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
@@ -66,7 +67,7 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
                      figures.bytes_per_s * 8e-9);
 }
 
-/// Tries the routes of one pair. The rank that dials measures, the other one answers.
+/// Measures the routes of one pair. The rank that dials takes the time, the other one answers.
 void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
   const bool dials = pair.first == engine->rank();
   const std::vector<std::string> ways =

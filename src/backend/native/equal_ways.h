@@ -1,5 +1,5 @@
-// Chooses among the routes to a peer that look equally fast to the operating system, by trying
-// them.
+// Measures the routes to a peer that the operating system considers equivalent, and chooses the
+// fastest.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace mccl::native {
 
-/// Measures each route of each pair that has several, and makes later links use the best one. A
-/// collective of all ranks; a rank with nothing to try waits for no other. Logs the figures at
-/// INFO.
+/// For each pair of ranks with several routes, measures each route and makes later links use the
+/// best one. All ranks must call it, to exchange their numbers of routes; ranks without such a pair
+/// then measure nothing. Logs the figures at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

@@ -14,7 +14,8 @@
 namespace mccl::native {
 namespace {
 
-/// Capacity of `faster_`, in pairs of collective and count. A training program uses fewer.
+/// Maximum number of entries in `faster_`. A training program uses fewer pairs of collective and
+/// count.
 constexpr std::size_t kMostRemembered = 256;
 
 engine::Task task_of(const Request& request) {
@@ -98,7 +99,8 @@ bool NativeGroup::begins_early(const Request& request) const {
   return is_collective(request.collective) && request.op.kind != ReduceKind::premul_sum;
 }
 
-/// Returns no codec for small data, for which rounding takes as long as sending.
+/// Unless the call requests a codec, returns none for small data, for which rounding takes as long
+/// as sending.
 Coding NativeGroup::coding_of(const Request& request, const CallOptions& options) const {
   if (carrier_) {
     refuse_codec(options.compression);
@@ -117,8 +119,8 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
 }
 
-/// Decides by facts that all ranks share, so that all decide alike. True only for f32, because
-/// longer types are used for their precision.
+/// True if the call is faster with the codec. All ranks decide alike, because they use the same
+/// facts. Always false for types other than f32; longer types are used for their precision.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
   if (request.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);
@@ -152,9 +154,11 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task = task_of(request);
-  if (carrier_ && !is_collective(request.collective)) carrier_->check(task);
-  task.call.coding = coding_of(request, options);
-  task.unit = units_;
+  const bool is_message = !is_collective(request.collective);
+  if (carrier_ && is_message) carrier_->check(task);
+  if (!is_message) task.unit = units_;
+  // A message has no codec, but asking for one is an error.
+  if (!is_message || options.compression) task.call.coding = coding_of(request, options);
   warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
@@ -202,27 +206,34 @@ Work NativeGroup::end_batch() {
     coalescing_.erase(found);
     --coalescing_threads_;
   }
-  run_at_once(operations);
   if (operations.empty()) return {};
   Work all;
+  std::vector<OperationPtr> ended;
   try {
+    ended.reserve(operations.size());
     all = Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
   } catch (const std::bad_alloc&) {
-    // No operation starts. Each one ends with the error for the owners of its Work.
+    // No operation starts. Each one ends with this error, which its Work reports.
     const std::exception_ptr error = std::current_exception();
     for (const OperationPtr& each : operations) {
       for (const Work::Callback& callback : each->finish(error)) callback(error);
     }
     throw;
   }
-  engine_->submit(operations);
+  run_at_once(operations, ended);
+  if (!operations.empty()) engine_->submit(operations);
+  // Callbacks may make calls, which must not overtake those of the batch.
+  engine_->end_at_once(ended);
   return all;
 }
 
-/// Runs the messages of a batch that can end on this thread, and removes them from `operations`.
-/// Sends go first: a receive may wait for a message that its sender sends only after it has
-/// received one from this rank. Messages in one direction stay in order.
-void NativeGroup::run_at_once(std::vector<OperationPtr>& operations) {
+/// Runs the messages of a batch that can run on this thread, and removes them from `operations`.
+/// Moves those that have ended to `ended`, which has capacity for them. Sends go first: a receive
+/// may wait for a message that its sender sends only after it has received one from this rank.
+/// Messages in one direction stay in order.
+void NativeGroup::run_at_once(std::vector<OperationPtr>& operations,
+                              std::vector<OperationPtr>& ended) {
+  using AtOnce = engine::Messages::AtOnce;
   const auto is_message = [](const OperationPtr& each) { return !is_collective(each->call); };
   if (!std::all_of(operations.begin(), operations.end(), is_message)) return;
   for (const Collective direction : {Collective::send, Collective::recv}) {
@@ -232,14 +243,16 @@ void NativeGroup::run_at_once(std::vector<OperationPtr>& operations) {
         continue;
       }
       if (direction == Collective::recv && !(*each)->caller_waits) return;
-      if (!engine_->run_at_once(*each)) return;
+      const AtOnce result = engine_->run_at_once(*each);
+      if (result == AtOnce::no) return;
+      if (result == AtOnce::whole) ended.push_back(*each);
       each = operations.erase(each);
     }
   }
 }
 
-/// Ends with a barrier, so that every member has made its part when the call returns. Otherwise
-/// calls on a part that one rank lacks would wait until they time out.
+/// Ends with a barrier, so that every member has made its part when the call returns. Otherwise a
+/// call on a part that another rank has not made yet could time out.
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   std::vector<int> chosen = ranks_of_color(*this, color, key);
   std::shared_ptr<NativeGroup> part;

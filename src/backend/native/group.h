@@ -18,7 +18,7 @@
 namespace mccl::native {
 
 class NativeGroup;
-/// Gives a group the path or carrier for its calls in place of the engine's links. The second
+/// Sets a group's path or carrier, which makes its calls in place of the engine's links. The second
 /// argument is the group's timeout.
 using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 
@@ -26,8 +26,8 @@ using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 class NativeGroup final : public CheckedGroup {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
-  /// Makes the group with Engine::make_group. If allocated by std::make_shared, either both this
-  /// object and the engine's group exist, or neither does.
+  /// Also creates the engine's group. Must be called by std::make_shared, which allocates this
+  /// object first. A failed allocation then leaves no group behind in the engine.
   NativeGroup(const std::shared_ptr<engine::Engine>& engine, const std::string& name,
               const std::vector<int>& members, std::chrono::milliseconds timeout,
               const Compression& compression)
@@ -37,8 +37,8 @@ class NativeGroup final : public CheckedGroup {
   /// Sets the path, also for groups that this one is split into. Must be called before the first
   /// call.
   void get_path(const GivePath& give_path);
-  /// Sets the units that do arithmetic in place of the host's kernels, also for groups that this
-  /// one is split into.
+  /// Sets the units that compute reductions in place of the host's kernels, also for groups that
+  /// this one is split into.
   void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
 
   /// Lets MPI carry out the group's calls on host memory. All ranks of the group must call this;
@@ -75,7 +75,7 @@ class NativeGroup final : public CheckedGroup {
   bool is_faster(const Request& request, const Coding& coding) const;
   void warn_of_loss(const Coding& coding, const CallOptions& options);
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
-  void run_at_once(std::vector<OperationPtr>& operations);
+  void run_at_once(std::vector<OperationPtr>& operations, std::vector<OperationPtr>& ended);
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;

@@ -11,15 +11,16 @@
 namespace mccl::native {
 namespace {
 
-/// Message sizes. The first is large enough to show the rate of a slow cable and not that of its
-/// buffers. Sizes then grow until a message takes kLongEnough seconds, so that a fast cable shows
-/// its rate as well.
+/// Sizes in bytes of the first and the last message. The first is large enough to show the rate of
+/// a slow cable instead of that of its buffers. Sizes grow until a message takes kLongEnough
+/// seconds, so that a fast cable shows its rate as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// Limits on repeating a slow trial, which may have been caused by the processor and not the cable:
-/// the number of trials of a size, and their total seconds, since other ranks wait meanwhile.
+/// Limits on repeating a slow trial, which may be due to the processor instead of the cable: the
+/// maximum number of trials per size, and their maximum total time in seconds. Other ranks wait
+/// meanwhile.
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 
@@ -71,7 +72,7 @@ class Measurement {
     return seconds_between(begin, Clock::now());
   }
 
-  /// Sends the first rank's decision to the second. Returns it on both.
+  /// Sends the first rank's decision to the second. Returns the decision on both ranks.
   Next agree(Next next) {
     const CallOptions now{.caller_waits = true};
     const Buffer told{reinterpret_cast<std::byte*>(&next), 1, DType::u8};

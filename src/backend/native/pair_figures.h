@@ -11,7 +11,7 @@
 
 namespace mccl::native {
 
-/// Time limit of measurements at the start of a job; generous, since a peer may be slow.
+/// Time limit for measurements at the start of a job. It is generous, since a peer may be slow.
 inline constexpr std::chrono::seconds kPatience{30};
 
 using Pair = std::pair<int, int>;
@@ -25,9 +25,9 @@ struct PairFigures {
 /// can be measured at the same time. The result is the same on all ranks.
 std::vector<Pair> in_rounds(std::set<Pair> pairs);
 
-/// Measures by exchanges between the two ranks, which both must call it. Uses links of its own.
-/// Only the first rank's result is meaningful. `what` distinguishes trials of one pair, and must be
-/// the same on both ranks.
+/// Measures the latency and rate between two ranks by messages, over links made for this purpose.
+/// Both ranks must call it; only the result on the first rank is meaningful. `what` distinguishes
+/// the measurements of one pair, and must be the same on both ranks.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
 

@@ -35,7 +35,8 @@ class Several final : public kernels::Unit {
 }  // namespace
 
 std::shared_ptr<kernels::Unit> units_of(const Config& config) {
-  // The path is checked even if it is not used, because a file that a setting names must exist.
+  // The path of the shaders is checked even if it is not used, because a file that a setting names
+  // must exist.
   if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
     throw InvalidArgument(
         fmt::format("MCCL_SHADER_PATH: cannot read the file of Metal shaders {}: {}; correct the "

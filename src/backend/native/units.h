@@ -1,4 +1,5 @@
-// Makes the units that do arithmetic in place of the host's kernels, if the settings ask for any.
+// Creates the units that compute reductions in place of the host's kernels (a GPU, Accelerate), if
+// the settings ask for any.
 #pragma once
 
 #include <memory>

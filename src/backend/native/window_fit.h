@@ -1,4 +1,5 @@
-// Inverts the cost model of a node's window: computes the facts that predict the measured times.
+// Inverts the cost model of a node's shared-memory window: computes the facts with which the model
+// predicts the measured times.
 #pragma once
 
 #include <cstddef>
@@ -7,23 +8,26 @@
 
 namespace mccl::native {
 
-/// Predictions grow linearly with each fitted time. If ranks share cores, the time of a switch
-/// hides the latency of an arrival, so the latency keeps its assumed value. Otherwise there are no
-/// switches to measure. Each function returns 0 if the measured calls were forced through links and
-/// show nothing of the window.
+/// Each predicted time is linear in each fitted time. If ranks share cores, the cost of a context
+/// switch hides the latency of an arrival, so the latency keeps its assumed value. Otherwise there
+/// are no context switches to measure. Each function returns 0 if the measured calls were forced
+/// through links, because they then reveal nothing about the window.
 class WindowFit {
  public:
-  /// `at_calls`: the facts by which the measured calls were chosen. The calls are all_reduces in
-  /// place and broadcasts, of f32; the small ones have `small_bytes` bytes.
+  /// `at_calls` are the facts with which the measured calls chose their algorithms. The calls are
+  /// in-place all_reduces and broadcasts of f32; the small ones have `small_bytes` bytes.
   WindowFit(const schedule::Facts& at_calls, int ranks, double ranks_per_core,
             std::size_t small_bytes);
 
-  /// Takes the seconds of a small all_reduce. Used if every rank has a core of its own.
+  /// Returns the latency of an arrival. `small` is the time of a small all_reduce in seconds. Used
+  /// if every rank has a core of its own.
   double window_latency_s(double small) const;
-  /// Take the seconds of a small all_reduce and of a small broadcast. Used if ranks share cores.
+  /// Used if ranks share cores. switch_s() takes the seconds of a small all_reduce, turn_s() those
+  /// of a small broadcast; see schedule::Facts for the results.
   double switch_s(double small) const;
   double turn_s(double flow) const;
-  /// Takes the seconds by which an all_reduce of `bytes` is slower than a small one.
+  /// Returns the rate of data in cache. `longer` is the difference in seconds between an all_reduce
+  /// of `bytes` bytes and a small one.
   double cached_bytes_per_s(std::size_t bytes, double longer) const;
 
  private:

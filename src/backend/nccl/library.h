@@ -13,7 +13,7 @@ using Result = int;
 using Comm = struct CommOfNccl*;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInProgress = 7;
-inline constexpr int kNoColor = -1;  ///< Color of a rank that is in no part.
+inline constexpr int kNoColor = -1;  ///< Color of a rank that joins no part.
 
 struct UniqueId {
   char bytes[128];
@@ -55,10 +55,10 @@ struct Library {
   Result (*GroupStart)();
   Result (*GroupEnd)();
 
-  int version = 0;   ///< For example, 22809.
+  int version = 0;   ///< Number such as 22809.
   std::string path;  ///< Path of the file, if the loader reports it.
 
-  /// "2.28.9 (/usr/lib/…/libnccl.so.2)".
+  /// Returns text such as "NCCL 2.28.9 (/usr/lib/…/libnccl.so.2)".
   std::string described() const;
 };
 
@@ -66,7 +66,7 @@ struct Library {
 /// system's. Throws InvalidArgument with the reason if there is none.
 const Library& library();
 
-/// NCCL's numbers for types and operations; -1 if it has no equivalent.
+/// NCCL's numbers for types and operations; -1 if NCCL has no equivalent with the same result.
 int type_of(DType dtype);
 int op_of(DType dtype, ReduceKind kind);
 

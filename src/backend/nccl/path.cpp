@@ -29,7 +29,8 @@ Device device_of(const Request& request) {
   return request.in.device.kind == DeviceKind::cuda ? request.in.device : request.out.device;
 }
 
-/// NCCL type for elements that are only moved; they travel as bytes if NCCL lacks the type.
+/// How elements that are only moved are sent: each one as `per_element` elements of NCCL's `type`.
+/// If NCCL lacks the type, they are sent as bytes.
 struct Moved {
   int type;
   std::size_t per_element;
@@ -39,7 +40,7 @@ Moved moved(DType dtype) {
   return type >= 0 ? Moved{type, 1} : Moved{type_of(DType::u8), size_of(dtype)};
 }
 
-/// All other values are NCCL's defaults.
+/// Returns the configuration of a non-blocking communicator. All other values are NCCL's defaults.
 CommConfig non_blocking() {
   return {
       sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
@@ -161,7 +162,7 @@ void NcclPath::meet(Device device) {
 
 /// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
 /// once and fills in the part's communicator on a thread of its own. Until then the parent is busy
-/// and refuses other calls, so the parent is polled until it is done. The part's communicator is
+/// and refuses other calls, so this function polls it until it is ready. The part's communicator is
 /// written to the part's own member, or to a static variable if this rank is in no part.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
@@ -177,7 +178,7 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
     settle(begun == kSuccess ? kInProgress : begun, "ncclCommSplit");
     if (path) path->begin_as_part(device_);
   } catch (const Error&) {
-    // NCCL may still write to the part's member.
+    // NCCL may still write to the `comm_` of the child group's path.
     keep_for_ever(path);
     throw;
   }
@@ -269,8 +270,8 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// Builds collectives that NCCL lacks from messages, or from one reduction per rank, that start
-/// together.
+/// Uses messages, or one reduction per rank, for a collective that NCCL lacks. The caller groups
+/// these calls, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const Moved move = moved(r.dtype);
   const auto shares = [&](std::span<const std::size_t> counts) {
@@ -321,7 +322,7 @@ std::string NcclPath::failure() {
   return why_failed();
 }
 
-/// Called with the lock held. The group's failure is preferred, since it names the lost rank.
+/// Called with the lock held. Prefers the failure of the group, whose text contains the lost rank.
 std::string NcclPath::why_failed() {
   if (std::string reason = group_.failure(); !reason.empty()) return reason;
   Result state = kSuccess;
@@ -333,9 +334,9 @@ std::string NcclPath::why_failed() {
   return failure_;
 }
 
-/// Runs on another thread, because the caller may be the engine and NCCL first ends the
-/// communicator's threads and kernels. A thread that polls NCCL in settle() sees was_aborted() and
-/// releases the lock.
+/// Destroys the communicator on another thread. NCCL first ends the communicator's threads and
+/// kernels, for which the caller must not wait: it may be the engine. A thread that polls NCCL in
+/// settle() sees was_aborted() and releases the lock.
 void NcclPath::end_calls() noexcept {
   const std::lock_guard lock(mutex_);
   if (!comm_) return;

@@ -11,10 +11,10 @@
 
 namespace mccl::nccl {
 
-/// Makes the path of `group`, which needs one GPU per rank. The GPU of a rank is that of the first
-/// call that takes this path. The ranks then meet through a broadcast of `group`. Messages, and
-/// types and operations that NCCL lacks, go through the host. `notices` belong to the job. Throws
-/// InvalidArgument if there is no NCCL.
+/// Creates the path of `group`, which needs one GPU per rank. A rank uses the GPU of the first call
+/// that this path runs. In that call the ranks connect, by calls of `group` on host memory.
+/// Messages, and types and operations that NCCL lacks, go through the host. `notices` belong to the
+/// job. Throws InvalidArgument if NCCL is not available.
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
                                         std::shared_ptr<direct::Notices> notices);
 

@@ -13,7 +13,7 @@
 namespace mccl::staged {
 namespace {
 
-/// Time that a failed call waits for its device, which may never finish.
+/// Maximum time that a failed call waits for its device, which may never finish.
 constexpr std::chrono::seconds kLastWait{5};
 
 }  // namespace
@@ -45,7 +45,8 @@ std::exception_ptr Call::failure() const {
   return stage_ ? stage_->failure() : nullptr;
 }
 
-/// Leaves the call its remaining time. The thread that starts it does not wait for it.
+/// Sets the timeout to the remaining time of the call. Clears caller_waits, because the thread that
+/// starts the call does not wait for it.
 CallOptions Call::options_now() const {
   CallOptions options = options_;
   options.caller_waits = false;

@@ -1,4 +1,5 @@
-// One call of a line: a call on device memory, or one on host memory that must wait behind it.
+// A call in a line. It uses device memory, or uses host memory but must wait for an earlier call
+// that does.
 #pragma once
 
 #include <memory>
@@ -18,31 +19,33 @@ namespace mccl::staged {
 
 class Line;
 
-/// Thread-safe. Phases: waiting, for its fence or input or for a call before it; started, while the
-/// host's call runs; returning, while the device takes the output; over.
+/// Thread-safe. The phases are: waiting (for its fence, its input or an earlier call), started (the
+/// call on host memory runs), returning (the device copies the output) and over.
 class Call final : public detail::WorkState, public Returning {
  public:
-  /// Starts the device's side if `request` needs it. Throws InvalidArgument. `early`: the host's
-  /// call uses its conveyor.
+  /// Starts the copy of the input if `request` needs one. `early`: true if the call on host memory
+  /// uses its conveyor. Throws InvalidArgument.
   Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
        Clock::time_point deadline, bool early);
 
-  /// True if the host's call may start.
+  /// True if the call on host memory may start.
   bool arrived() const;
   /// The error that prevents an arrived call from starting; null if there is none.
   std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
-  /// Set while the call belongs to an open batch. Waiting for it then throws.
+  /// Marks the call as part of an open batch, in which waiting for it throws.
   void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
 
-  /// The host's call, and the options for starting it now.
+  /// The call on host memory.
   const Request& request() const { return request_; }
+  /// Options for starting the call on host memory now.
   CallOptions options_now() const;
-  /// Zeroes left_out for a call whose fence has passed; see CallOptions::left_out.
+  /// Fills left_out with zeros if the call has a fence, which must have passed; see
+  /// CallOptions::left_out.
   void clear_left_out() const;
 
   void set_inner(const Work& inner);
-  /// Must be called when the host's call has ended.
+  /// Must be called when the call on host memory has ended.
   void returned(std::exception_ptr error);
   bool try_finish() override;
 

@@ -1,4 +1,4 @@
-// Interface through which a line makes calls on host memory in its group.
+// Interface through which a line calls its group's functions on host memory.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,16 @@ class HostCalls {
  public:
   virtual int own_rank() const = 0;
   virtual Work start(const Request& request, const CallOptions& options) = 0;
-  /// True if such a call uses its conveyor, so that it may start before its whole input has
-  /// arrived.
+  /// True if a call for `request` uses its conveyor, so that it may start before its whole input
+  /// has arrived.
   virtual bool begins_early(const Request& request) const = 0;
-  /// Calls that this thread starts before end_batch() start together.
+  /// Begins a batch: calls that this thread makes from now on start together in end_batch().
   virtual void begin_batch() = 0;
   virtual Work end_batch() = 0;
   virtual bool batch_is_open() const = 0;
   virtual std::chrono::milliseconds timeout_of(const CallOptions& options) const = 0;
-  /// True if calls fail as soon as they are started. Called often, and under the line's lock.
+  /// True if the group has failed, so that each new call fails immediately. Called often, with the
+  /// line's lock held.
   virtual bool has_failed() const = 0;
   virtual void give_up(const std::string& reason) = 0;
 

@@ -13,7 +13,7 @@
 namespace mccl::staged {
 namespace {
 
-/// After this time without a call, a group releases pinned memory that no other group uses.
+/// After this time without a call, a line releases pinned memory that nothing has used for as long.
 constexpr std::chrono::seconds kIdle{30};
 
 /// A Work that has failed already.
@@ -54,7 +54,7 @@ Work Line::enqueue(const Request& request, const CallOptions& options) {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
-  // Constructed outside the lock, because it may allocate memory and so wait for the device.
+  // Constructed outside the lock, because it may allocate memory and therefore wait for the device.
   const auto call =
       std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
                              deadline_of(group->timeout_of(options)), group->begins_early(request));
@@ -124,10 +124,10 @@ void Line::start(const Batch& batch, Starts& started) {
   if (together) group_->end_batch();
 }
 
-/// Starts the calls that are ready, in order. Returns a call whose device took too long, if there
-/// is one. In a failed group, calls start at once, which reports the failure. Does nothing on a
-/// thread with an open batch of its own, since calls started there would be held back until the
-/// batch ends.
+/// Starts the calls that are ready, in order. If the deadline of the next call passes before its
+/// input has arrived, removes that call from the line and returns it. In a failed group, calls
+/// start without their input and report the failure. No-op on a thread with an open batch of its
+/// own, since calls started there would be held back until the batch ends.
 Line::CallPtr Line::start_ready(Starts& started) {
   const std::lock_guard lock(mutex_);
   if (group_ && group_->batch_is_open()) return nullptr;
@@ -204,8 +204,8 @@ bool Line::finish_returning() {
   return !ended.empty();
 }
 
-/// Helps the engine, because callers with GPU memory seldom wait on the host, and an engine without
-/// help goes to sleep sooner.
+/// Waits for a running call, by which this thread drives the engine. Callers with GPU memory seldom
+/// wait on the host, and the engine goes to sleep sooner if no thread drives it.
 void Line::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;
@@ -218,7 +218,7 @@ void Line::help_running() {
   try {
     work.wait(kSlice);
   } catch (const Error&) {
-    // Either the slice has ended, or the call has failed and reports the error itself.
+    // Either the wait has timed out, or the call has failed and reports the error itself.
   }
 }
 

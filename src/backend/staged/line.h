@@ -1,4 +1,4 @@
-// Keeps the order of a group's calls if some of them wait for a device. Ranks match calls by their
+// Keeps a group's calls in order if some of them wait for a device. Ranks match calls by their
 // order, so a call that follows one whose input has not arrived yet must wait behind it.
 #pragma once
 
@@ -17,24 +17,24 @@
 
 namespace mccl::staged {
 
-/// Thread-safe. The line's own thread polls the devices; a caller that waits polls too. Lock order:
-/// the line's lock, then the lock of a call. No lock is held while callbacks run.
+/// Thread-safe. The line's own thread polls the devices; a waiting caller also polls them. Lock
+/// order: the line's lock, then the lock of a call. No lock is held while callbacks run.
 class Line : public std::enable_shared_from_this<Line> {
  public:
   explicit Line(HostCalls& group) : group_(&group) {}
   ~Line();
 
-  /// True if a call on host memory must go through the line too.
+  /// True if calls wait in the line, so that a call on host memory must wait behind them.
   bool is_busy() const { return attention_.load(std::memory_order_acquire) != 0; }
 
   Work enqueue(const Request& request, const CallOptions& options);
-  /// Ends this thread's batch. Returns a Work of its calls in the line together with `others`,
-  /// which started outside it.
+  /// Ends this thread's batch. Returns one Work for its calls in the line and for `others`, those
+  /// of its calls that did not enter the line.
   Work end_batch(Work others);
 
   /// Starts all calls that are ready.
   void advance();
-  /// Polls `call` until the device has taken its output. Returns false if the line is closed.
+  /// Makes the line poll `call` until it has ended. Returns false if the line is closed.
   bool look_after(std::shared_ptr<Returning> call);
 
   /// Called when the group is destroyed. Calls that have not started fail.
@@ -63,7 +63,7 @@ class Line : public std::enable_shared_from_this<Line> {
   std::deque<Batch> waiting_;                          // guarded by mutex_
   std::map<std::thread::id, Batch> open_;              // guarded by mutex_
   std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_
-  // Guarded by mutex_. Only the watcher thread helps these calls along.
+  // Started calls, which the watcher thread helps to progress. Guarded by mutex_.
   std::deque<Work> running_;
   std::thread watcher_;  // guarded by mutex_
 };

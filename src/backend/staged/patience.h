@@ -1,4 +1,4 @@
-// Paces the polling of a word that a device writes, since nothing wakes the host.
+// Paces the polling of a value that a device writes to memory, since no event notifies the host.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 namespace mccl::staged {
 
-/// Polls without a pause for 100 us, and then sleeps for a sixteenth of the time waited so far. So
-/// long waits cost little CPU time and are noticed with little delay.
+/// Polls without a pause for 100 us. Then sleeps between polls for a sixteenth of the time waited
+/// so far, at least 20 us and at most 500 us. A long wait thus costs little CPU time, and its end
+/// is noticed with little delay.
 class Patience {
  public:
   bool naps() const { return Clock::now() - since_ >= kAtOnce; }

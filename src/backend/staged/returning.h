@@ -9,7 +9,7 @@ class Returning {
  public:
   virtual ~Returning() = default;
 
-  /// Ends the call if the device's side has ended. Returns true if the call has ended.
+  /// Ends the call if the device has finished. Returns true if the call has ended.
   virtual bool try_finish() = 0;
   /// Polls until the call has ended. Used if no other thread polls it.
   void finish_alone() {

@@ -14,7 +14,7 @@
 namespace mccl::staged {
 namespace {
 
-/// Limits the pieces, since each costs the device a few microseconds besides its copy.
+/// Maximum number of pieces. Each costs the device a few microseconds in addition to its copy.
 constexpr std::size_t kMostPieces = 32;
 
 bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
@@ -45,7 +45,7 @@ bool gives(const Request& request, int rank) {
          (request.collective != Collective::broadcast || request.root == rank);
 }
 
-/// True if the sum may overwrite the staged copy of its input, which nothing else sees.
+/// True if the sum may overwrite the staged copy of its input, which no other code reads.
 bool fold_in_place(const Request& request) {
   return (request.collective == Collective::all_reduce ||
           request.collective == Collective::reduce) &&
@@ -147,9 +147,9 @@ Stage::~Stage() {
   keep_for_ever(std::move(output_));
 }
 
-/// Cuts long data into pieces, so that copies overlap with the transfer between ranks. Data go in
-/// one piece if input and output are the same memory at different offsets, since the order of
-/// accesses would be harder to track.
+/// Cuts long data into pieces, so that copies overlap with the transfer between ranks. If input and
+/// output are the same memory at different offsets, data go in one piece, because the order of
+/// accesses would be hard to track.
 bool Stage::cut(const Request& request, bool early) {
   const std::size_t longest = std::max(trip_.input_bytes, trip_.output_bytes);
   const std::size_t least = depot_->accelerator().least_piece();

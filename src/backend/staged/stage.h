@@ -19,10 +19,11 @@ inline bool on_device(const Request& request) {
   return request.in.device.kind != DeviceKind::cpu || request.out.device.kind != DeviceKind::cpu;
 }
 
-/// Returns the same call on the GPU's view of memory that a Mac's GPU shares with the host.
+/// Returns the same request with the GPU's addresses of memory that a Mac's GPU shares with the
+/// host.
 Request as_the_gpu_sees(const Request& request);
 
-/// True if a call must wait for a device or be made on other memory.
+/// True if a call must wait for a device or a fence, or must use other memory.
 inline bool needs_stage(const Request& request, const CallOptions& options) {
   return on_device(request) || options.fence;
 }
@@ -31,15 +32,15 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 /// host memory behind a fence has neither. Not thread-safe.
 class Stage final : public Conveyor {
  public:
-  /// Turns the request of rank `rank` into one on host memory. The device copies the input there
-  /// once the caller's stream has reached this call or its fence has passed. `early`: the call uses
-  /// its conveyor. Throws InvalidArgument.
+  /// Turns the request of rank `rank` into one on host memory. The device copies the input to that
+  /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
+  /// if the call uses its conveyor. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
   /// If the device has not finished, the memory and the passage that it uses are never reused.
   ~Stage() override;
 
-  /// True if the host's call may start: its input has arrived or, if it is cut into pieces, the
-  /// first piece has. Also true if the stage has failed.
+  /// True if the call on host memory may start: its input has arrived or, if it is cut into pieces,
+  /// the first piece has. Also true if the stage has failed.
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }
@@ -47,10 +48,10 @@ class Stage final : public Conveyor {
   void deliver(std::size_t bytes) override {
     if (trip_.output_bytes != 0) passage_->release(bytes);
   }
-  /// Must be called when the host's call has ended.
+  /// Must be called when the call on host memory has ended.
   void finish(bool failed);
   bool ended();
-  /// The error of the device's side; null if there is none.
+  /// The error of the copies; null if there is none.
   std::exception_ptr failure() const { return failure_; }
 
   /// True if streams can wait for the end of the call.

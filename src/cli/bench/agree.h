@@ -7,7 +7,7 @@
 
 namespace mccl::cli::bench {
 
-/// Options of a call whose caller waits for it at once.
+/// Options of a collective whose caller waits for it immediately.
 inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
 
 /// Returns rank 0's value, on every rank.

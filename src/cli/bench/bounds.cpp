@@ -14,9 +14,10 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{64} << 20;
-/// Total of all ranks' buffers. Many ranks share the memory that a few would use.
+/// Total size of all ranks' buffers, in bytes. With many ranks, each buffer is smaller than
+/// kBuffer.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
-/// Fits easily into a core's second-level cache.
+/// Size of the stage, in bytes. It fits easily into a core's second-level cache.
 constexpr std::size_t kStage = std::size_t{256} << 10;
 constexpr int kRepetitions = 5;
 
@@ -25,7 +26,7 @@ std::size_t buffer_bytes(int ranks) {
   return std::clamp(share, 4 * kStage, kBuffer);
 }
 
-/// Returns the median rate of the slowest rank that takes part. All of them work at once.
+/// Returns the median rate of the slowest rank that takes part. All of them work at the same time.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
   if (takes_part) work();

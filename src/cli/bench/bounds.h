@@ -1,4 +1,4 @@
-// Measures what this machine can do at best, for comparison with the collectives.
+// Measures the upper bounds of this machine, for comparison with the collectives.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,14 @@
 
 namespace mccl::cli::bench {
 
-/// Copy rates of this machine, in GB/s per process: bytes of a process's buffer over the time of
-/// the slowest process.
+/// Copy rates of this machine, in GB/s per process: bytes of a process's buffer divided by the time
+/// of the slowest process.
 struct Bounds {
   std::size_t buffer_bytes = 0;
   double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
-  double copy_all_gbs = 0;  ///< All processes copy at once.
-  double pass_all_gbs = 0;  ///< All processes copy their buffers to a small stage and back at once.
+  double copy_all_gbs = 0;  ///< All processes copy at the same time.
+  double pass_all_gbs =
+      0;  ///< All processes together copy their buffers to a small stage and back.
   std::optional<Loopback> loopback;  ///< Set if two processes share the machine.
 };
 

@@ -6,11 +6,11 @@
 
 namespace mccl::cli::bench {
 
-/// Returns the kernel's name of the CPU, or the architecture if there is none.
+/// Returns the model name of the CPU, or its architecture if the system reports no name.
 std::string cpu_name();
 /// Returns the number of cores on which this process may run.
 unsigned core_count();
-/// Returns the bytes of physical memory; 0 if they are unknown.
+/// Returns the size of physical memory, in bytes; 0 if it is unknown.
 std::uint64_t memory_bytes();
 
 }  // namespace mccl::cli::bench

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kSample{4};
 struct Way {
   const char* name;
   std::shared_ptr<kernels::Unit> unit;  ///< Null: MCCL's own kernels.
-  std::string missing;                  ///< Why it is not available.
+  std::string missing;  ///< The reason why the unit is not available; empty if it is.
 };
 
 Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {

@@ -1,4 +1,4 @@
-// Compares the speed of sums on this machine: MCCL's own kernels, and units of the system.
+// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU.
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ constexpr std::size_t kLongestReport = 4096;
 
 struct Child {
   pid_t pid = -1;
-  Descriptor report;  ///< Closed once the end of the process is known.
+  Descriptor report;  ///< Pipe for the error message; closed once the process has ended.
   std::string message;
   std::optional<int> status;
   bool killed_by_us = false;
@@ -46,8 +46,8 @@ struct Child {
   bool failed() const { return status && *status != 0; }
 };
 
-/// Ends this process when its parent ends. On Linux the kernel does so. On all systems, so does the
-/// end of a pipe that only the parent holds open.
+/// Ends this process when its parent ends. On Linux, the kernel does so. On all systems, a thread
+/// also waits for the end of a pipe that only the parent holds open.
 void die_with(pid_t parent, Descriptor life) {
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,9 +60,9 @@ void die_with(pid_t parent, Descriptor life) {
   }).detach();
 }
 
-/// Binds a rank to a core of its own if there are enough cores, as MPI's launchers do. Two ranks
-/// that the system puts on one core wait for each other. Otherwise, and on other systems than
-/// Linux, the system places the ranks.
+/// Binds a rank to a core of its own if there are enough cores, as MPI's launchers do. Without
+/// that, the system may put two ranks on one core, where they wait for each other. Does nothing on
+/// systems other than Linux.
 void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
 #ifdef __linux__
   cpu_set_t allowed;
@@ -78,7 +78,7 @@ void bind_to_core([[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
 #endif
 }
 
-/// Runs the rank and exits without destructors, because the objects were the parent's.
+/// Runs the rank and exits without destructors, because the objects belong to the parent.
 [[noreturn]] void be_rank(int rank, PortPipe& port, const RankBody& body, Descriptor report) {
   std::string message;
   try {
@@ -171,7 +171,7 @@ void Family::watch() {
   }
 }
 
-/// The stream of the report ends when the process does.
+/// Reads the report. Its pipe ends when the process does.
 void Family::listen(Child& child) {
   std::array<char, kLongestReport> text;
   const ssize_t n = read_some(child.report.get(), text.data(), text.size());
@@ -205,7 +205,8 @@ void Family::end_all() {
     if (!child.status) reap(child);
 }
 
-/// A rank that was killed makes the others fail too, and their failures may be noticed first.
+/// Prefers a rank that was killed by a signal. It makes the others fail, and their failures may be
+/// noticed first.
 std::string Family::failure() const {
   if (failed_.empty()) return {};
   std::size_t first = failed_.front();

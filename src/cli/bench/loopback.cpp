@@ -37,7 +37,9 @@ constexpr double kSpin = 50e-6;
 
 [[noreturn]] void fail(const std::string& what) {
   throw PeerError(fmt::format(
-      "the bound of plain sockets could not be measured: {}; --no-bounds skips it", what));
+      "cannot measure the upper bound with plain sockets: {}; use --no-bounds to skip this "
+      "measurement",
+      what));
 }
 
 void await(const Socket& socket, short events) {
@@ -82,8 +84,8 @@ void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<st
   }
 }
 
-/// Polls for a while before it sleeps. It does not poll on a single core, because that would keep
-/// the other process from running.
+/// Receives `bytes` bytes. Polls for a while before it sleeps. It does not poll on a single core,
+/// because that would keep the other process from running.
 void receive_soon(const Socket& socket, std::byte* to, std::size_t bytes) {
   const bool may_spin = std::thread::hardware_concurrency() > 1;
   const Clock::time_point begin = Clock::now();
@@ -137,8 +139,8 @@ Socket join(Group& group) {
   return socket;
 }
 
-/// Returns the best median of several batches. While the scheduler puts both processes on one core,
-/// a batch measures the scheduler.
+/// Returns the lowest median of several batches. If the scheduler runs both processes on one core
+/// during a batch, that batch has a high median, which is thus ignored.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
   std::vector<double> medians;
@@ -147,10 +149,10 @@ double round_trip_us(const Socket& socket, bool first) {
     for (double& sample : samples) {
       const Clock::time_point begin = Clock::now();
       if (first && try_send(socket, ping, kPing) != kPing)
-        fail("eight bytes could not be sent at once");
+        fail("a send of 8 bytes on a local TCP connection was incomplete");
       receive_soon(socket, ping, kPing);
       if (!first && try_send(socket, ping, kPing) != kPing)
-        fail("eight bytes could not be sent at once");
+        fail("a send of 8 bytes on a local TCP connection was incomplete");
       sample = seconds_between(begin, Clock::now()) * 1e6;
     }
     medians.push_back(percentile(samples, 0.5));
@@ -158,7 +160,7 @@ double round_trip_us(const Socket& socket, bool first) {
   return percentile(medians, 0);
 }
 
-/// Returns GB/s, in each direction if both are used.
+/// Returns the rate of a stream in GB/s. If `both` is true, this is the rate of each direction.
 double stream_gbs(const Socket& socket, bool first, bool both) {
   std::vector<std::byte> from(kWrite);
   std::vector<std::byte> to(kWrite);

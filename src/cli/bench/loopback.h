@@ -11,8 +11,8 @@ struct Loopback {
   double round_trip_us = 0;  ///< Median round trip of 8 bytes, in the best batch.
 };
 
-/// Measures between ranks 0 and 1 of a group of at least two. Called by every rank; the others
-/// wait. The figures are rank 0's. Throws Error.
+/// Measures between ranks 0 and 1 of a group of at least two. Called by every rank; those other
+/// than 0 and 1 only wait. Use the result of rank 0. Throws Error.
 Loopback measure_loopback(Group& group);
 
 }  // namespace mccl::cli::bench

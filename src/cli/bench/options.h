@@ -22,7 +22,7 @@ struct Options {
   double seconds = 0.2;          ///< Time to spend on each half of a row.
   std::uint64_t iterations = 0;  ///< Number of timed calls; 0: as many as `seconds` allows.
   std::uint64_t warmup = 5;
-  std::string json;  ///< Files to write; empty: none.
+  std::string json;  ///< Path of the JSON file to write; empty: none. `csv` likewise.
   std::string csv;
 };
 

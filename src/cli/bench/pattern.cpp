@@ -95,14 +95,16 @@ Pattern pattern_of(DType dtype, Value&& value) {
   return {std::move(cycle), element_bytes};
 }
 
-/// Returns a power of two, which varies the exponent of the type without a loss of bits.
+/// Returns a power of two, so that elements vary in their exponents without a loss of bits. Returns
+/// 1 for types without an exponent.
 double scale_of(DType dtype, std::size_t element) {
   if (!is_floating(dtype) && !is_complex(dtype)) return 1;
   return std::ldexp(1.0, static_cast<int>(element % 5) - 2);
 }
 
-/// Returns integers whose sum over all ranks is exact. If there are more ranks than the type can
-/// count, each rank gives zero or one, and no more of them give one than the type can count.
+/// Returns a rank's element of an exact sum. The sum over all ranks is at most `limit`, before
+/// scaling. If there are more ranks than that, each gives zero or one, and at most `limit` ranks
+/// give one.
 double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                 std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t most = limit / ranks;
@@ -111,8 +113,8 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Returns integers whose sum is a multiple of the number of ranks. They differ between ranks if
-/// the type has room for that.
+/// Returns a rank's element of a sum that is a multiple of the number of ranks. The elements of the
+/// ranks differ if `limit` is large enough.
 double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                     std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t mean = limit / ranks;
@@ -124,7 +126,7 @@ double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Returns ones and twos. There are no more twos than the type can multiply.
+/// Returns one or two. So few ranks return two that the product is exact in the type.
 double product_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks) {
   const std::uint64_t most = size_of(dtype) == 1 ? 6 : 14;
   const std::uint64_t twos = element % (std::min(ranks, most) + 1);

@@ -16,10 +16,10 @@ namespace mccl::cli::bench {
 /// Period of the elements. It is a prime, so that data at a wrong offset is detected.
 inline constexpr std::size_t kPeriod = 4093;
 
-/// Endless data of one type. Offsets and lengths are in elements.
+/// An endless, periodic sequence of elements of one type. Offsets and lengths are in elements.
 class Pattern {
  public:
-  /// `cycle` is kPeriod elements of `element_bytes`.
+  /// `cycle` holds kPeriod elements of `element_bytes` bytes each.
   Pattern(std::vector<std::byte> cycle, std::size_t element_bytes)
       : cycle_(std::move(cycle)), element_bytes_(element_bytes) {}
 
@@ -36,7 +36,7 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
-/// Limit of every sum before it is scaled, by 4 at most.
+/// Upper limit of every sum before scaling. The scale is at most 4.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
 /// Limit that keeps numbers within the range of every codec, including fp16.
@@ -46,7 +46,7 @@ inline constexpr Most kMostRounded = 4096;
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
 /// Result of the reduction of all ranks' contributions.
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);
-/// Data to be moved, different for every source.
+/// Data for a call that only moves data. Each `source` has different data.
 Pattern message(DType dtype, std::uint64_t source);
 
 inline constexpr double kPremulFactor = 2;

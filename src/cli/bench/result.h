@@ -15,19 +15,21 @@
 
 namespace mccl::cli::bench {
 
-/// One half of a row.
+/// One half of a row: the call out of place, or the call in place.
 struct Measurement {
   Timing timing;
-  double algbw_gbs = 0;                ///< Size over time, in GB/s; 0 for a barrier.
-  double busbw_gbs = 0;                ///< Rate that the hardware must have moved, in GB/s.
-  std::optional<std::uint64_t> wrong;  ///< Wrong elements on all ranks; empty: not checked.
+  double algbw_gbs = 0;  ///< Size over time, in GB/s; 0 for a barrier.
+  double busbw_gbs = 0;  ///< Rate that the hardware must have moved, in GB/s.
+  /// Number of wrong elements on all ranks; empty: not checked.
+  std::optional<std::uint64_t> wrong;
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.
   std::optional<double> error;
   std::string algorithm;  ///< Algorithm that ran; "messages" for sendrecv.
 };
 
-/// Bytes that the busiest rank sends in one call, including frames and what passes through windows.
+/// Bytes that the busiest rank sends in one call, including frames and the bytes that pass through
+/// windows.
 struct Sent {
   std::uint64_t rounded = 0;
   std::uint64_t exact = 0;  ///< Bytes of the same call without a codec.
@@ -42,8 +44,8 @@ struct Row {
   std::optional<Measurement> out_of_place;  ///< Empty if the routine has no such call.
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
-  /// The algorithm that ran because the requested one cannot do the call; that half was not
-  /// measured. Empty if the requested one ran.
+  /// If the requested algorithm does not support the call: the algorithm that ran instead. That
+  /// half of the row was not measured. Empty if the requested one ran.
   std::string instead = {};
 };
 

@@ -42,17 +42,18 @@ struct RoutineInfo {
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
 
-/// Parses names, or "all". Throws InvalidArgument that suggests the nearest name, but never that of
-/// `unfit`.
+/// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests the
+/// nearest name, but never that of `unfit`.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
-/// Returns busbw divided by algbw: the share of the bytes that must cross the bus of one rank.
+/// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
+/// the size.
 double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
 struct Shape {
-  std::size_t part = 0;  ///< Elements of one rank's part; all elements if the routine has no parts.
+  std::size_t part = 0;  ///< Elements in one rank's part; all elements if the routine has no parts.
   std::size_t total = 0;  ///< Number of all elements.
   std::size_t bytes = 0;  ///< Size of all elements, in bytes.
 };

@@ -21,7 +21,7 @@
 namespace mccl::cli::bench {
 namespace {
 
-/// Stands for the algorithm of sendrecv, which is no collective.
+/// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
 
 /// The collective that the routine calls; nothing for sendrecv.
@@ -145,7 +145,7 @@ class Run {
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
-  /// True if the requested algorithm ran. Messages, and calls of a group of one rank, have no
+  /// True if the requested algorithm ran. Messages, and collectives of a group of one rank, have no
   /// choice of algorithm.
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||

@@ -17,7 +17,7 @@ std::string row_text(const Row& row);
 /// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
 /// are none.
 std::string calls_refused(const std::vector<Row>& rows);
-/// Returns the bytes that were sent with the codec and without: a line for each row that has them.
+/// Returns a line for each row that has Sent: the bytes with the codec and without.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Formats with up to five significant digits, at most three of them after the decimal point.

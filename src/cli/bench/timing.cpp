@@ -12,16 +12,17 @@ namespace {
 
 constexpr std::uint64_t kFewest = 5;
 constexpr std::uint64_t kMost = 1'000'000;
-/// Calls that take fewer seconds are also timed in a batch, because reading the clock around each
-/// would affect its time.
+/// Calls shorter than this, in seconds, are also timed in a batch, because reading the clock around
+/// each call would affect its time.
 constexpr double kShortCall = 20e-6;
-/// Share of a row's time that is spent before its calls count.
+/// Share of Options::seconds that the warm-up takes.
 constexpr double kWarmupShare = 0.1;
 
 /// Numbers of calls that are timed.
 struct CallCounts {
   std::uint64_t singles = 0;
-  std::uint64_t batch = 0;  ///< 0: the mean is that of the single calls.
+  /// Number of calls timed together; 0: the mean is that of the single calls.
+  std::uint64_t batch = 0;
 };
 
 double time_batch(const std::function<void()>& call, std::uint64_t count) {
@@ -31,7 +32,7 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
 }
 
 /// Returns rank 0's counts on every rank. Warms up with a doubling number of calls, until their
-/// time shows how many fit.
+/// time shows how many calls fit.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

@@ -1,4 +1,4 @@
-// Measures how long a call takes, by all ranks together.
+// Measures the duration of a call. All ranks take part in the measurement.
 #pragma once
 
 #include <cstdint>

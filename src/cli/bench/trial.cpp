@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
-/// The caller waits at once, so that the call runs on its thread.
+/// Options of a call without a codec. The caller waits immediately, so that the call runs on its
+/// thread.
 const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 

@@ -35,7 +35,7 @@ class Trial {
   Trial(Group& group, Routine routine, const Shape& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 
-  /// Puts this rank's data where the call reads it, and rubbish where it writes.
+  /// Fills the input with this rank's data, and the output with rubbish.
   void fill() const;
   /// Makes the call and blocks until it has ended.
   void run() const { call_(); }
@@ -63,7 +63,7 @@ class Trial {
   int root_;
   Most most_;
   std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
-  /// Memory that the call writes; the same if the call has only one buffer.
+  /// Memory that the call writes; the same as input_ if the call has only one buffer.
   std::span<std::byte> output_;
   std::function<void()> call_;
 };

@@ -68,7 +68,8 @@ Finding no_network(std::span<const HostFacts> facts) {
           .cure = "give each host an address in one network, or use --over cables"};
 }
 
-/// Chooses between cables of all kinds and a network. Called unless Thunderbolt alone was chosen.
+/// Chooses between cables of all kinds and a network. Not called if Thunderbolt alone has been
+/// chosen.
 Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
               const cluster::Joined& joined) {
   Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
@@ -106,7 +107,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
   found.choice = choose(flags, facts, found.joined);
   note_missing_probes(inquiry, found.findings);
   add(found.findings, check_calls(facts, calls));
-  // An incomplete result may lack cables that exist but were not heard.
+  // If the result is incomplete, there may be cables whose discovery messages did not arrive.
   const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty() &&
                      !(calls.heard.empty() && facts.size() > 1);
   if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));

@@ -1,4 +1,4 @@
-// Finds what joins the hosts, and chooses what a job should use.
+// Finds the cables and networks that join the hosts, and chooses those that a job should use.
 #pragma once
 
 #include <span>
@@ -20,8 +20,8 @@ struct Discovered {
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
-/// Returns an address for each host at which it is reached apart from its cables. Indexed by host;
-/// empty if there is none.
+/// Returns an address of each host on an interface without a discovered cable. Indexed by host;
+/// empty if the host has none.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Joined& joined);
 

@@ -39,7 +39,8 @@ void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
   }
 }
 
-/// Does not time links of hosts on which ranks run. Their result says that they were not tried.
+/// Times all links except those of hosts on which ranks run. In the results of these, `tried` is
+/// false.
 std::vector<Timed> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                     const std::vector<Trial>& trials) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
@@ -74,7 +75,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     if (!dialled[i].tried) {
       result.findings.push_back({"link-untried", Severity::note, "the link was not tested",
                                  fmt::format("{} to {}", from, to),
-                                 "the test could not be run on both hosts", ""});
+                                 "the test could not be started on at least one of the hosts", ""});
     } else if (!dialled[i].good) {
       result.findings.push_back(
           {"link-dead", Severity::problem,

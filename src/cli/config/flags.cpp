@@ -7,10 +7,10 @@ namespace mccl::cli::config {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Queries all hosts at once over ssh: what they are, and where their cables lead. Then it searches
-for the ring through all hosts whose slowest cable is fastest, or shows which cable would make one.
-It gives every cable that it uses its own network, unless the cable already has one. Finally, it
-writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
+    R"(Queries all hosts in parallel over ssh: what they are, and where their cables lead. Then it
+searches for the ring through all hosts whose slowest cable is fastest, or shows which cable would
+make one. It gives every cable that it uses its own network, unless the cable already has one.
+Finally, it writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
 
 The names of the ports identify Thunderbolt cables. To find other cables, the hosts send test
 packets to each other through every interface that is up. Each host must have mccl.

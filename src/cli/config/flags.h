@@ -17,7 +17,7 @@ struct ConfigFlags {
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
-  bool sure = false;  ///< Set by --yes: asks no questions.
+  bool sure = false;  ///< True if --yes is given: no question is asked.
   bool persist = false;
   std::string subnet;  ///< Empty: any private network.
   int revert_after_s = 30;

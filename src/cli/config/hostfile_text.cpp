@@ -20,7 +20,7 @@ Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
   return json;
 }
 
-/// Names that hosts made up may contain any bytes.
+/// Replaces invalid UTF-8, since names reported by hosts may contain any bytes.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

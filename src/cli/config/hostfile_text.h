@@ -1,4 +1,4 @@
-// Writes hostfiles that mccl launch, and MLX, read.
+// Writes hostfiles that mccl launch and MLX can read.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 
 namespace mccl::cli::config {
 
-/// Keeps the settings of `hosts`. `variables` are NAME=VALUE. Each host is on a line of its own.
+/// Returns a hostfile with each host on a line of its own. Keeps the other settings of `hosts`,
+/// such as user and port. `variables` have the form NAME=VALUE.
 std::string hostfile_text(std::span<const launch::Host> hosts,
                           std::span<const cluster::Entry> entries, const std::string& backend,
                           const std::vector<std::string>& variables);

@@ -21,9 +21,10 @@ using hosts::Trial;
 
 /// Number of ports that are tried on each host.
 constexpr std::size_t kPorts = probe::kPortRanges.size();
-/// Bytes of a packet that every host forwards.
+/// Size of a packet that every network carries, in bytes.
 constexpr int kSmallPacket = 576;
-/// Bytes of the largest packets that usually pass tunnels, networks in clouds and the like.
+/// Sizes to try, in bytes: the largest packets that usually pass tunnels, cloud networks and the
+/// like.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
@@ -44,8 +45,8 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   }
 }
 
-/// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. A path
-/// on which not even small packets arrive blocks UDP, which says nothing about sizes.
+/// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. If not
+/// even small packets arrive, the path blocks UDP, and nothing is known about sizes.
 void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   std::vector<Trial> trials;
   std::vector<int> sizes;
@@ -92,7 +93,8 @@ void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::ti
   }
 }
 
-/// True if an IPv4 path joins the same ends. What a cable carries does not depend on its addresses.
+/// True for an IPv6 path if an IPv4 path joins the same ends. It is not measured, because the rate
+/// of a cable does not depend on the addresses.
 bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const Path& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
@@ -100,7 +102,7 @@ bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
          });
 }
 
-/// Measuring beside a job would slow down the job and distort the result.
+/// Reports that links of hosts with a running job were not timed.
 Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)
@@ -128,8 +130,8 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*
           .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest.count())};
 }
 
-/// Measures slow paths again, because a host that is busy for a moment makes a good cable look
-/// slow.
+/// Measures the paths, and measures slow ones again, because a host that is busy for a moment makes
+/// a good cable look slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
                                  std::vector<Path>& paths, const Measuring& measuring) {
   const Clock::time_point limit = Clock::now() + measuring.longest;

@@ -20,11 +20,11 @@ struct Between {
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
-  std::chrono::seconds longest{120};  ///< No measurement starts after this time.
+  std::chrono::seconds longest{120};  ///< Time after which no measurement starts.
 };
 
-/// Tries the paths between all hosts of the inquiry, all of which must have been reached. If a
-/// host's probe does not listen, that is a finding.
+/// Tries the paths between all hosts of the inquiry, all of which must have been reached. Adds a
+/// finding for each host whose probe does not listen.
 Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 
 }  // namespace mccl::cli::doctor

@@ -1,4 +1,4 @@
-// Fixes what can be fixed safely.
+// Fixes the faults that can be fixed safely.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace mccl::cli::doctor {
 
-/// Shows the commands, asks on standard input unless `sure`, and runs them: all or nothing, with a
-/// script that undoes them. Returns true if something was changed. Throws Error if a command fails.
+/// Shows the commands, asks on standard input unless `sure`, and runs them. Either all take effect
+/// or none. Writes a script that undoes them. Returns true if something was changed. Throws Error
+/// if a command fails.
 bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
                   bool sure);
 

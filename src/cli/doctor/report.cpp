@@ -16,7 +16,8 @@ using hosts::Asked;
 using nlohmann::json;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Incremented when a member changes its meaning or is removed; docs/operating.md describes it.
+/// Version of the JSON format. Incremented when a member changes its meaning or is removed;
+/// docs/operating.md describes the format.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {

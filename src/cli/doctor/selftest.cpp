@@ -131,7 +131,7 @@ class Running {
     for (Descriptor* stream : {&process_.output, &process_.error})
       if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
   }
-  /// Its exit status, once it has ended and all its output is read.
+  /// Returns the exit status of the process; empty until it has ended and all its output is read.
   std::optional<int> ended() {
     if (process_.output.get() >= 0 || process_.error.get() >= 0) return {};
     const auto exit = launch::collect(process_.id);
@@ -140,7 +140,7 @@ class Running {
     return exit->status;
   }
   void end(int signal) { ::kill(-process_.id, signal); }
-  /// Stops reading. A process that was not ended with it may hold the streams open.
+  /// Stops reading. A process that it has started may still hold the streams open.
   void forget_output() {
     process_.output.close();
     process_.error.close();
@@ -172,7 +172,7 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
 }
 
 /// Returns a trial in which each host runs the mccl that it has. The first rank prints its figures
-/// after its output, because its file is on another machine.
+/// after its output, because its file may be on another machine.
 Trial among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
@@ -208,7 +208,7 @@ json result_in(std::string& output) {
   return result;
 }
 
-/// Returns 0 if there is no such number. A barrier, for example, has no rate.
+/// Returns the number at `key`, or 0 if there is none. A barrier, for example, has no rate.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
@@ -231,8 +231,8 @@ void add_figures(const Trial& trial, const json& result,
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
     const auto bytes = number_at(row, "bytes");
-    // Uses the second half of a row, which is in place, if there is one. Uses the smallest and the
-    // large sizes.
+    // Skips the first half of a row if the second half, which is in place, follows. Skips medium
+    // sizes.
     const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
                        all[i + 1].value("collective", "") == row.value("collective", "");
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;

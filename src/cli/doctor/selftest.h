@@ -1,5 +1,5 @@
-// Runs everything that this machine has and records the results, so that a report can describe a
-// machine that its readers do not have.
+// Tests every collective, transport and framework that this machine has. Records the results, so
+// that a report can describe a machine that its readers do not have.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ namespace mccl::cli::doctor {
 struct Trial {
   std::string name;
   std::vector<std::string> argv;
-  /// File in which the program writes its JSON result. Empty: it writes none, or to its output.
+  /// File in which the program writes its JSON result. Empty: it writes no result, or writes it to
+  /// its output.
   std::string result_file;
   double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0: the result contains it.
 };
@@ -35,7 +36,7 @@ struct ThisMachine {
 /// The hosts besides this machine, for the trials among all hosts.
 struct Others {
   std::vector<std::string> flags;     ///< Flags of mccl launch. Empty: no other hosts.
-  std::vector<std::string> programs;  ///< Path of mccl on each of these hosts.
+  std::vector<std::string> programs;  ///< Paths of mccl on the hosts, without duplicates.
   double bound_gbs = 0;               ///< Measured rate of their slowest pair.
   /// Total rate of the RDMA devices of the slowest host, in GB/s. Absent if a host has no such
   /// device.
@@ -55,9 +56,9 @@ struct Outcome {
   nlohmann::json result;  ///< The trial's JSON result.
 };
 
-/// Returns trials of every collective over every transport of this machine, and of every face that
-/// its Python has. If there are other hosts, adds every collective among all hosts, and over RDMA
-/// if all have devices. Trials write their files to `folder`.
+/// Returns trials of every collective over every transport of this machine, and of MCCL with NumPy,
+/// torch and MLX if there is a Python. If there are other hosts, adds every collective among all
+/// hosts, and over RDMA if all have devices. Trials write their files to `folder`.
 std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
                                    const std::string& folder);
 
@@ -65,8 +66,8 @@ std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& oth
 Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
                   launch::Signals& signals);
 
-/// Returns text for the user: a line for each trial, then the figures, beside the best that the
-/// machine could do.
+/// Returns text for the user: a line for each trial, then the measured rates beside the best
+/// possible ones.
 std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
 
 nlohmann::json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);

@@ -31,7 +31,8 @@ constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostPairs = 8192;
 
-/// Starts a connection whose error shows later. Returns an empty socket if none can be started.
+/// Starts to connect; an error is reported later. Returns an empty socket if the attempt cannot
+/// start.
 Socket dial(const std::string& address, std::uint16_t port) {
   try {
     const Address to = transport::tcp::resolve(address, port).front();
@@ -39,7 +40,8 @@ Socket dial(const std::string& address, std::uint16_t port) {
     const int error = transport::tcp::start_connect(made, to, nullptr);
     if (error == 0 || error == EINPROGRESS || error == ECONNREFUSED) return made;
   } catch (const Error&) {
-    // The address does not resolve, or its family is not available here. It does not answer.
+    // The address does not resolve, or its family is not available here. It counts as not
+    // answering.
   }
   return {};
 }
@@ -59,8 +61,8 @@ Listener listen_at(std::uint16_t wanted) {
   }
 }
 
-/// Sends as much as `to` takes, and removes that from `waiting`. Returns false if the other end has
-/// closed.
+/// Sends as much as `to` accepts, and removes that from `waiting`. Returns false if the other side
+/// has closed the connection.
 bool send_from(std::string& waiting, int to) {
   if (waiting.empty()) return true;
   const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
@@ -68,7 +70,8 @@ bool send_from(std::string& waiting, int to) {
   return n >= 0 || errno == EAGAIN || errno == EINTR;
 }
 
-/// Returns the user who owns a connection, which is found in the kernel's table by its two ends.
+/// Returns the user who owns a connection. Searches the kernel's table at `path` for the
+/// connection's two addresses.
 std::optional<uid_t> owner_of(const char* path, const std::string& local,
                               const std::string& remote) {
   std::ifstream table(path);
@@ -86,7 +89,7 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
 
 /// True if the process at the other end of a connection to 127.0.0.1:`port` belongs to this user.
 bool is_own(const Address& peer, std::uint16_t port) {
-  // The kernel prints an address as the number that it is in memory.
+  // The kernel prints the four bytes of an address as one integer in the machine's byte order.
   const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
   const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
   const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);

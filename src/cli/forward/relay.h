@@ -14,13 +14,14 @@
 
 namespace mccl::cli::forward {
 
-/// Returns the first of the addresses at which a host answers at the port, even by refusing. Empty
-/// if none answers in time.
+/// Returns the first address where a host answers a connection to the port, even by refusing it.
+/// Empty if none answers within `patience`.
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience);
 
-/// Listens on 127.0.0.1. The socket may lead to a server that does not listen yet. So until the
-/// first answer, everything that a client has sent is sent again on a new connection.
+/// Listens on 127.0.0.1 and forwards each connection to the socket. The server behind the socket
+/// may not listen yet. If the onward connection closes before the first answer, the relay connects
+/// again and repeats everything that the client has sent.
 class Relay {
  public:
   /// Listens at `wanted`, or at any free port if that is taken. Throws Error.

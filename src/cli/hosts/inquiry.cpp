@@ -26,11 +26,12 @@ using nlohmann::json;
 
 constexpr auto kForProbe = 10s;
 constexpr int kCalls = 2;
-/// Longer than a probe waits for interfaces that have just come up.
+/// Time limit for sending discovery messages. A probe waits less than this for interfaces that have
+/// just come up.
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
-/// Most bytes that a host may send about itself. A host that sends more is given up.
+/// Maximum number of bytes that a host may send about itself. A host that sends more is given up.
 constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
 /// Returns a line for the user, which is shown as soon as a host has answered.
@@ -58,15 +59,16 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns by how many seconds the host's clock is ahead (negative: behind). That clock showed
-/// `shown` at some time between `asked_at` and now.
+/// Returns the offset of a host's clock that is smallest in magnitude and consistent with the
+/// host's answer, in seconds; negative if the clock is behind, 0 if it may be right. The host read
+/// `shown` from its clock at some time between `asked_at` and now.
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
 }
 
-/// Returns the port if it is in the range from `least` to 65535. Other hosts are given only such
-/// ports.
+/// Returns the port if it is in the range from `least` to 65535. Only such ports are passed on to
+/// other hosts.
 std::optional<std::uint16_t> port_in(const json& value, int least) {
   if (!value.is_number_integer()) return {};
   const auto port = value.get<std::int64_t>();
@@ -74,7 +76,8 @@ std::optional<std::uint16_t> port_in(const json& value, int least) {
   return static_cast<std::uint16_t>(port);
 }
 
-/// A host without UDP reports port 0 for packets.
+/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
+/// packets.
 void take_ports(Asked& asked, const json& listening) {
   constexpr std::size_t kMostPorts = 8;
   if (!asked.ports.empty() || !listening.is_object()) return;
@@ -107,8 +110,8 @@ std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::
 
 /// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. Its
 /// reports begin on a line of their own, because a start-up file may have printed an unfinished
-/// line. Nothing may be sent after it before its report: the shell reads ahead, and the probe would
-/// miss it.
+/// line. Nothing more may be sent before the report, because the shell reads ahead, and the probe
+/// would miss it.
 std::string finding_script(const std::string& token, const std::vector<std::string>& places) {
   return fmt::format(
       "LC_ALL=C; LANG=C; export LC_ALL LANG\n"
@@ -138,7 +141,7 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) 
   return findings;
 }
 
-/// Returns the Python that mccl launch would use.
+/// Returns the Python that mccl launch would use on this host.
 std::string Inquiry::python_of(const Host& host) const {
   if (!host.python.empty()) return host.python;
   const auto path = reaching_.environment.find("PATH");
@@ -149,18 +152,18 @@ std::string Inquiry::python_of(const Host& host) const {
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Session> session;
-  json request;             ///< The first request, sent once the probe runs.
-  bool is_missing = false;  ///< The host has no mccl.
-  std::string program;      ///< Path of the mccl that answers. Empty before it does.
-  std::string busy;         ///< The program that the probe last reported to run.
+  json request;             ///< The first request; sent once the probe runs.
+  bool is_missing = false;  ///< True if the host has no mccl.
+  std::string program;      ///< Path of the host's mccl; empty until it is found.
+  std::string busy;         ///< The program that the probe last reported as running.
   bool told = false;
-  bool other_build = false;     ///< Its probe speaks another protocol.
-  std::size_t heard_bytes = 0;  ///< Bytes received before its facts were complete.
+  bool other_build = false;     ///< True if the host's probe uses another protocol.
+  std::size_t heard_bytes = 0;  ///< Number of bytes received before the facts were complete.
   double asked_at = 0;          ///< Seconds since the epoch, by this machine's clock.
   std::optional<double> clock_off_s;
   std::string odd;  ///< The first answer that could not be understood.
   std::vector<json> answers;
-  cluster::Calls calls;  ///< All calls that it has heard.
+  cluster::Calls calls;  ///< All discovery messages that the host has received.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,

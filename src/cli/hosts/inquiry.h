@@ -1,5 +1,5 @@
-// Asks all hosts at once: first what they are, then what connects them. `mccl probe` answers on
-// each host.
+// Queries all hosts in parallel: first for their facts, then for the connections between them.
+// `mccl probe` answers on each host.
 #pragma once
 
 #include <chrono>
@@ -20,15 +20,17 @@ namespace mccl::cli::hosts {
 struct Asked {
   Host host;
   bool reached = false;
-  std::string fault;           ///< The reason why the host was not reached, with advice.
-  bool needs_install = false;  ///< True if the host's mccl is missing or is another build.
+  std::string fault;  ///< The reason why the host was not reached, with advice.
+  /// True if the host's mccl is missing, does not run, or is a different build.
+  bool needs_install = false;
   cluster::HostFacts facts;
   /// Ports at which the host's probe listens; empty if it does not listen.
   std::vector<std::uint16_t> ports;
   std::uint16_t packet_port = 0;
   bool hears_calls = false;
   std::string probe_fault;  ///< The reason why the host's probe does not listen.
-  std::string lost;         ///< Describes the loss of the host after it had been reached.
+  /// Describes how the host was lost after it had been reached; empty if it was not lost.
+  std::string lost;
 };
 
 /// Requests for each host, or the answers of each. Indexed by host.
@@ -48,7 +50,7 @@ class Inquiry {
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
-  /// Asks all hosts what they are. Gives up each that does not answer within `patience`.
+  /// Asks all hosts for their facts. Gives up each host that does not answer within `patience`.
   void gather(std::chrono::seconds patience);
   /// Removes the hosts that were not reached. The others are renumbered.
   void forget_unreached();
@@ -58,12 +60,13 @@ class Inquiry {
   /// Returns the answers in the order of arrival.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Makes all probes call through their interfaces. Returns which calls were heard, and where.
+  /// Makes each probe send a discovery message (a "call"; see cli/probe/calls.h) through each of
+  /// its host's usable interfaces. Returns which messages were received, and on which interfaces.
   cluster::Calls call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;
-  /// Stops asking a host that owes answers.
+  /// Stops querying a host that has not answered all requests in time.
   void give_up(std::size_t host);
 
  private:
@@ -73,7 +76,7 @@ class Inquiry {
   void hear_probe(std::size_t host, const nlohmann::json& answer);
   void settle(std::size_t host, const nlohmann::json& told);
   std::string python_of(const Host& host) const;
-  /// Returns why the host, which was given up after `patience`, has reported no facts.
+  /// Returns the reason why a host that was given up after `patience` has reported no facts.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
   /// Blocks until all hosts are done or the limit is reached. Hosts whose session has ended count
   /// as done.

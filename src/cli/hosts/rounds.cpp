@@ -7,7 +7,7 @@
 namespace mccl::cli::hosts {
 namespace {
 
-/// Returns the round in which two players meet when everyone plays everyone. Uses the circle
+/// Returns the round of a round-robin tournament in which players `a` and `b` meet. Uses the circle
 /// method: if the number of players is even, one player stays in place, and the others move around
 /// a circle.
 int tournament_round(int players, int a, int b) {

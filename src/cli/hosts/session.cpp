@@ -25,9 +25,10 @@ constexpr std::size_t kLongestComplaint = 8192;
 constexpr auto kForEnd = 1s;
 constexpr auto kSilence = 8s;
 
-/// Open files of each session: standard input, output and error of its process.
+/// Number of open files of each session: standard input, output and error of its process.
 constexpr std::size_t kFilesOfSession = 3;
-/// Other open files: for a short time the child's ends of those, and files that are written.
+/// Number of other open files: the child's ends of these pipes, for a short time, and files to
+/// write.
 constexpr std::size_t kOtherFiles = 32;
 
 launch::Process start_shell(const Host& host, bool here, const Reaching& reaching) {
@@ -49,7 +50,7 @@ launch::Process start_shell(const Host& host, bool here, const Reaching& reachin
 
 void make_room_for_sessions(std::size_t sessions) {
   launch::make_room_for_files(kFilesOfSession * sessions + kOtherFiles,
-                              fmt::format("querying {} hosts at once", sessions),
+                              fmt::format("querying {} hosts in parallel", sessions),
                               "query fewer hosts");
 }
 

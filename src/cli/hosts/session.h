@@ -1,4 +1,5 @@
-// A shell on a host, this machine or another, that takes scripts and answers in lines.
+// A shell on this machine or on another host. It runs the scripts that it is sent, and its output
+// is read line by line.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,11 @@ using Variables = std::map<std::string, std::string>;
 struct Reaching {
   Variables environment;
   std::vector<std::string> ssh_arguments;
-  bool verbose = false;  ///< Report everything that is sent to hosts.
+  bool verbose = false;  ///< True if everything that is sent to hosts is reported.
 };
 
-/// Raises the limit of open files for `sessions` more sessions. Throws Error, before any of them
-/// starts, if the system refuses.
+/// Raises the limit of open files for `sessions` more sessions. Called before any of them starts.
+/// Throws Error if the system refuses.
 void make_room_for_sessions(std::size_t sessions);
 
 class Session {
@@ -35,8 +36,8 @@ class Session {
   using Hear = std::function<void(std::string_view line)>;
 
   /// Starts to connect. `hear` receives each line of standard output, without its line end. If the
-  /// server drops a login because many came at once, watch() retries it. `reaching` must outlive
-  /// the session.
+  /// server drops a login because many arrived together, watch() retries it. `reaching` must
+  /// outlive the session.
   Session(const Host& host, const Reaching& reaching, Hear hear);
   /// Ends the shell, or ssh, with SIGTERM, and after one second with SIGKILL.
   ~Session();
@@ -44,8 +45,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void tell(std::string_view text);
-  /// Closes the shell's input after all pending text. The shell ends when it has run what it was
-  /// sent.
+  /// Closes the shell's input once all pending text has been sent. The shell ends when it has run
+  /// everything.
   void tell_no_more();
 
   void watch(launch::Watch& watch);
@@ -69,10 +70,12 @@ class Session {
   const Reaching& reaching_;
   launch::Process process_;
   launch::LoginRetry retry_;
-  bool waits_ = false;  ///< Waits for the next login; there is no process.
-  bool heard_ = false;  ///< A line of output was received, so the login has succeeded.
+  bool waits_ = false;  ///< True while there is no process and a login will be retried.
+  bool heard_ = false;  ///< True once a line of output was received, so the login has succeeded.
   launch::Lines said_;
-  std::string told_;  ///< Sent before the first line was heard; repeated at the next login.
+  /// Text that was sent before the first line of output. Sent again if the login fails and is
+  /// repeated.
+  std::string told_;
   std::string unsent_;
   bool no_more_ = false;
   std::string complaint_;

@@ -75,7 +75,7 @@ class Worker {
   bool busy() const { return job_ && !status_ && !session_->ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
-  /// True if a job did not end in time, so the shell takes no other.
+  /// True if a job did not end in time, so the shell can run no other job.
   bool hung() const { return hung_; }
   void forget_job() {
     hung_ = hung_ || !status_;
@@ -123,9 +123,9 @@ class Worker {
 class Guard {
  public:
   /// Starts a process that survives the session, and undoes the steps if it is not renewed for
-  /// `limit`. While it waits, it touches its file `waits`. That file names the host's network
-  /// namespace, because containers may share /tmp. Fails while the guard of another set-up waits,
-  /// because that guard would undo this set-up.
+  /// `limit`. While it waits, it touches its file `waits`. That file contains the name of the
+  /// host's network namespace, because containers may share /tmp. Fails while the guard of another
+  /// set-up waits, because that guard would undo this set-up.
   std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
     return fmt::format(
         "me=$(readlink /proc/self/ns/net); for w in $(find /tmp/{3}*/waits -type f -user $(id -u) "
@@ -141,11 +141,11 @@ class Guard {
         ") > /dev/null 2>&1 & }}",
         folder_of(host), limit.count(), undo, cluster::kGuardPrefix, token_);
   }
-  /// Renews the guard: the operator's session is still alive.
+  /// Restarts the guard's time limit, because the operator's session is still alive.
   std::string renew(std::size_t host) const {
     return fmt::format("[ -e {0}/undecided ] && touch {0}/alive", folder_of(host));
   }
-  /// Runs the command. Fails unless the guard waits before and after it.
+  /// Runs the command. Fails unless the guard is still waiting before and after it.
   std::string guarded(std::size_t host, const std::string& command) const {
     return fmt::format("{} && {{ {}; }} && [ -e {}/undecided ]", renew(host), command,
                        folder_of(host));
@@ -237,8 +237,9 @@ class SetupRun {
     return jobs;
   }
 
-  /// Undoes all steps that were begun, in reverse order, and then ends the guards. If a host is
-  /// lost meanwhile, its guard does the same.
+  /// Undoes all steps that were begun, in reverse order, and then ends the guards (the processes on
+  /// the hosts that undo the steps of an unreachable host). If a host is lost meanwhile, its guard
+  /// undoes the steps of that host.
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
@@ -261,9 +262,9 @@ class SetupRun {
     return result;
   }
 
-  /// Runs the jobs, those of a host in their order. Returns true if all succeeded. If
-  /// `ends_at_fault` is false, a failure does not stop the others. Renews the guards of hosts that
-  /// are idle.
+  /// Runs the jobs, in parallel on all hosts and in order on each host. Returns true if all
+  /// succeeded. If `ends_at_fault` is false, a failure does not stop the other jobs. Renews the
+  /// guards of hosts that are idle.
   bool do_all(const std::vector<Job>& jobs, bool ends_at_fault) {
     fault_.clear();
     std::vector<std::deque<Job>> left(workers_.size());
@@ -320,10 +321,11 @@ class SetupRun {
   launch::Signals& signals_;
   const std::function<void(const std::string&)>& say_;
   const Guard guard_;
-  std::set<std::size_t> busy_;                    ///< Hosts that have steps.
-  std::vector<std::unique_ptr<Worker>> workers_;  ///< Indexed by host; null without steps.
+  std::set<std::size_t> busy_;  ///< Hosts that have steps.
+  /// Indexed by host; null for hosts without steps.
+  std::vector<std::unique_ptr<Worker>> workers_;
   std::set<std::size_t> done_;
-  std::set<std::size_t> unsure_;  ///< Steps that were begun and may be done.
+  std::set<std::size_t> unsure_;  ///< Steps that were begun and whose outcome is unknown.
   std::set<std::size_t> failed_;  ///< Failed steps. Parts of their commands may have taken effect.
   std::string fault_;
 };

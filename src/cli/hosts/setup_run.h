@@ -28,8 +28,8 @@ std::string write_undo_script(const std::string& path, const std::string& script
 
 struct SetupResult {
   std::string fault;  ///< Empty: everything succeeded.
-  /// Everything that was done before the fault is undone. False if a command never ended or its
-  /// connection was lost, because its outcome is unknown.
+  /// True if everything that was done before the fault is undone. Also false if the outcome of a
+  /// command is unknown, because it never ended or its connection was lost.
   bool undone = true;
   std::set<std::string> alone;  ///< Unreachable hosts, which undo their steps themselves.
 };
@@ -38,18 +38,19 @@ struct SetupResult {
 /// script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
-/// Throws Error if a guard still waits, because its pending undo would be overlooked.
+/// Throws Error if a host has an earlier set-up that is not confirmed, because the guard of that
+/// set-up will still undo it.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
 /// A set-up to carry out: the steps, and the hosts that they belong to.
 struct SetupPlan {
   std::span<const Host> hosts;
   std::span<const cluster::SetupStep> steps;
-  /// A host that receives nothing for this long undoes its steps.
+  /// Time after which a host that receives nothing undoes its steps.
   std::chrono::seconds revert_after{30};
 };
 
-/// Carries out the steps: hosts in parallel, and those of each host one by one. `say` reports each
+/// Carries out the steps: in parallel on all hosts, and one by one on each host. `say` reports each
 /// step.
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
                       const std::function<void(const std::string&)>& say);

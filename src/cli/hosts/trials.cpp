@@ -17,8 +17,8 @@ constexpr auto kForDials = 15s;
 constexpr auto kForRound = 15s;
 constexpr double kSecondsOfLink = 0.25;
 
-/// Sends the requests, and gives up hosts that owe answers, because each further request would have
-/// to wait as long.
+/// Sends the requests. Gives up hosts that do not answer all of them in time, because each further
+/// request would take as long.
 Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds patience) {
   Messages answers = inquiry.probe(requests, patience);
   for (std::size_t host = 0; host < requests.size(); ++host)
@@ -26,7 +26,8 @@ Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds pa
   return answers;
 }
 
-/// A probe handles kAtOnce requests at a time, each for a few seconds at most.
+/// Returns the time limit for the answers. A probe handles kAtOnce requests at a time, each in a
+/// few seconds.
 std::chrono::seconds patience_for(const Messages& requests) {
   constexpr std::size_t kAtOnce = 512;
   std::size_t most = 0;
@@ -98,7 +99,7 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
                 const std::string why = printable(text_in(answer, "why"));
                 if (result.good || !why.empty()) result.why = result.good ? "" : why;
               });
-  // If a host was lost meanwhile, it is not known why others do not reach it.
+  // If a host was lost meanwhile, the cause of a failed connection to or from it is unknown.
   for (std::size_t i = 0; i < trials.size(); ++i)
     if (!can_be_tried(inquiry, trials[i])) results[i].tried = false;
   return results;

@@ -20,7 +20,7 @@ std::string complaint_of_nothing(const std::string& text) {
 void add_flags(CLI::App& app, WhichHosts& which) {
   CLI::Option* hosts = app.add_option("--hosts", which.hosts,
                                       "Machines: [user@]name[:port], separated by commas; default\n"
-                                      "127.0.0.1, this one")
+                                      "127.0.0.1 (this machine)")
                            ->check(complaint_of_nothing)
                            ->option_text("LIST");
   app.add_option("--hostfile", which.hostfile, "JSON file of machines")

@@ -21,7 +21,7 @@ struct WhichHosts {
 /// Adds --hosts, --hostfile, --user, --ssh-arg, --patience and --verbose.
 void add_flags(CLI::App& app, WhichHosts& which);
 
-/// Returns the hosts that the flags name, or this machine if they name none. Throws
+/// Returns the hosts that the flags specify, or this machine if they specify none. Throws
 /// InvalidArgument.
 launch::Hostfile hosts_of(const WhichHosts& which);
 

@@ -139,7 +139,7 @@ Processors processors_of(std::string_view list, std::string_view places) {
   std::vector<std::tuple<std::int64_t, std::int64_t, int>> ordered;
   for (const int processor : parse_list(list)) {
     const auto found = place_of.find(processor);
-    // A processor without a known place counts as a core of its own.
+    // A processor whose core is unknown counts as a core of its own.
     const auto place = found == place_of.end() ? std::pair<std::int64_t, std::int64_t>(0, processor)
                                                : found->second;
     ordered.emplace_back(place.first, place.second, processor);

@@ -1,4 +1,4 @@
-// Chooses the cores of its host that a rank is bound to.
+// Chooses the cores to which each rank of a host is bound.
 #pragma once
 
 #include <map>
@@ -33,8 +33,8 @@ struct Binding {
   std::string why_not;
 };
 
-/// Returns a binding for each rank of a host. `ranks` holds the variables of each, in the same
-/// order.
+/// Returns a binding for each rank of a host. `ranks` holds the environment variables of each rank,
+/// in the same order.
 std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
                                  const std::vector<Variables>& ranks);
 

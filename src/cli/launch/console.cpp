@@ -92,7 +92,7 @@ void Console::open_files(int ranks, const std::string& folder) {
   log_folder_ = fmt::format("{}/{}", folder, name);
   std::error_code error;
   std::filesystem::create_directories(log_folder_, error);
-  // The link is replaced atomically, so that it never leads to nothing.
+  // The link is replaced atomically, so that it exists at all times.
   const std::string link = log_folder_ + "/latest";
   std::error_code ignored;
   std::filesystem::create_symlink(name, link, ignored);

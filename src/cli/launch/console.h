@@ -18,17 +18,17 @@ namespace mccl::cli::launch {
 enum class Prefix {
   none,
   all,
-  /// All lines; but on a terminal, none until a second rank writes. A program of which only one
-  /// rank writes may draw on the terminal.
+  /// All lines. On a terminal, no lines until a second rank writes, because a program may draw on
+  /// the terminal if only one of its ranks writes.
   where_several_write,
 };
 
 struct ConsoleOptions {
   Prefix prefix = Prefix::where_several_write;
-  bool colour = true;       ///< Applies to terminals only.
-  bool timestamps = false;  ///< Lines begin with the time of their arrival.
-  /// Each job makes a folder of its own in this one, and the link "latest" points to the newest.
-  /// Empty: no log files.
+  bool colour = true;       ///< True if prefixes are coloured; applies to terminals only.
+  bool timestamps = false;  ///< True if lines begin with the time of their arrival.
+  /// Folder for log files, in which each job makes a folder of its own. The link "latest" points to
+  /// the newest. Empty: no log files.
   std::string log_folder;
 };
 
@@ -46,21 +46,22 @@ class Console {
   void say(std::string text);
   /// True if the stream is a terminal, where unfinished lines are shown.
   bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
-  /// True if so much output is pending that ranks should not be read.
+  /// True if so much output is pending that the output of ranks should not be read.
   bool full() const;
   /// A failed write. All later output to the same stream is dropped.
   struct LostOutput {
     std::string text;        ///< Message for the user: where and why it failed.
-    bool no_reader = false;  ///< The reader has closed its end, as `head` does when it has enough.
+    bool no_reader = false;  ///< True if the reader has closed the pipe, as `head` does.
   };
   std::optional<LostOutput> lost_output() const;
-  /// Blocks until all that can be written is written. Only say_last may follow.
+  /// Blocks until all output is written or writing has failed. Afterwards, only say_last() may be
+  /// called.
   void finish();
   /// The job's own log folder. Empty if there are no log files.
   const std::string& log_folder() const { return log_folder_; }
   /// Writes a last message directly, bypassing the writers, which may be stuck. Does not block.
   static void say_last(const std::string& text);
-  /// Ends the wait of `watch` when full() or lost_output() may have changed.
+  /// Registers with `watch`, so that its wait ends when full() or lost_output() may have changed.
   void watch(Watch& watch) const;
 
  private:
@@ -80,7 +81,7 @@ class Console {
   bool marks(int rank, const Sink& to);
 
   std::array<Sink, 2> sinks_;
-  bool one_sink_ = false;  ///< Standard output and error are the same file.
+  bool one_sink_ = false;  ///< True if standard output and error are the same file.
   const Prefix prefix_;
   const bool timestamps_;
   std::optional<int> only_writer_;  ///< The one rank that has written to a terminal so far.
@@ -88,7 +89,8 @@ class Console {
   std::vector<std::string> prefixes_;  ///< Indexed by rank; plain or coloured.
   std::string log_folder_;
   std::vector<Descriptor> files_;  ///< Indexed by rank. Empty if there is no log folder.
-  std::vector<bool> in_line_;      ///< Indexed by rank: its log file ends in an unfinished line.
+  /// Indexed by rank; true if its log file ends in an unfinished line.
+  std::vector<bool> in_line_;
 };
 
 }  // namespace mccl::cli::launch

@@ -36,15 +36,16 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// Ignored if the job has been ended, unless the host was already silent by then. Anything later is
-/// not the cause of the end.
+/// Ignores the report if the job was ended before it, unless the host was already silent at that
+/// time. A later report is not the cause of the end.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {
   if (end_) answered_ = now;
 }
 
-/// If ranks failed before the launcher gave up the host, the ranks' own liveness interval decided.
+/// Returns advice for the user. If ranks failed before the launcher gave up the host, the limit
+/// that expired was their own liveness interval.
 std::string Contact::advice() const {
   const bool ranks_were_first = !ended_there_ && !end_->broken;
   const std::string limit = ranks_were_first

@@ -43,7 +43,7 @@ class Contact {
   /// Called when the launcher ends the job while ranks run there.
   void ending(Time now) { end({now, answered_, false, {}}); }
 
-  /// Returns nothing if messages passed until the job was ended.
+  /// Returns the failure, or nothing if messages passed until the job was ended.
   std::optional<Trouble> trouble() const;
 
  private:

@@ -13,7 +13,7 @@ constexpr double kLongest = 31'536'000;
 void add_where(CLI::App& app, Flags& flags) {
   CLI::Option* hosts = app.add_option("--hosts", flags.hosts,
                                       "Machines: [user@]name[:port], separated by commas; default\n"
-                                      "127.0.0.1, this one")
+                                      "127.0.0.1 (this machine)")
                            ->option_text("LIST");
   CLI::Option* file = app.add_option("--hostfile", flags.hostfile, "JSON file of machines")
                           ->option_text("FILE")
@@ -77,8 +77,9 @@ void add_what(CLI::App& app, Flags& flags) {
       ->check(integer_between(1, 64))
       ->option_text("N");
   app.add_option("-p,--starting-port", flags.starting_port,
-                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the "
-                             "two\nbefore. Default: free ports on this machine, else {}",
+                 fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two\n"
+                             "ports below it. Default: free ports if all ranks run on this\n"
+                             "machine, else {} or the next free ports",
                              kUsualPort))
       ->check(integer_between(3, 65535))
       ->option_text("PORT");
@@ -133,7 +134,7 @@ void add_how(CLI::App& app, Flags& flags) {
 /// an absent flag.
 std::string complaint_of_empty(const std::string& text) {
   return text.empty()
-             ? "the value is empty; is a variable not set? Leave the flag out for its default"
+             ? "the value is empty; is a shell variable unset? Omit the flag to use its default"
              : "";
 }
 

@@ -42,7 +42,8 @@ std::string make_folder() {
   return folder;
 }
 
-/// Closes all other descriptors. A stream that the guardian held open would not end for its reader.
+/// Closes all descriptors except `kept`. If the guardian held a stream open, its reader would never
+/// see the end.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;
@@ -55,8 +56,8 @@ void close_all_but(int kept) {
     if (stream != nowhere && stream != kept) ::dup2(nowhere, stream);
 }
 
-/// Returns processes that left their rank's process group. Their environment identifies them, which
-/// only Linux shows.
+/// Returns processes that left their rank's process group. They are identified by their
+/// environment, which only Linux shows.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string mark = fmt::format("{}={}/", kMark, folder);

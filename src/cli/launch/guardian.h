@@ -1,4 +1,4 @@
-// The process that cleans up after the launcher on its own machine, however the launcher ends.
+// A process that cleans up on the launcher's machine after the launcher has ended for any reason.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ class Guardian {
   /// Makes the folder, which only this user can enter, and forks. Must be called while this process
   /// has one thread. Throws Error.
   explicit Guardian(std::chrono::milliseconds grace);
-  /// Makes the guardian end all remaining processes, and blocks until it has.
+  /// Makes the guardian end all remaining processes, and blocks until it has done so.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;

@@ -1,4 +1,4 @@
-// The machines of a job, as users name them.
+// The machines of a job, as users specify them.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace mccl::cli::launch {
 
-/// Limits of a job. A larger number is probably a mistake.
+/// Maximum numbers of hosts and ranks of a job. A larger number is probably a mistake.
 inline constexpr std::size_t kMostHosts = 4096;
 inline constexpr int kMostRanks = 4096;
 
@@ -22,8 +22,8 @@ struct Host {
   /// routing.
   std::vector<std::string> addresses;
   std::optional<int> slots;  ///< Number of its ranks, unless flags override it.
-  std::string python;        ///< Python that runs its ranks; empty: that of the request.
-  std::string directory;     ///< Directory of its ranks; empty: that of the request.
+  std::string python;        ///< Python that runs its ranks; empty: Request::python.
+  std::string directory;     ///< Directory of its ranks; empty: Request::directory.
   std::map<std::string, std::string> environment;
   /// RDMA devices of MLX. For each host, in order: null, or the device or list of devices that
   /// leads to it. Not an array if the hostfile gives none.
@@ -31,21 +31,22 @@ struct Host {
 };
 
 /// Parses "[user@]host[:port]". The host is a name, an IPv4 address or an IPv6 address. An IPv6
-/// address with a port must be in brackets. Throws InvalidArgument whose text begins with `where`.
+/// address with a port must be in brackets. Throws InvalidArgument for any other text; the message
+/// begins with `where`.
 Host parse_host(std::string_view where, std::string_view text);
 
-/// Parses names separated by commas, as in --hosts. Throws InvalidArgument whose text begins with
-/// `where`.
+/// Parses names separated by commas, as in --hosts. Throws InvalidArgument if one is not a host;
+/// the message begins with `where`.
 std::vector<Host> parse_hosts(std::string_view where, std::string_view text);
 
 /// Returns "[user@]host[:port]". An IPv6 address is in brackets if a port follows.
 std::string text_of(const Host& host);
 
-/// True if its ranks are started without ssh: it is 127.0.0.1, ::1, localhost or this machine's
-/// name, and gives no user and no port.
+/// True if the host is this machine, so that its ranks are started without ssh. Its name is
+/// 127.0.0.1, ::1, localhost or this machine's name, and it has no user and no port.
 bool is_here(const Host& host);
 
-/// Parses "NAME=VALUE". Throws InvalidArgument whose text begins with `where`.
+/// Parses "NAME=VALUE". Throws InvalidArgument for any other text; the message begins with `where`.
 std::pair<std::string, std::string> parse_variable(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli::launch

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "sl
                                                        "cwd", "env", "user", "port"};
 constexpr std::array<std::string_view, 4> kFileKeys = {"backend", "envs", "env", "hosts"};
 
-/// A place in the file, for messages: the file and the path to a value.
+/// A position in the file, for error messages: the file and the path to a value.
 struct Place {
   std::string path;
 
@@ -87,7 +87,7 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
 
 /// True if the text is a name or a numeric address and nothing else.
 bool is_place(const Place& place, const std::string& text) {
-  if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has more.
+  if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has several colons.
   const Host host = parse_host(place.path, text);
   return host.user.empty() && host.port == 0 && host.name == text;
 }

@@ -1,4 +1,4 @@
-// Hostfiles name the machines of a job. A hostfile is a JSON list of hosts, or an object around
+// Hostfiles describe the machines of a job. A hostfile is a JSON list of hosts, or an object around
 // one.
 #pragma once
 
@@ -12,15 +12,15 @@
 namespace mccl::cli::launch {
 
 struct Hostfile {
-  std::string backend;  ///< Empty if the file names none.
+  std::string backend;  ///< Empty if the file specifies none.
   std::map<std::string, std::string> environment;
   std::vector<Host> hosts;
-  /// Unknown keys, with their places in the file. They are ignored, as MLX does.
+  /// Unknown keys, with their positions in the file. They are ignored, as by MLX.
   std::vector<std::string> unknown_keys;
 };
 
-/// `name` is the file's name in messages. Throws InvalidArgument whose text names the line or the
-/// entry, and what was expected.
+/// `name` is the file's name in messages. Throws InvalidArgument if the text is invalid; the
+/// message gives the line or the entry, and what was expected.
 Hostfile parse_hostfile(std::string_view name, std::string_view text);
 
 /// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument.

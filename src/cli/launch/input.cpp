@@ -6,8 +6,8 @@
 namespace mccl::cli::launch {
 namespace {
 
-/// Most bytes that a rank may lag behind. A rank that reads nothing should not soon hold up the
-/// others, and must never fill the memory.
+/// Maximum number of bytes by which a rank may lag behind. A rank that does not read should not
+/// soon hold up the others, but must not fill the memory either.
 constexpr std::uint64_t kMostBehind = std::uint64_t{64} << 20;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Distributes standard input to several ranks, each at its own pace. The bytes are held in memory
-// once.
+// only once.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mccl::cli::launch {
 
-/// Character that a terminal takes for the end of input (Ctrl-D).
+/// Character that a terminal interprets as the end of input (Ctrl-D).
 inline constexpr char kEndOfInput = '\x04';
 
 class Input {

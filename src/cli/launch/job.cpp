@@ -16,7 +16,8 @@ using nlohmann::json;
 
 constexpr int kLargestPort = 65535;
 
-/// Prefixes of settings that all ranks must agree on, so hosts that ssh reaches get them too.
+/// Prefixes of variables that all ranks must agree on. They are therefore also passed to hosts that
+/// are reached by ssh.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
 /// Variables that give a process its place in MLX's ring, jaccl or nccl.
@@ -110,9 +111,8 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
   if (job.request.verbose) variables["NCCL_DEBUG"] = std::string("INFO");
 }
 
-/// Sets the variables of one backend only, because MLX tries its backends in an order of its own. A
-/// single rank gets none for ring and jaccl: they cannot make a group of one rank, and it needs
-/// none.
+/// Sets the variables of one backend only, because MLX tries its backends in an order of its own.
+/// The only rank of a job gets none for ring and jaccl, which cannot make a group of one rank.
 void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
@@ -279,7 +279,7 @@ Variables forwarded(const Variables& inherited) {
     if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name) && !is_outers)
       variables.insert(variable);
   }
-  // The flag means nothing without its table, which is not passed on.
+  // kTableIsRing has no meaning without the table, if that is not passed on.
   if (inherited.contains(kDeviceTable) && !variables.contains(kDeviceTable))
     variables.erase(kTableIsRing);
   return variables;

@@ -22,12 +22,12 @@ struct Request {
   std::vector<Host> hosts;
   std::optional<int> ranks_per_host;  ///< Overrides the slots of hosts, whose default is 1.
   Variables environment;              ///< Variables of all ranks.
-  std::string directory;              ///< Used by hosts that name none.
-  std::string python;                 ///< Used by hosts that name none.
+  std::string directory;              ///< Default for hosts without a directory.
+  std::string python;                 ///< Default for hosts without a Python.
   Backend backend = Backend::any;
   int connections_per_address = 1;
   int nccl_port = 12345;
-  bool verbose = false;  ///< Also makes MLX's ring and NCCL verbose.
+  bool verbose = false;  ///< True if the launcher, MLX's ring and NCCL report their steps.
 };
 
 /// TCP ports of a job: `root` and `master` on the host of rank 0, `ring` on all hosts.
@@ -77,8 +77,9 @@ struct Job {
   bool all_here() const;
 };
 
-/// True if the program runs under the Python of the host or the request. Its name ends in .py, it
-/// is "python" or "python3", or it begins with a flag of Python's (-m MODULE).
+/// True if the program runs under the Python of the host or the request. This is so if its name
+/// ends in .py, if it is "python" or "python3", or if it begins with a flag of Python's (-m
+/// MODULE).
 bool runs_under_python(const Request& request);
 
 /// Numbers the ranks in the order of the hosts; those of one entry are consecutive. Throws
@@ -88,8 +89,8 @@ Job plan_job(const Request& request, std::string key);
 /// The script that Python runs in this rank. Null if it runs none.
 const std::string* script_of(const Rank& rank);
 
-/// True if some hosts may not reach all others. There are several hosts, and at least one gives its
-/// addresses, which may be the only ones it has.
+/// True if some hosts may be unable to reach all others: there are several hosts, and at least one
+/// lists its addresses, which may be the only ones it has.
 bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.
@@ -101,8 +102,8 @@ std::size_t ring_ports(const Job& job);
 /// InvalidArgument if they do not fit.
 Ports ports_from(const Job& job, int first);
 
-/// Contents of the files that ranks read: MLX's list of addresses, and its table of devices. The
-/// table is empty if the hosts give none.
+/// Return the contents of the files that ranks read. ring_file() returns MLX's list of addresses.
+/// devices_file() returns its table of devices, or an empty text if the hosts have none.
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reached>& reached);
 std::string devices_file(const Job& job);
 
@@ -116,18 +117,18 @@ inline constexpr const char* kMark = "_MCCL_LAUNCH";
 /// File in the job's folder. A program creates it when it imports MLX while MCCL_MLX is set.
 inline constexpr const char* kOnMccl = "on-mccl";
 
-/// True if a variable of this name gives a process its place in an MLX job. A launcher that itself
-/// has such a place must not pass the variable on.
+/// True if a variable of this name gives a process its place in an MLX job, such as its rank. A
+/// launcher that itself has such a place must not pass the variable on.
 bool tells_mlx_a_place(std::string_view name);
 
-/// True if the launcher sets this variable for each rank: its identity, or where ranks meet. A
-/// value from the user would break the job. mpirun gives each rank its identity, but the user may
-/// set where ranks meet.
+/// True if the launcher sets this variable for each rank: its identity, or the address at which
+/// ranks meet. A value from the user would break the job. With mpirun, the user may set the meeting
+/// address.
 bool is_told_each_rank(std::string_view name, Backend backend);
 
 /// Returns the launcher's variables that every rank gets on every host, because all must agree on
-/// them: the settings of MCCL, MLX and NCCL. Omits places in MLX jobs, and files of an outer job
-/// that the launcher itself belongs to.
+/// them: the settings of MCCL, MLX and NCCL. Omits variables that give a place in an MLX job. If
+/// the launcher itself runs in an outer job, also omits variables that refer to files of that job.
 Variables forwarded(const Variables& inherited);
 
 /// Returns the variables that give a rank its identity and the addresses of the others: for MCCL,

@@ -10,8 +10,8 @@ constexpr std::size_t kLeastSpace = std::size_t{64} << 10;
 constexpr std::size_t kUsualSpace = std::size_t{256} << 10;
 constexpr std::size_t kLongestCharacter = 4;
 
-/// Returns the number of bytes in the UTF-8 character that begins with `c`. Returns 0 if none
-/// begins so.
+/// Returns the number of bytes in the UTF-8 character that begins with `c`. Returns 0 if no
+/// character begins with it.
 std::size_t character_length(unsigned char c) {
   if (c < 0x80) return 1;
   if (c >= 0xc2 && c < 0xe0) return 2;

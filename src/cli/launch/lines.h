@@ -17,7 +17,8 @@ std::size_t whole_characters(std::string_view text);
 /// space().
 class Lines {
  public:
-  /// A longer line is taken in pieces of about this many bytes, cut between characters.
+  /// Maximum length of a line, in bytes. A longer line is taken in pieces of about this length, cut
+  /// between characters.
   static constexpr std::size_t kLongest = std::size_t{4} << 20;
 
   /// Returns free space of at least 64 KiB to read into.

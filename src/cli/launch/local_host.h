@@ -11,8 +11,9 @@ namespace mccl::cli::launch {
 
 class LocalHost final : public RunningHost {
  public:
-  /// `ranks` are those that will run here. `inherited` is the environment to which they add.
-  /// Variables that give this process a place in an MLX job are removed from it.
+  /// `ranks` are those that will run here. `inherited` is the environment to which each rank's
+  /// variables are added. Variables that give this process a place in an MLX job are removed from
+  /// it.
   LocalHost(const std::vector<const Rank*>& ranks, const Variables& inherited, Guardian& guardian,
             BindTo bind_to);
 
@@ -33,8 +34,8 @@ class LocalHost final : public RunningHost {
   Exit ended(const Process& process, Exit exit, bool told) override;
   std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override;
-  /// Only looks for the file behind had_mlx_on_mccl(). The guardian ends leftover processes and
-  /// removes the folder.
+  /// Only checks whether the file kOnMccl exists; see had_mlx_on_mccl(). The guardian ends leftover
+  /// processes and removes the folder.
   void finish() override;
   bool finished() const override { return true; }
   bool had_mlx_on_mccl() const override { return had_mlx_on_mccl_; }

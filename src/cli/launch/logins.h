@@ -1,4 +1,5 @@
-// Limits the logins under way, because sshd drops some of many that arrive at once (MaxStartups).
+// Limits the number of logins in progress, because sshd drops some if many arrive together
+// (MaxStartups).
 #pragma once
 
 #include <map>
@@ -10,11 +11,12 @@ namespace mccl::cli::launch {
 
 class Logins {
  public:
-  /// Most logins under way at one machine. By default, sshd begins to drop logins at the tenth.
+  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins at
+  /// the tenth.
   static constexpr int kMost = 8;
 
-  /// Takes a place at each of these machines and returns true. Takes none and returns false if one
-  /// of them is full.
+  /// Counts a login at each of these machines and returns true. If one of them has reached the
+  /// limit, counts nothing and returns false.
   bool begin(const std::vector<std::string>& machines);
   void end(const std::vector<std::string>& machines);
 
@@ -23,7 +25,7 @@ class Logins {
 };
 
 /// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is
-/// the output of `ssh -G`. Empty if it names none.
+/// the output of `ssh -G`. Empty if the output contains none.
 std::vector<std::string> machines_of_login(std::string_view settings);
 
 }  // namespace mccl::cli::launch

@@ -24,13 +24,15 @@ constexpr const char* kNames[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun
 /// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
-/// mpirun gives its ranks their places in variables of its own. This sets those that torch reads.
+/// Shell code that sets the variables that torch reads, from those in which mpirun gives each rank
+/// its identity. Then it runs the program.
 constexpr const char* kAsTorchrun =
     "export RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE} "
     "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
     "LOCAL_WORLD_SIZE=${OMPI_COMM_WORLD_LOCAL_SIZE:-$MPI_LOCALNRANKS}; exec \"$@\"";
 
-/// True for the places of a job that the launcher itself may be in. mpirun gives each rank its own.
+/// True for a variable that gives the launcher its own place in an outer job. It is not passed on,
+/// because mpirun gives each rank a place.
 bool tells_own_place(const Variables::value_type& variable) {
   const std::string& name = variable.first;
   return tells_mlx_a_place(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
@@ -54,7 +56,8 @@ std::string library_of(const Mpirun& mpirun) {
   return {};
 }
 
-/// Sets both names, because MLX's code reads one and its documentation gives the other.
+/// Sets both variables for the MPI library, because MLX's code reads one and its documentation
+/// gives the other.
 void add_library(Variables& variables, const Mpirun& mpirun) {
   const std::array names = {"MLX_MPI_LIBNAME", "MPI_LIBNAME"};
   std::string library;

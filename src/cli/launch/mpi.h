@@ -1,4 +1,4 @@
-// Jobs whose ranks are started by mpirun, that of Open MPI or of MPICH.
+// Jobs whose ranks are started by the mpirun of Open MPI or of MPICH.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct Mpirun {
 struct MpiOptions {
   /// The user's arguments for mpirun; each may hold several words.
   std::vector<std::string> arguments;
-  Variables inherited;               ///< The launcher's environment.
-  std::optional<int> starting_port;  ///< First port to use; unset: kUsualPort.
-  std::uint16_t master_port = 0;     ///< MASTER_PORT, for torch.
+  Variables inherited;  ///< The launcher's environment.
+  /// Value of --starting-port; unset: kUsualPort. MCCL_ROOT uses the port two below it.
+  std::optional<int> starting_port;
+  std::uint16_t master_port = 0;  ///< MASTER_PORT, for torch.
 };
 
 /// Returns the kind of mpirun, given its output for --version. Throws Error if it is neither.

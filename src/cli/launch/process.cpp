@@ -127,8 +127,8 @@ std::vector<std::string> texts_of(const std::map<std::string, std::string>& envi
   return texts;
 }
 
-/// Returns the limit of open files before make_room_for_files. Programs that use select(2) rely on
-/// a low one.
+/// Returns the limit of open files that this process had before make_room_for_files(). Children get
+/// this limit, because programs that use select(2) rely on a low one.
 const rlimit& files_limit_of_children() {
   static const rlimit first = [] {
     rlimit limit = {};
@@ -170,7 +170,7 @@ ProcessorSet set_of(const std::vector<int>&) { return {}; }
 void bind_to(const ProcessorSet&) {}
 #endif
 
-/// Called in the child after fork, so it must do only what is safe there.
+/// Becomes the program. Called in the child after fork(), so it must do only what is safe there.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
                          const Streams& streams, bool terminal, const rlimit& files,
                          const ProcessorSet& processors) {

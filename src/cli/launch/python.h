@@ -13,9 +13,9 @@ std::filesystem::path this_program();
 /// environment, or else the first python3 or python on `path`. Empty if there is none.
 std::string find_python(const std::string& path);
 
-/// True if this Python has a build of MLX for CUDA, and this machine has a GPU for it. Only looks
-/// at files, because importing MLX would take longer than starting a job. `devices` is the system's
-/// folder of devices.
+/// True if this Python has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
+/// which files exist, because importing MLX would take longer than starting a job. `devices` is the
+/// system's folder of devices.
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices = "/dev");
 
 }  // namespace mccl::cli::launch

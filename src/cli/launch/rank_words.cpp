@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBegin = " begin";
 constexpr std::string_view kExit = " exit ";
-/// Most bytes of a word after the token.
+/// Maximum length of a message after the token, in bytes.
 constexpr std::size_t kLongestWord = 16;
 constexpr std::size_t kMostDropped = std::size_t{64} << 10;
 

@@ -1,5 +1,5 @@
-// Messages of a remote rank's script within the rank's own output: that the program begins, and how
-// it ended.
+// Messages that the shell wrapper of a remote rank (rank_script()) writes into the rank's output:
+// that the program begins, and how it ended.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace mccl::cli::launch {
 
-/// Lines of the script. Each begins with a token that nothing else in the output contains. They may
-/// follow text that has no line end.
+/// Return the lines that the script writes: begin_word() when the program begins, exit_word() when
+/// it has ended. Each line begins with a token that nothing else in the output contains. It may
+/// follow text without a line end.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 

@@ -48,8 +48,8 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
       has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
 }
 
-/// Returns text such as "a (#0) to b (#1)" for pairs without a device, and how many more there are.
-/// Empty if all pairs have one.
+/// Lists pairs without a device, such as "a (#0) to b (#1)", and the number of further ones. Empty
+/// if all pairs have one.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
   std::vector<std::string> missing;
   const std::size_t count = hosts.size();

@@ -1,4 +1,4 @@
-// Checks the table of devices by which hosts reach each other, for MLX's jaccl.
+// Checks the table of RDMA devices through which hosts reach each other. MLX's jaccl uses it.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ bool is_whole_table(const std::vector<Host>& hosts);
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for
 /// each pair of neighbours. jaccl needs a mesh, and any other backend needs at least a ring. An
 /// incomplete table is an error for jaccl and jaccl-ring only, since other backends do not read it.
-/// Throws InvalidArgument whose text begins with `where`.
+/// Throws InvalidArgument for such errors; the message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 }  // namespace mccl::cli::launch

@@ -101,7 +101,7 @@ std::string test_of_program(const std::string& program) {
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
-/// Returns shell code that looks for mccl: at its path on this machine; beside the Python of the
+/// Returns shell code that searches for mccl: at its path on this machine; beside the Python of the
 /// ranks, where a package puts it; and in PATH.
 std::string place_of_mccl(const std::vector<const Rank*>& ranks) {
   std::vector<std::string> places = {this_program().string()};
@@ -179,7 +179,7 @@ std::string files_script(std::span<const NamedText> files) {
 std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
                         const std::string& token) {
   std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
-  // The variables may set another PATH, so sh is looked up before.
+  // The variables may set another PATH, so sh is looked up first.
   text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));

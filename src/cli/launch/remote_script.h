@@ -1,9 +1,10 @@
 // Scripts for a shell on another machine: plain text for any POSIX sh, written here and run there.
 //
-// The first session on a host runs its guard. The guard makes a folder that only the user can
-// enter. It reads scripts from its standard input, each ended by a line that is the token, and runs
-// them. Its messages are lines that begin with the token. It writes a line end before each, because
-// the host's start-up files may have printed an unfinished line.
+// The first session on a host runs its guard, a shell that prepares and ends the ranks there. The
+// guard makes a folder that only the user can enter. It reads scripts from its standard input, each
+// ended by a line that is the token, and runs them. Its messages are lines that begin with the
+// token. It writes a line end before each, because the host's start-up files may have printed an
+// unfinished line.
 //
 // After the scripts, the guard reads one word per line:
 // - beat: it answers with the same word.
@@ -12,10 +13,10 @@
 // - kill: it sends SIGKILL to these, and to processes that have left them.
 // - finish: it ends all ranks and removes the folder.
 //
-// The end of its input has the same effect as "finish". So does a long time without a beat; in that
-// case it first says "silence" if ranks still run. Each rank is a script in that folder, run by a
-// session of its own; rank_words.h describes the messages of that script. So neither the key nor
-// the rest of the environment ever appears on a command line.
+// The end of its input has the same effect as "finish". A long time without a beat also has it; the
+// guard then first says "silence" if ranks still run. Each rank is a script in that folder, run by
+// a session of its own; rank_words.h describes the messages of that script. Because the environment
+// is in the script, neither it nor the key ever appears on a command line.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@ std::string guard_command(const std::string& token);
 
 /// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, the host's
 /// own is used. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a beat,
-/// the guard takes the launcher for dead. The script says:
+/// the guard considers the launcher dead. The script says:
 /// - "from" with ssh's addresses.
 /// - "cores TASKSET ALLOWED PLACES" if ranks can be bound (see processors_of).
 /// - "taken PORT", in hexadecimal, for each TCP port that has a listener.

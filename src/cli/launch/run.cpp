@@ -40,9 +40,9 @@ constexpr auto kSettling = 100ms;
 /// terminal.
 constexpr auto kBetweenLooksAtTerminal = 1s;
 
-/// Open files for each rank, or session of ssh: its three streams.
+/// Number of open files for each rank, or session of ssh: its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
-/// Open files for everything else. Log files are counted separately.
+/// Number of open files for everything else. Log files are counted separately.
 constexpr std::size_t kOtherFiles = 64;
 
 /// Number of files that the launcher itself opens.
@@ -54,7 +54,7 @@ std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   return kFilesOfProcess * processes + (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
 }
 
-/// True if the job has more connections than may log in at once.
+/// True if the job has more connections than may log in at the same time.
 bool is_crowded(const Job& job) {
   std::size_t connections = 0;
   for (std::size_t host = 0; host < job.hosts.size(); ++host)
@@ -81,7 +81,7 @@ class JobRun {
 
   std::unique_ptr<RunningHost> open_host(std::size_t host);
   void reach_hosts();
-  /// Throws one Error that names every host that cannot be used.
+  /// Throws an Error if any host cannot be used. The message lists all such hosts.
   void refuse_faults();
   /// Prints `what` if --verbose was given.
   void tell(const std::string& what);
@@ -93,7 +93,7 @@ class JobRun {
   void start_ranks();
   void wait_for_ranks();
   void finish_hosts();
-  /// With --mlx: names the hosts on which no program imported MLX with MCCL's hook active.
+  /// With --mlx: warns of hosts on which no program imported MLX with MCCL's hook active.
   void warn_of_programs_without_mccl();
   int verdict();
   std::string name_the_network();
@@ -341,8 +341,8 @@ int JobRun::verdict() {
   return first.exit.connection_lost ? kConnectionLost : first.exit.status;
 }
 
-/// Counts ranks that the network ended as lost with their host. The signal that killed them was
-/// sent by this launcher, or by its guard there. Returns the report on the network.
+/// Counts ranks that a network failure ended as lost with their host, because the launcher or its
+/// guard sent the signal that killed them. Returns a report on the network failures.
 std::string JobRun::name_the_network() {
   std::string text;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {

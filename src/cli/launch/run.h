@@ -16,25 +16,28 @@ namespace mccl::cli::launch {
 struct RunOptions {
   Variables inherited;  ///< The launcher's own environment.
   ConsoleOptions console;
-  /// Unset: free ports if all ranks run here, otherwise the first free ones from kUsualPort up.
+  /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
+  /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
   std::optional<int> starting_port;
   std::optional<int> input_rank;          ///< Unset: all ranks get standard input.
   std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
   std::optional<std::chrono::milliseconds> timeout;
   std::vector<std::string> ssh_arguments;
-  std::chrono::seconds silence{20};   ///< Time without messages after which a host is lost.
+  std::chrono::seconds silence{20};   ///< Time without messages after which a host counts as lost.
   std::chrono::seconds patience{30};  ///< Time that a host may take to become ready.
   BindTo bind_to = BindTo::share;
-  /// Set if --bind-to was given: ranks that cannot be bound are reported.
+  /// True if --bind-to was given. Ranks that cannot be bound are then reported.
   bool bind_to_is_asked = false;
   bool verbose = false;
-  bool on_mccl = false;  ///< Set if --mlx was given: hosts where MLX did not use MCCL are reported.
+  /// True if --mlx was given. Hosts where MLX did not use MCCL are then reported.
+  bool on_mccl = false;
 };
 
 inline constexpr int kUsualPort = 32323;
 
-/// Returns the addresses at which the ranks will meet, before any host has been reached: the names
-/// of the hosts.
+/// Returns placeholders for the addresses at which the ranks will meet, for --print-env and
+/// --dry-run, which contact no host. These are the names of the hosts, or 127.0.0.1 if all ranks
+/// run on this machine.
 std::vector<Reached> expected_places(const Job& job);
 Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
                    std::span<const Reached> places);

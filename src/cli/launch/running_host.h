@@ -49,7 +49,7 @@ class RunningHost {
   /// nothing if the host has no such program.
   virtual std::optional<Process> start_mccl(const std::vector<std::string>& words) = 0;
   /// Asks ssh to forward a socket or port while the job runs. `flag` is -L or -R. The returned
-  /// process exits with status 0 if ssh does so. Returns nothing for this machine.
+  /// process exits with status 0 if ssh has accepted the request. Returns nothing for this machine.
   virtual std::optional<Process> request_forward(const std::string& flag,
                                                  const std::string& from_and_to) = 0;
 
@@ -62,8 +62,9 @@ class RunningHost {
   virtual const Binding& binding_of(const Rank& rank) const = 0;
   /// Starts the rank. The streams of the returned process are the rank's.
   virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
-  /// Called when a rank has ended; returns how it ended. If `told` is true, the rank's script has
-  /// reported the end in its output, and the process may still run.
+  /// Called when a rank has ended. Returns `exit`, completed with whether the connection to the
+  /// host was lost. If `told` is true, the shell wrapper of the rank has already printed the rank's
+  /// status; the local `process` (such as ssh) may still run.
   virtual Exit ended(const Process& process, Exit exit, bool told) = 0;
 
   /// The network failure that hit the ranks there. Empty if messages passed until the job was

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Reads of one stream before the others get a turn.
+/// Number of reads of one stream before the others get a turn.
 constexpr int kReadsInTurn = 4;
 /// Time before an unfinished line is shown. It lets programs that write a line in pieces finish it.
 constexpr auto kBeforePiece = 60ms;
@@ -106,7 +106,7 @@ void RunningRank::write(Input& input) {
     const ssize_t n = ::write(process_.input.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) {  // The rank reads no more.
+    if (n < 0) {  // The rank does not read any more.
       input.leave(reader);
       break;
     }

@@ -17,8 +17,8 @@ namespace mccl::cli::launch {
 
 class RunningRank {
  public:
-  /// If `pieces_at_once` is true, output is shown before its line ends, for a rank that a person
-  /// types to.
+  /// If `pieces_at_once` is true, output is shown before its line ends. This is for a rank that
+  /// receives the user's keys.
   RunningRank(const Rank& rank, RunningHost& host, Process process, bool pieces_at_once);
 
   /// Registers the rank's output with `watch`, unless the console is full. Also registers its
@@ -26,10 +26,10 @@ class RunningRank {
   void watch(Watch& watch, Console& console, Input& input);
   /// Shows an unfinished line that has not grown for a short while.
   void show_pieces(Watch& watch, Console& console);
-  /// Checks whether the process has ended or the rank's script has reported its end. Returns true
-  /// once, when either has first happened.
+  /// Checks whether the process has ended, or the rank's shell wrapper has reported the end of the
+  /// rank. Returns true only the first time that it finds either.
   bool collect();
-  /// True if the script has reported the rank's end and collect() has not processed it yet.
+  /// True if the wrapper has reported the rank's end and collect() has not processed it yet.
   bool tells_its_end() const { return told_status() && !exit_; }
   /// True if the rank has ended and all its output has been read. Processes that it left behind may
   /// hold its streams open; their output is read for one more second.
@@ -40,7 +40,7 @@ class RunningRank {
 
   int rank() const { return rank_->rank; }
   std::size_t host() const { return rank_->host; }
-  /// Empty while it runs.
+  /// How the rank ended; empty while it runs.
   const std::optional<Exit>& exit() const { return exit_; }
   void resize(WindowSize size);
 
@@ -49,7 +49,7 @@ class RunningRank {
     Descriptor descriptor;
     Lines lines;
     RankWords words;
-    Clock::time_point since = {};  ///< When the last bytes arrived.
+    Clock::time_point since = {};  ///< Time at which the last bytes arrived.
 
     bool closed() const { return descriptor.get() < 0; }
   };
@@ -70,7 +70,8 @@ class RunningRank {
   std::array<Output, 2> outputs_;
   bool collected_ = false;
   std::optional<Exit> exit_;
-  Clock::time_point ended_ = {};  ///< When all that the program wrote had been read.
+  /// Time at which the rank had ended and all its own output had been read.
+  Clock::time_point ended_ = {};
 };
 
 }  // namespace mccl::cli::launch

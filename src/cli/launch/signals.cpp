@@ -19,7 +19,7 @@ constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// Global, because the signal handler needs it.
+/// Pipe to which the signal handler writes. It is global, because the handler needs it.
 Pipe gathered;
 volatile std::sig_atomic_t gathered_writer = -1;
 

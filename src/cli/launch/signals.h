@@ -9,9 +9,9 @@
 namespace mccl::cli::launch {
 
 /// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
-/// are collected and have no other effect. SIGPIPE and stops from the keyboard are ignored: a
-/// stopped launcher would be taken for dead. SIGHUP stays ignored if it was, as under nohup. Only
-/// one object may exist at a time.
+/// are collected and have no other effect. SIGPIPE and stops from the keyboard are ignored, because
+/// hosts would consider a stopped launcher dead. SIGHUP stays ignored if it was ignored before, as
+/// under nohup. Only one object may exist at a time.
 class Signals {
  public:
   Signals();
@@ -23,8 +23,8 @@ class Signals {
   int descriptor() const;
   /// Returns the signals that have arrived, each once.
   std::vector<int> take();
-  /// Takes them. Throws Error if one of them asks the program to end; `consequence` ends the error
-  /// text.
+  /// Takes the signals that have arrived. Throws Error if one of them asks the program to end; the
+  /// message ends with `consequence`.
   void heed(std::string_view consequence = {});
 
  private:

@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kLeastMargin = 5;
 
-/// Returns the default if the variables are wrong, because the ranks will report that.
+/// Returns the interval that the rank's variables give, or the default if they are invalid. The
+/// ranks will report that.
 double liveness_interval_of(const Variables& rank) {
   Variables ours;
   for (const std::string& name : {std::string(kConfigFileVariable),

@@ -21,8 +21,8 @@ enum class SshRole {
 /// Default time to connect and to log in.
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
-/// Returns the argv of an ssh that never prompts. It ends when the other side has been silent for
-/// `silence`, up to four seconds later. `socket` is that of the shared connection, or "none" for
+/// Returns the argv of an ssh that never prompts. It ends if the other side is silent for `silence`
+/// and up to four seconds more. `socket` is that of the shared connection, or "none" for
 /// SshRole::alone. `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
@@ -40,8 +40,8 @@ std::vector<std::string> ssh_forward_words(const Host& host, const std::string& 
                                            const std::vector<std::string>& extra,
                                            const std::string& flag, const std::string& from_and_to);
 
-/// Decides when to retry a login that a server dropped because many came at once. The pauses double
-/// and are randomised, so that logins dropped together do not collide again.
+/// Decides when to retry a login that a server dropped because many arrived together. The pauses
+/// double and are randomised, so that logins dropped together do not collide again.
 class LoginRetry {
  public:
   /// True if a login may begin now.

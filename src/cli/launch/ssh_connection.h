@@ -16,7 +16,7 @@
 namespace mccl::cli::launch {
 
 /// Starts as `waiting`; watch() and collect() advance its state. If the server drops a login
-/// because too many come at once, the state returns to `waiting`, with growing pauses.
+/// because too many arrive together, the state returns to `waiting`, with increasing delays.
 class SshConnection {
  public:
   enum class State {
@@ -34,10 +34,11 @@ class SshConnection {
   SshConnection(std::string socket, std::string token, Logins& logins, Guardian& guardian,
                 Start start, Hear hear);
 
-  /// `machines` are those that the login involves. While they are unknown, `machines` is empty and
-  /// the connection waits.
+  /// Logs in if it is this connection's turn, and registers with `watch`. `machines` are those that
+  /// the login involves. While they are unknown, `machines` is empty and the connection waits.
   void watch(Watch& watch, const std::vector<std::string>& machines);
-  /// Returns true once, when the connection has ended and will not be retried.
+  /// Reaps ssh if it has ended. Returns true only once: when the connection has ended and will not
+  /// be retried.
   bool collect();
   /// Reads and handles what the session has sent.
   void read();
@@ -45,13 +46,13 @@ class SshConnection {
   void tell(const std::string& text);
   /// Closes the session's input after everything passed to tell() has been sent.
   void tell_no_more();
-  /// Sends the signal to a running ssh. A connection that waits for its turn ends at once.
+  /// Sends the signal to a running ssh. A connection that waits for its turn ends immediately.
   void end(int signal);
 
   State state() const { return state_; }
   bool open() const { return state_ == State::open; }
   bool ended() const { return state_ == State::ended; }
-  /// True if it has not tried to log in yet, because others log in.
+  /// True if it has not tried to log in yet, because other logins are in progress.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
   bool has_unsent() const { return !unsent_.empty(); }
   const std::string& socket() const { return socket_; }
@@ -71,7 +72,7 @@ class SshConnection {
   Start start_;
   Hear hear_;
   State state_ = State::waiting;
-  std::vector<std::string> places_;  ///< Machines at which it holds a place of `logins_`.
+  std::vector<std::string> places_;  ///< Machines at which `logins_` counts this login.
   LoginRetry retry_;
   Process process_;
   Lines said_;

@@ -104,7 +104,7 @@ void SshHost::read_route() {
   if (n != 0) return;
   route_.output.close();
   machines_ = machines_of_login(route_text_);
-  // The settings are faulty. The login will report the reason.
+  // The user's ssh settings are faulty. The login will report the reason.
   if (machines_.empty()) machines_ = {text_of(host_)};
 }
 

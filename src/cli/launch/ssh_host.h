@@ -1,5 +1,5 @@
 // Another machine. Each rank is a session of ssh. Up to eight ranks share a connection, because
-// sshd limits the sessions of each.
+// sshd limits the sessions of each connection.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct SshOptions {
   std::string path;               ///< PATH that the job sets for the ranks. Empty: the host's.
   std::chrono::seconds patience;  ///< Time to become ready, counted from its turn to log in.
   BindTo bind_to = BindTo::share;
-  bool crowded = false;  ///< True if the job has more connections than may log in at once.
+  bool crowded = false;  ///< True if the job has more connections than may log in at the same time.
 };
 
 /// Number of connections that `ranks` ranks on one host need.

@@ -1,6 +1,6 @@
-// How ranks reach torch's store from hosts that cannot reach the host of rank 0, where the store
-// is. Each such host has a forwarder (`mccl forward`). ssh forwards its socket to this machine, and
-// from here to the store. torch's env:// supports only one address and no relays.
+// Makes torch's store reachable from hosts that cannot reach the host of rank 0, where the store
+// is. Each such host has a forwarder (`mccl forward`). ssh forwards the forwarder's socket to this
+// machine, and from here to the store. torch's env:// supports only one address and no relays.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class StoreWays {
  private:
   enum class State {
     asking,   ///< The forwarder has not answered.
-    direct,   ///< The store answers at `address`.
+    direct,   ///< The host of rank 0 answers at `address`.
     leading,  ///< The forwarder listens at `port`; ssh is asked to forward its socket.
     led,      ///< The store is reachable at `port` of the host itself.
     failed,
@@ -63,8 +63,8 @@ class StoreWays {
   const std::uint16_t port_;
   const std::size_t first_;           ///< The host of rank 0.
   std::vector<std::string> folders_;  ///< Indexed by host.
-  std::string here_;                  ///< Leads to the store from this machine: a port or a socket.
-  bool led_here_ = false;             ///< `here_` is a port, or ssh has been asked to forward it.
+  std::string here_;                  ///< Port or socket on this machine that leads to the store.
+  bool led_here_ = false;  ///< True if `here_` is a port, or ssh has been asked to forward it.
   Process request_here_;
   std::vector<std::unique_ptr<Way>> ways_;
   Clock::time_point limit_;

@@ -17,8 +17,8 @@ bool in_the_background();
 WindowSize terminal_size();
 void resize(const Descriptor& terminal, WindowSize size);
 
-/// While an object lives, every key is passed to the reader, including Ctrl-C and Ctrl-D, and the
-/// terminal echoes nothing.
+/// While an object lives, the terminal passes every key to the reader, including Ctrl-C and Ctrl-D,
+/// and echoes nothing.
 class RawKeys {
  public:
   RawKeys();

@@ -16,7 +16,7 @@ std::string shell_word(std::string_view word);
 std::string command_line(std::span<const std::string> words);
 
 /// Splits `text` into words as a POSIX shell would. Quotes and backslashes are the only special
-/// characters. Throws InvalidArgument whose text begins with `where` if a quote is not closed.
+/// characters. Throws InvalidArgument if a quote is not closed; the message begins with `where`.
 std::vector<std::string> split_words(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli::launch

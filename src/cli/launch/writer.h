@@ -1,4 +1,4 @@
-// Writes output that may block on a thread of its own, so that nothing else waits for it.
+// Writes output on a separate thread, so that a write that blocks delays nothing else.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +21,13 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void write(int descriptor, std::string text);
-  /// Blocks until everything is written, or nothing more can be. Later calls of write() have no
+  /// Blocks until everything is written or writing has failed. Later calls of write() have no
   /// effect.
   void finish();
   /// True if producers should pause. room() reports when that may have changed.
   bool full() const;
-  /// Becomes readable when full() or lost_output() may have changed. The caller must read it until
-  /// it is empty.
+  /// Descriptor that becomes readable when full() or lost_output() may have changed. The caller
+  /// must read it until it is empty.
   int room() const { return room_.reader.get(); }
   /// A failed write. It ends all writing: later output is dropped.
   struct LostOutput {

@@ -11,8 +11,8 @@ namespace {
 
 using schedule::StepKind;
 
-/// Numbers of steps that can be built in a fraction of a second: of one rank, and of all ranks that
-/// are built.
+/// Maximum numbers of steps to build, for one rank and in total. Building them takes a fraction of
+/// a second.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 
@@ -39,7 +39,8 @@ void add(Traffic& most, const schedule::Problem& problem, std::size_t element_by
   ++most.ranks;
 }
 
-/// Returns the root, which often has the most steps, then ranks around it, then all others.
+/// Returns all ranks in the order in which their schedules are built: the root, which often has the
+/// most steps, then ranks around it, then all others.
 std::vector<int> order_of_interest(int ranks, int root) {
   std::vector<int> order;
   std::set<int> seen;

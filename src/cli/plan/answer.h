@@ -1,4 +1,4 @@
-// Predicts what the library would do for a call.
+// Predicts the schedule, the traffic and the time of a call.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace mccl::cli::plan {
 
-/// Maximum over the ranks whose schedules were built. All but `steps` and `ranks` are bytes.
+/// Traffic of the busiest rank: each member is the maximum over the ranks whose schedules were
+/// built. All but `steps` and `ranks` are in bytes.
 struct Traffic {
   std::size_t steps = 0;
   std::size_t sent = 0;       ///< Sent through links.
@@ -42,7 +43,7 @@ Answer answer(const Question& question, const schedule::Facts& facts);
 /// Returns only the choice, which takes microseconds.
 schedule::Choice choose(const Question& question, const schedule::Facts& facts);
 
-/// Returns every algorithm that can do the call, each at its best chunk, cheapest first.
+/// Returns every algorithm that can do the call, each with its best chunk size, cheapest first.
 std::vector<schedule::Choice> alternatives(const Question& question, const schedule::Facts& facts);
 
 /// Returns the problem from which `rank`'s schedule is built.

@@ -25,7 +25,8 @@ struct MeasuredRun {
 };
 
 /// Parses the text of a JSON file of `mccl bench`. Omits rows of calls without a schedule. Throws
-/// InvalidArgument that names what is wrong in `origin`, the file's path.
+/// InvalidArgument if the text is invalid; the message contains the fault and `origin`, the file's
+/// path.
 MeasuredRun parse_run(const std::string& text, const std::string& origin);
 
 /// Reads the file at `path`, which is the value of `flag`. Throws InvalidArgument.

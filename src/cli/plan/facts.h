@@ -1,4 +1,4 @@
-// The facts from which predictions are made: how they are given, shown and stored in files.
+// Parses, prints and stores the facts that predictions are based on.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ int fullest_node(const schedule::Facts& facts);
 /// Parses "name=value" and sets the fact. The value is a number in seconds, bytes or bytes per
 /// second, or a quantity with its unit. Throws InvalidArgument.
 void set_fact(schedule::Facts& facts, std::string_view assignment);
-/// Does the same for a name that is known to exist. Messages begin with `flag`.
+/// Sets the fact `name`, which must exist. Error messages begin with `flag`.
 void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,
               std::string_view text);
 
@@ -28,8 +28,8 @@ void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view na
 std::string facts_text(const schedule::Facts& facts, std::string_view origin);
 
 nlohmann::ordered_json facts_json(const schedule::Facts& facts);
-/// Parses the "costs" of a file of `mccl bench` with `ranks` ranks. Throws InvalidArgument that
-/// says what is missing or wrong.
+/// Parses the "costs" of a file of `mccl bench` with `ranks` ranks. Throws InvalidArgument if a
+/// value is missing or wrong; the message says which.
 schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks);
 
 }  // namespace mccl::cli::plan

@@ -9,8 +9,9 @@
 namespace mccl::cli::plan {
 
 /// Parses a JSON list with an object for each cable: {"between": [0, 1], "rate": "10Gbit",
-/// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument that names `origin`.
-/// If the cables do not join all ranks, the error lists the separate parts.
+/// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument if the text is
+/// invalid or the cables do not join all ranks. The message contains `origin` and, in the latter
+/// case, the separate parts.
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
 
 /// Returns comment lines that show the ring and the tree that schedules use.

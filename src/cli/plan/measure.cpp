@@ -16,7 +16,7 @@
 namespace mccl::cli::plan {
 namespace {
 
-/// Fits into a pipe that is not read yet.
+/// Maximum size of the facts as text, in bytes. It fits into a pipe that is not read yet.
 constexpr std::size_t kLongestTold = 16384;
 
 void tell(const Costs& costs, int descriptor) {

@@ -7,9 +7,10 @@
 
 namespace mccl::cli::plan {
 
-/// Starts a job of `ranks` ranks (at least 2) here and returns the facts on which they agreed. Must
-/// be called while the process has one thread. Returns nothing if the job failed; it has printed
-/// the reason to stderr. Throws InvalidArgument if the settings forbid measuring.
+/// Starts a job of `ranks` ranks (at least 2) here and returns the facts that its ranks measured
+/// and agreed on. Must be called while the process has one thread. Returns nothing if the job
+/// failed; it has printed the reason to stderr. Throws InvalidArgument if the settings forbid
+/// measuring.
 std::optional<schedule::Facts> measure(int ranks);
 
 }  // namespace mccl::cli::plan

@@ -7,11 +7,11 @@
 namespace mccl::cli::plan {
 
 /// Parses a time such as "15us" or "0.2 ms", from a nanosecond to a minute. Returns seconds. Throws
-/// InvalidArgument that names the flag.
+/// InvalidArgument for any other text; the message contains `flag`.
 double parse_seconds(std::string_view flag, std::string_view text);
 
 /// Parses a rate such as "10Gbit" or "1.25GB/s". Returns bytes per second. Throws InvalidArgument
-/// that names the flag.
+/// for any other text; the message contains `flag`.
 double parse_rate(std::string_view flag, std::string_view text);
 
 std::string text_of_seconds(double seconds);

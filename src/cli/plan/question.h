@@ -20,7 +20,7 @@ struct Question {
   int nodes = 1;  ///< Number of nodes that hold the ranks.
   int root = 0;   ///< Used if the routine has a root.
   bool in_place = false;
-  Compression compression;  ///< Used between nodes, if the call may be rounded.
+  Compression compression;  ///< Used between nodes, if the result of the call may be rounded.
 };
 
 /// False for sendrecv, which is not a collective.

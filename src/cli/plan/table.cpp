@@ -11,7 +11,7 @@ namespace {
 using bench::number_text;
 
 constexpr const char* kNone = "-";
-/// An alternative counts as cheaper only if its cost is below this fraction of the choice's.
+/// An alternative counts as cheaper only if its cost is below this fraction of the choice's cost.
 constexpr double kCheaper = 0.999;
 
 std::string columns(std::string_view size, std::string_view count, std::string_view algorithm,

@@ -16,7 +16,7 @@
 
 namespace mccl::cli::probe {
 
-/// Incremented whenever a request or an answer changes its meaning.
+/// Version of the requests and answers. Incremented whenever one of them changes its meaning.
 inline constexpr int kProtocol = 2;
 
 class Agent {

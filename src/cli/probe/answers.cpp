@@ -6,7 +6,7 @@
 namespace mccl::cli::probe {
 
 void Answers::say(const nlohmann::json& answer) {
-  // Names on this host may contain any bytes.
+  // Replaces invalid UTF-8, since names on this host may contain any bytes.
   const std::string line =
       answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::scoped_lock lock(mutex_);

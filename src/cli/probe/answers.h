@@ -8,7 +8,7 @@ namespace mccl::cli::probe {
 
 class Answers {
  public:
-  /// Writes an answer as one line of standard output. Thread-safe: lines are never torn.
+  /// Writes an answer as one line of standard output. Thread-safe: lines are never mixed.
   void say(const nlohmann::json& answer);
 
  private:

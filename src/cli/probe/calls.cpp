@@ -25,15 +25,15 @@ using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooksAtCalls = 50ms;
 constexpr const char* kAllHosts = "ff02::1";
-/// Number of times that a question is sent, at intervals of kForAnswer.
+/// Number of times that a question (a "who" message) is sent, at intervals of kForAnswer.
 constexpr int kQuestions = 3;
 constexpr auto kForAnswer = 120ms;
 constexpr std::size_t kMostQuestions = 4096;
 constexpr std::size_t kMostCalled = 4096;
 
-/// Time limit for link-local addresses. An interface that has just come up cannot send from its
-/// address before the system has checked that the address is unique on the cable (RFC 4862, 5.4: a
-/// random delay of up to a second, then one more second).
+/// Time to wait for link-local addresses to become usable. An interface that has just come up
+/// cannot send from its address before the system has checked that the address is unique on the
+/// cable (RFC 4862, 5.4: a random delay of up to a second, then one more second).
 constexpr auto kForAddresses = 2500ms;
 constexpr auto kBetweenTries = 20ms;
 
@@ -98,7 +98,7 @@ std::optional<Calls::Place> Calls::called(std::string_view nonce) {
 }
 
 void Calls::take_call(const Packet& packet, std::span<const std::string_view> words) {
-  // The system may deliver the host's own call, and a stranger may replay another host's.
+  // Ignores this host's own call, which the system may deliver, and replays of other calls.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
       !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
@@ -118,8 +118,8 @@ void Calls::take_question(const Packet& packet, std::span<const std::string_view
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
     return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-  // A question that was sent to all is a repeated one: the answer to the hearer alone was lost. So
-  // this answer is sent to all.
+  // A question by multicast is a repeated one, because no answer to the first question arrived. So
+  // this answer is also sent by multicast.
   const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
   send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
        all.value_or(packet.from));
@@ -155,8 +155,8 @@ void Calls::ask_again() {
       each = questions_.erase(each);
       continue;
     }
-    // Sent to all, because the first question may have reached another probe that has the same
-    // port.
+    // Sent by multicast, because the first question may have reached another probe that has the
+    // same port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;

@@ -1,5 +1,5 @@
-// Calls through cables: finds the host at the other end of each cable before any cable has an
-// address.
+// Discovery messages ("calls") through cables. They find the host at the other end of each cable
+// before any cable has an address.
 #pragma once
 
 #include <atomic>
@@ -21,19 +21,20 @@
 
 namespace mccl::cli::probe {
 
-/// Port at which all hosts call each other. It is fixed, because no host knows another's ports yet.
+/// UDP port at which all hosts receive calls. It is fixed, because no host knows another's ports
+/// yet.
 inline constexpr std::uint16_t kCallPort = 29599;
 
-/// Sends calls through this host's interfaces, and listens for other hosts' calls until it is
+/// Sends calls through this host's interfaces, and receives other hosts' calls until it is
 /// destroyed. A call is a handshake of three messages, each with a proof that the sender knows the
 /// secret:
-///   call NONCE NAME INTERFACE    multicast by the caller; NONCE is new, the rest names its end
-///   who NONCE NONCE-2            the hearer's challenge to the caller; NONCE-2 is new
+///   call NONCE NAME INTERFACE    sent by multicast; NONCE is new, NAME and INTERFACE the caller's
+///   who NONCE NONCE-2            the receiver's challenge to the caller; NONCE-2 is new
 ///   here NONCE-2 NAME INTERFACE  the caller's response, through the interface of its call
-/// The hearer reports "heard" once a valid "here" has arrived. A replayed "call" is never reported
-/// as heard, because its sender cannot make the proof of "here". The hearer sends "who" to the
-/// caller's address first, and then by multicast while no "here" arrives. If none arrives at all,
-/// it reports the call as "unanswered".
+/// The receiver reports "heard" once a valid "here" has arrived. A replayed "call" is never
+/// reported as heard, because its sender cannot make the proof of "here". The receiver sends "who"
+/// to the caller's address first, and then by multicast while no "here" arrives. If none arrives at
+/// all, it reports the call as "unanswered".
 class Calls {
  public:
   Calls(const Secret& secret, Answers& answers);
@@ -43,8 +44,8 @@ class Calls {
 
   /// True if this host can receive calls: the system has provided a socket at kCallPort.
   bool hears() const { return static_cast<bool>(socket_); }
-  /// Calls through every interface that is up and has a link-local address. Blocks for up to 2.5 s
-  /// if interfaces have just come up.
+  /// Sends a call through every interface that is up and has a link-local address. Blocks for up to
+  /// 2.5 s if interfaces have just come up.
   void call(const std::string& name);
 
  private:
@@ -67,7 +68,7 @@ class Calls {
   void take_call(const Packet& packet, std::span<const std::string_view> words);
   void take_question(const Packet& packet, std::span<const std::string_view> words);
   void take_answer(const Packet& packet, std::span<const std::string_view> words);
-  /// Returns the call that this host made with this nonce, if any.
+  /// Returns the call that this host sent with this nonce, if any.
   std::optional<Place> called(std::string_view nonce);
   void tell(const char* what, const Place& place);
   void ask_again();
@@ -79,7 +80,7 @@ class Calls {
   /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
   std::map<std::string, Place> called_;
   std::map<std::string, Question> questions_;  ///< Keyed by NONCE-2; used by the thread only.
-  /// Calls whose proof was valid: nonce and interface. Used by the thread only.
+  /// Nonce and interface of each call whose proof was valid. Used by the thread only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

@@ -79,7 +79,8 @@ bool is_fresh(const std::filesystem::path& file) {
          status.st_mtime < now + kMinute;
 }
 
-/// True if the guard of a set-up waits in this host's network namespace; see cli/hosts/setup_run.h.
+/// True if a guard process waits in this host's network namespace to undo an unconfirmed set-up;
+/// see cli/hosts/setup_run.h.
 bool is_guarded() {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -94,7 +95,7 @@ bool is_guarded() {
   return false;
 }
 
-/// Notes the ends of the ssh connection through which a user, or another host, has logged in.
+/// Notes both addresses of the ssh connection through which a user, or another host, has logged in.
 void note_ssh_peer(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection != programs.environment().end())

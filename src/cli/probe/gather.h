@@ -24,7 +24,7 @@ cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::
 /// Gathers only facts about networks: interfaces, routes and addresses in use.
 cluster::HostFacts gather_networks(std::chrono::seconds patience);
 
-/// The parts that differ between systems.
+/// The system-specific parts of gather() and gather_networks().
 void gather_linux(cluster::HostFacts& facts, const Programs& programs);
 void gather_linux_networks(cluster::HostFacts& facts, const Programs& programs);
 void gather_macos(cluster::HostFacts& facts, const Programs& programs);

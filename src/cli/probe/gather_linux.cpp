@@ -67,7 +67,7 @@ int small(const std::string& text) {
 
 /// True for tunnels, bridges and dummies, which have no cable of their own. A type that is neither
 /// Ethernet nor InfiniBand is a tunnel (WireGuard has no other mark). An Ethernet interface that
-/// never asks for its neighbours is a dummy.
+/// does not use ARP is a dummy.
 bool joins_only(const fs::path& path, unsigned flags) {
   if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
   if (is_there(path / "device") || is_there(path / "bonding")) return false;
@@ -156,8 +156,8 @@ void gather_addresses6(HostFacts& facts) {
   }
 }
 
-/// Parses a table whose first line names the columns. Numbers are hexadecimal, in network byte
-/// order.
+/// Parses /proc/net/route, whose first line names the columns. Addresses are hexadecimal, in
+/// network byte order.
 void gather_routes(HostFacts& facts) {
   const auto address = [](std::string_view word) {
     const auto bits =
@@ -234,8 +234,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// The device of a Thunderbolt network lies in the folder of the computer at the other end. That
-/// folder lies in the folder of this host's own port.
+/// In sysfs, the device of a Thunderbolt network is in the folder of the computer at the other end.
+/// That folder is in the folder of this host's own port.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.medium != Medium::thunderbolt) continue;

@@ -22,7 +22,8 @@ constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
 constexpr std::size_t kLongestIntroduction = 200;
-/// Sufficient, because each host takes part in one measurement at a time.
+/// Maximum number of conversations. It suffices, because each host takes part in one measurement at
+/// a time.
 constexpr std::size_t kMostConversations = 64;
 
 bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }

@@ -19,8 +19,8 @@
 namespace mccl::cli::probe {
 
 /// The probe listens at a port of each range, so that firewalls that admit a job also admit it.
-/// MCCL's ranks use ports from 29600 on, and `mccl launch` from 32321 on. The ranges are at the end
-/// of those, so that no job finds its own ports taken.
+/// MCCL's ranks use ports from 29600 on, and `mccl launch` from 32321 on. The probe's ranges are at
+/// the end of these, so that the probe takes no port that a job needs.
 inline constexpr std::array<std::pair<std::uint16_t, std::uint16_t>, 2> kPortRanges = {
     {{29680, 29700}, {32380, 32400}}};
 
@@ -36,9 +36,10 @@ inline constexpr const char* kGreeting = "mccl ";
 /// sends "NONCE PURPOSE PROOF" within some seconds, and receives "ok PROOF". Both proofs cover both
 /// nonces and the purpose.
 ///
-/// Strangers cannot block it. An address may have kMostOfAddress unproved connections, which is as
-/// many as a probe dials at once. All addresses together may have kMostUnproved. If one more
-/// arrives, or no descriptor is left, the oldest of them is closed.
+/// Other programs cannot block it, because connections that have not proved the key are limited.
+/// Each address may have kMostOfAddress of them, which is as many as a probe dials at the same
+/// time. All addresses together may have kMostUnproved. If one more arrives, or no descriptor is
+/// left, the oldest is closed.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -52,7 +53,7 @@ class Listeners {
   std::vector<std::uint16_t> ports() const;
 
  private:
-  /// A connection that has not proved the key yet.
+  /// A connection whose other side has not proved yet that it knows the key.
   struct Stranger {
     Socket socket;
     std::string address;
@@ -60,7 +61,7 @@ class Listeners {
     std::string said;
     Clock::time_point limit;
   };
-  /// A connection whose other end knows the key.
+  /// A connection whose other side has proved that it knows the key.
   struct Conversation {
     std::unique_ptr<Stream> stream;
     std::atomic<bool> over = false;
@@ -69,7 +70,8 @@ class Listeners {
 
   void run();
   void accept(transport::tcp::Listener& listener);
-  /// Reads from the stranger. Returns false once the stranger must be removed, proved or not.
+  /// Reads from the connection. Returns false once it must be removed from `strangers_`, whether or
+  /// not it has proved the key.
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;

@@ -21,7 +21,7 @@ constexpr auto kBetweenLooksAtPackets = 100ms;
 constexpr auto kForEcho = 150ms;
 constexpr int kTries = 4;
 
-/// Returns the bytes of an IPv4 or IPv6 header without options, and of a UDP header.
+/// Returns the total size of an IPv4 or IPv6 header without options and a UDP header, in bytes.
 int header_bytes(const Address& to) { return (to.family() == AF_INET ? 20 : 40) + 8; }
 
 /// Disables fragmentation. Packets are sent whole or not at all, whatever path MTU the system

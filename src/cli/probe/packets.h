@@ -33,7 +33,7 @@ class PacketEcho {
 };
 
 /// True if a packet of `bytes` bytes, including the headers of IP and UDP, is answered. The packet
-/// must not be fragmented on the way.
+/// is sent with fragmentation disabled.
 bool packet_arrives(const Secret& secret, const Address& to, const Address* source, int bytes);
 
 }  // namespace mccl::cli::probe

@@ -78,7 +78,8 @@ Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string
   }
   if (process.output.get() >= 0) {
     if (ended.output.size() < kMostOutput) note_timeout(facts, name);
-    // The group exists only once the child has made it, so the child is killed by its own id too.
+    // The process group exists only once the child has created it, so the child is also killed by
+    // its own id.
     ::kill(process.id, SIGKILL);
     ::kill(-process.id, SIGKILL);
   }

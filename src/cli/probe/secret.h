@@ -1,4 +1,5 @@
-// Proofs that the other side knows the key of this run. The key itself never leaves the host.
+// Proofs that the other side knows the key of this run. The key itself is never sent over these
+// connections.
 #pragma once
 
 #include <initializer_list>
@@ -22,8 +23,8 @@ class Secret {
   std::string key_;
 };
 
-/// Returns 32 unpredictable hexadecimal digits. A proof over the verifier's own nonce cannot be a
-/// replayed one.
+/// Returns 32 unpredictable hexadecimal digits. A proof that covers a new nonce of the verifier
+/// cannot be a replay.
 std::string make_nonce();
 
 }  // namespace mccl::cli::probe

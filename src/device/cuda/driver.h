@@ -21,7 +21,8 @@ struct IpcHandle {
   char bytes[64];
 };
 
-/// Function names are those of cuda.h without "cu". Each is the newest version that CUDA 12 has.
+/// Function names are those of cuda.h without "cu". Each points to the newest version of the
+/// function in CUDA 12.
 struct Driver {
   Result (*Init)(unsigned flags);
   Result (*DriverGetVersion)(int* version);
@@ -75,7 +76,8 @@ struct Driver {
   int devices = 0;
   int version = 0;  ///< CUDA version, such as 13000.
 
-  /// Throws Error unless `result` is success. The message names the call and has the driver's text.
+  /// Throws Error unless `result` is success. The message contains `call` and the driver's error
+  /// text.
   void check(Result result, const char* call) const;
 };
 

@@ -8,8 +8,9 @@
 
 namespace mccl::device::cuda {
 
-/// Makes a GPU's primary context, which CUDA's runtime uses too, current on this thread during its
-/// lifetime. Usually it is current already, and checking that costs less than a push and a pop.
+/// Keeps a GPU's primary context current on this thread during its lifetime. CUDA's runtime uses
+/// the same context, so it is usually current already. Checking that costs less than a push and a
+/// pop.
 class Current {
  public:
   Current(const Driver& cu, Context context) : cu_(cu) {

@@ -27,7 +27,7 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  /// Submits the kernel and returns at once. The fence passes when the kernel has run. Throws
+  /// Submits the kernel and returns immediately. The fence passes when the kernel has run. Throws
   /// Error.
   virtual std::shared_ptr<Fence> run(const KernelCall& call) = 0;
 };
@@ -59,8 +59,8 @@ class Driver {
   /// Smallest size in bytes that is worth a copy of its own. A smaller copy takes less time than
   /// its command buffer.
   virtual std::size_t least_piece() const { return std::size_t{1} << 20; }
-  /// Submits copies to a queue that is used for nothing else, and returns at once. The fence passes
-  /// when all copies are done.
+  /// Submits copies to a queue that is used for nothing else, and returns immediately. The fence
+  /// passes when all copies are done.
   virtual std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) = 0;
   /// Throws InvalidArgument if the kernels cannot be loaded.
   virtual std::shared_ptr<Kernels> load_kernels(const KernelOptions& options) = 0;

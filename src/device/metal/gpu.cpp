@@ -59,8 +59,8 @@ class Pinned {
   std::map<const std::byte*, void*> buffers_;  // guarded by mutex_
 };
 
-/// The host submits each copy when it may begin. A GPU that waited for the host would block other
-/// programs, and macOS ends work that waits for seconds.
+/// A passage for which the host submits each copy when it may begin. A GPU that waited for the host
+/// would block other programs, and macOS ends work that waits for seconds.
 class BlitPassage final : public Passage {
  public:
   BlitPassage(std::shared_ptr<Driver> driver, std::shared_ptr<Pinned> pinned)
@@ -106,7 +106,7 @@ class BlitPassage final : public Passage {
   void lead(void* /*stream*/) override {}
 
  private:
-  /// A copy of the data up to byte `end`.
+  /// A submitted copy. `end` is the offset in the data at which the copy ends.
   struct Leg {
     std::size_t end;
     std::shared_ptr<Fence> fence;

@@ -67,7 +67,7 @@ std::string compiled_before(bool fast_math) {
   return std::filesystem::exists(file, nothing) ? file.string() : std::string();
 }
 
-/// Loads a compiled library. Its arithmetic was chosen when it was compiled.
+/// Loads a compiled library, whose arithmetic (fast or strict) was fixed when it was compiled.
 void* library_in(void* device, const std::string& path, void** error) {
   void* const url = send<void*>(class_named("NSURL"), "fileURLWithPath:", string_of(path));
   return send<void*>(device, "newLibraryWithURL:error:", url, error);

@@ -1,4 +1,5 @@
-// Wraps the C interface of the Objective-C runtime, so that no other file needs the language.
+// Wraps the C interface of the Objective-C runtime, so that no file has to be written in
+// Objective-C.
 #pragma once
 
 #include <objc/message.h>
@@ -28,7 +29,8 @@ Result send(void* object, const char* selector, Arguments... arguments) {
 
 inline void* class_named(const char* name) { return reinterpret_cast<void*>(objc_getClass(name)); }
 
-/// An autorelease pool. Its destructor releases the objects that Metal has returned meanwhile.
+/// An autorelease pool. Its destructor releases the objects that Metal has autoreleased during its
+/// lifetime.
 class Pool {
  public:
   Pool() : pool_(objc_autoreleasePoolPush()) {}
@@ -54,7 +56,7 @@ class Kept {
   void* const object_;
 };
 
-/// Owns an object whose maker has passed on its reference, as new… and copy… methods do.
+/// Owns an object whose reference was returned to the caller, as new… and copy… methods do.
 class Owned {
  public:
   explicit Owned(void* object) : object_(object) {}

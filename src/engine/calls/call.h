@@ -1,5 +1,5 @@
 // One rank's description of a call: enough to decide whether two ranks make the same call, and to
-// name it in a message.
+// describe it in messages.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,21 @@ struct Call {
   /// The root of a rooted collective, else -1.
   std::int32_t root = -1;
   /// Number of elements, defined such that all ranks have the same value: the size of the buffer or
-  /// of one part. For gathers and scatters it is the size of all parts together, for an even
-  /// all_to_all that of the whole input, and for an all_to_all with counts 0.
+  /// of one part. For gathers and scatters it is the size of all parts together, and for an even
+  /// all_to_all that of the whole input. It is 0 for an all_to_all with counts.
   std::uint64_t count = 0;
   /// Number of the collective in its group, from 1; 0 for point to point.
   std::uint64_t sequence = 0;
-  /// Point to point only.
+  /// Point to point only: the other rank, and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
-  /// How the count is divided: hash_of() the counts of all ranks, or kOwnCounts where each rank
-  /// knows only its own.
+  /// How the count is divided among the ranks: hash_of() the counts of all ranks, or kOwnCounts if
+  /// each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
   /// How a sum is encoded on the wire; empty if it is exact.
   Coding coding = {};
 
-  /// True if the calls that two ranks make at the same place in the order belong together.
+  /// True if this call and `other`, which another rank made with the same sequence number, agree.
   bool matches(const Call& other) const;
 };
 
@@ -49,10 +49,10 @@ inline constexpr std::uint64_t kOwnCounts = 1;
 /// equal, because a call without counts means the same.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
-/// "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
+/// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
 std::string describe(const Call& call);
-/// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds the
-/// counts per rank if the texts of both calls are the same.
+/// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds that
+/// the counts per rank differ if both calls have the same text.
 std::string describe_unlike(const Call& call, const Call& expected);
 
 }  // namespace mccl::engine

@@ -1,5 +1,5 @@
-// Binary form of a Call for other processes: in frames, in control messages, and in the label of a
-// publication in the node's window.
+// Binary form of a Call for other processes. It is sent in frames and control messages, and labels
+// a rank's data in the node's shared memory window.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct CallCode {
   std::uint8_t dtype = 0;
   std::uint8_t kind = 0;
   std::uint8_t codec = 0;
-  std::int32_t root = 0;  ///< With a codec, which excludes a root: Coding::kept.
+  /// The root; Coding::kept if there is a codec, because such calls have no root.
+  std::int32_t root = 0;
   std::uint64_t count = 0;
   std::uint64_t counts_hash = 0;
   std::uint64_t sequence = 0;

@@ -13,8 +13,8 @@ namespace mccl::engine {
 /// lock.
 class CallHistory {
  public:
-  /// Interval of sequence numbers whose calls are kept longer than others. Ranks that make a
-  /// million calls a second can thus still compare them.
+  /// Every call whose sequence number is a multiple of kMark is kept longer than others. Ranks that
+  /// make a million calls a second can thus still compare calls.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. `compared` is true if the ranks compare digests of all their

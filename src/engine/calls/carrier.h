@@ -20,13 +20,13 @@ class Carrier {
 
   /// Name of the algorithm in the metrics. Called from any thread.
   virtual std::string_view name() const = 0;
-  /// Throws InvalidArgument for a call that it cannot carry out. Called from any thread.
+  /// Throws InvalidArgument for a call that the carrier cannot carry out. Called from any thread.
   virtual void check(const Task& task) const = 0;
   /// True if a caller may begin and advance this collective on its own thread.
   virtual bool runs_at_once(const Task& task) const = 0;
 
-  /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, which may
-  /// move.
+  /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, whose
+  /// address may change.
   virtual void begin(Task& task) = 0;
   /// Tests the collective a few times. Returns true if it has ended and its result is in the task's
   /// output. Throws the error of a collective that has failed.
@@ -40,8 +40,8 @@ class Carrier {
   /// Messages that have not ended.
   virtual const OperationList& messages() const = 0;
   /// Cancels and returns a receive for which no message has arrived. Returns null for any other
-  /// message. If a receive has ended meanwhile, its deadline is removed, so that it does not time
-  /// out before advance_messages() sees it.
+  /// message. If a message has just arrived for the receive, the receive's deadline is removed, so
+  /// that it does not time out before advance_messages() finds that it has ended.
   virtual std::shared_ptr<Operation> cancel(Operation& message) = 0;
 
   /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver.
@@ -52,11 +52,12 @@ class Carrier {
   virtual bool is_over() const = 0;
 
   /// Called repeatedly after the group has failed for `reason`. Returns true once the library no
-  /// longer accesses memory of the callers, which takes a limited time.
+  /// longer accesses memory of the callers, which is the case after a limited time.
   virtual bool let_go(const std::string& reason, Clock::time_point now) noexcept = 0;
   /// Removes and returns all messages that have not ended. Called once let_go() has returned true.
   virtual OperationList drop_messages() noexcept = 0;
-  /// Called when no more calls follow. `whole`: the group has not failed, and had no pending calls.
+  /// Called when no more calls follow. `whole` is true if the group has not failed and had no
+  /// pending calls.
   virtual void close(bool whole) noexcept = 0;
 };
 

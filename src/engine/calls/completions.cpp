@@ -24,10 +24,11 @@ void Completions::finish(std::shared_ptr<Operation> operation, std::exception_pt
 }
 
 Clock::time_point Completions::begin_at_once() {
-  return at_once_++ % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
+  return at_once_ % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
 }
 
 void Completions::end_at_once(const Task& task, Clock::time_point begun) {
+  ++at_once_;
   if (!counts_.load(std::memory_order_relaxed)) return;
   if (begun == Clock::time_point()) {
     tally_->count(task.traffic.bytes_sent, task.traffic.bytes_received);

@@ -18,7 +18,7 @@ namespace mccl::engine {
 /// except where a comment says otherwise.
 class Completions {
  public:
-  /// Number of at-once calls of which one is timed. Its times count for all of them.
+  /// One of this many at-once calls is timed. Its times count for all of them.
   static constexpr std::uint32_t kTimedEvery = 16;
 
   /// `staging` and `log` must outlive this object.
@@ -28,8 +28,8 @@ class Completions {
   /// wait for run().
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
-  /// Called when a call that runs at once begins. Returns the current time, or a default time_point
-  /// if the call is not timed.
+  /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
+  /// default time_point if the call is not timed.
   Clock::time_point begin_at_once();
   void end_at_once(const Task& task, Clock::time_point begun);
 

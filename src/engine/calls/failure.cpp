@@ -20,8 +20,8 @@ std::string name_of_place(const Call& call) {
   return is_any_message(call) ? "a message" : describe(call);
 }
 
-/// True if `call` is the call that met the failure, as far as this rank can know. `here`: this rank
-/// saw the failure.
+/// True if `call` is the call in which the failure was detected, as far as this rank can know.
+/// `here` is true if this rank detected the failure.
 bool is_place(const Failure& failure, const Call& call, bool here) {
   if (!failure.call) return true;
   if (is_any_message(*failure.call)) return here && !is_collective(call);
@@ -36,9 +36,10 @@ std::exception_ptr caught_bad_alloc() {
   }
 }
 
-/// Made at load time, while there is memory. The runtime's emergency pool for exceptions could not
-/// hold one exception for each call. It is thrown and caught, since make_exception_ptr() needs the
-/// vtable of bad_alloc, which the list of what macOS provides lacks (cmake/macos/libc++.symbols).
+/// Error of calls for whose own error there is no memory. It is created at load time and shared,
+/// because the runtime's emergency pool could not hold one exception for each call. It is thrown
+/// and caught because make_exception_ptr() needs the vtable of bad_alloc, which is not among the
+/// symbols that macOS provides (cmake/macos/libc++.symbols).
 const std::exception_ptr kWithoutWords = caught_bad_alloc();
 
 std::string_view advice_for(FailureKind kind) {

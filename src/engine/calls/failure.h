@@ -20,10 +20,10 @@ struct Failure {
   /// The cause, as a clause that can stand alone: "rank 1 is gone: ...". The text contains the call
   /// and the rank only if `call` and `seen_by` are empty.
   std::string reason = {};
-  /// The call that met the failure. Ranks do not announce which message failed; other ranks receive
-  /// `a_message` instead.
+  /// The call in which the failure was detected. Ranks do not announce which message failed; other
+  /// ranks receive `a_message` instead.
   std::optional<Call> call = {};
-  /// The rank that met the failure; invalid if the reason names it.
+  /// The rank that detected the failure; invalid if `reason` mentions it.
   GroupRank seen_by = {};
 };
 
@@ -46,8 +46,8 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 
-/// Text of `failure` that is true on any rank: "all_reduce #2 (sum of 4 f32) failed on rank 0: rank
-/// 1 is gone: ...".
+/// Text about `failure` that is the same on every rank: "all_reduce #2 (sum of 4 f32) failed on
+/// rank 0: rank 1 is gone: ...".
 std::string describe(const Failure& failure);
 
 /// One sentence about this rank's call and why it ended, with advice and without repetition:

@@ -1,4 +1,4 @@
-// The members of a group and their ranks. The only place where ranks of the job become ranks of a
+// The members of a group and their ranks. Only this class converts ranks of the job to ranks of a
 // group.
 #pragma once
 
@@ -12,7 +12,8 @@ namespace mccl::engine {
 
 /// The members of one group, in rank order. Immutable.
 struct Membership {
-  /// `members`: in the order of their ranks in the group, including `self`, this rank of the job.
+  /// `members`: listed in the order of their ranks in the group, including `self`, this rank of the
+  /// job.
   Membership(std::string group_name, std::uint64_t group_id, std::vector<WorldRank> group_members,
              WorldRank self);
 
@@ -36,7 +37,7 @@ struct Membership {
   }
 };
 
-/// Hash of a group's identity that names the group on the wire (FNV-1a, 64 bits).
+/// Hash of a group's identity (FNV-1a, 64 bits). It identifies the group on the wire.
 std::uint64_t group_id(const std::string& identity);
 
 }  // namespace mccl::engine

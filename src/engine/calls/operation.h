@@ -22,12 +22,12 @@ namespace mccl::engine {
 
 class GroupState;
 
-/// Drives calls to their end.
+/// Makes calls progress until they are done.
 class CallDriver {
  public:
   virtual ~CallDriver() = default;
-  /// Drives until `work` is done or `deadline` has passed; may return earlier if another thread
-  /// drives.
+  /// Drives calls until `work` is done or `deadline` has passed. May return earlier if another
+  /// thread drives.
   virtual void help(detail::WorkState& work, Clock::time_point deadline) = 0;
 };
 
@@ -40,17 +40,18 @@ struct Task {
   ConstBuffer input;
   Buffer output;
   bool in_place = false;
-  bool even = false;    ///< The ranks have equal parts, call.count elements in total. No counts.
-  double factor = 1.0;  ///< premul_sum: factor of the input.
+  /// True if all parts are equal, call.count elements in total. `counts` is then empty.
+  bool even = false;
+  double factor = 1.0;                   ///< premul_sum: factor of the input.
   std::vector<std::size_t> counts;       ///< See schedule::Problem.
   std::vector<std::size_t> recv_counts;  ///< all_to_all only; see schedule::Problem.
   std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the rest is not wanted.
   std::byte* left_out = nullptr;
-  /// Reports how much of the input is there and takes the output while the call runs. Null if the
-  /// whole memory is available from the start.
+  /// While the call runs, reports how much of the input has arrived and takes finished output. Null
+  /// if the whole memory is available from the start.
   Conveyor* conveyor = nullptr;
-  /// Tried for reductions before the host's kernels; null for none.
+  /// Processing unit that is tried for reductions before the host's kernels; null for none.
   std::shared_ptr<kernels::Unit> unit;
 
   Traffic traffic;
@@ -78,10 +79,10 @@ struct Operation final : detail::WorkState, Task {
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
-  /// True if the caller waits at once, so no other thread needs to be woken.
+  /// True if the caller waits immediately, so no other thread needs to be woken.
   bool caller_waits = false;
-  /// The call was made inside begin_coalescing() and has not been submitted yet. A wait for it
-  /// would never end.
+  /// True if the call was made inside begin_coalescing() and has not been submitted yet. A wait for
+  /// it would never end.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;

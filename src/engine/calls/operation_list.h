@@ -63,7 +63,7 @@ class OperationList {
     first_ = std::move(operation);
     (first_->next_ ? first_->next_->previous_ : last_) = first_.get();
   }
-  /// The operation must be in this list.
+  /// Removes and returns the operation, which must be in this list.
   std::shared_ptr<Operation> remove(Operation& operation) noexcept {
     Operation* const previous = std::exchange(operation.previous_, nullptr);
     std::shared_ptr<Operation>& holder = previous ? previous->next_ : first_;

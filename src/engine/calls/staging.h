@@ -16,7 +16,7 @@ class Staging {
  public:
   explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
 
-  /// Sets the memory shared with the node. Called once.
+  /// Sets the arena, which holds the memory shared with the node. Called once.
   void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
 
   /// Reports that a user of memory outside the arena held `before` bytes and now holds `now` bytes.
@@ -31,7 +31,7 @@ class Staging {
     if (closed_ || !std::exchange(changed_, false)) return;
     tell(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
   }
-  /// Reports that all memory has been given back. Later reports are no-ops.
+  /// Reports that all memory has been released. Later reports are no-ops.
   void close() {
     closed_ = true;
     tell(0);

@@ -12,7 +12,7 @@ struct Traffic {
   /// False if the caller does not want `network_s`, because reading the clock costs more than the
   /// transfer.
   bool timed = true;
-  /// True if a carrier made the call. All of the call's time then counts as `network_s`.
+  /// True if a carrier carried out the call. All of the call's time then counts as `network_s`.
   bool carried = false;
 };
 

@@ -38,10 +38,10 @@ class CollectiveQueue {
   /// Makes `carrier` carry out all later collectives. The carrier must outlive them. The queue must
   /// be empty.
   void carry_by(Carrier& carrier) { carrier_ = &carrier; }
-  /// Begins the first call. None may be running, and the group's window must be settled.
+  /// Begins the first call. None may be running, and GroupWindow::settled() must be true.
   void begin_first();
-  /// Advances the running call. Returns false if nothing moved. Throws like Executor::advance() and
-  /// Carrier::advance().
+  /// Advances the running call. Returns false if it made no progress. Throws like
+  /// Executor::advance() and Carrier::advance().
   bool advance() {
     if (carried_ == Carried::no) return executor_.advance();
     if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
@@ -52,8 +52,8 @@ class CollectiveQueue {
   /// Removes and returns all calls without ending them.
   OperationList drop_all();
 
-  /// Begins a call that its caller runs, while the queue is empty. The caller must advance it until
-  /// it has finished.
+  /// Begins a call that its caller runs on its own thread; the queue must be empty. The caller must
+  /// advance it until it has finished.
   void begin(Task& task, const Plan& plan);
   void begin_carried(Task& task);
   bool finished() const { return carried_ == Carried::ended || executor_.finished(); }
@@ -61,11 +61,11 @@ class CollectiveQueue {
     if (executor_.running()) executor_.end();
     carried_ = Carried::no;
   }
-  /// Continues the call that its caller ran, as the first one of the queue. Its task has moved to
-  /// another address.
+  /// Puts a call that its caller's thread has begun at the front of the queue, where it continues.
+  /// The Task of the call is now at another address.
   void adopt(std::shared_ptr<Operation> call);
 
-  /// Valid until the next call of plan_for().
+  /// Returns the plan for the task. Valid until the next call of plan_for().
   const Plan& plan_for(const Task& task);
   const schedule::Facts& facts() const { return plans_.facts(); }
   void learn(schedule::Facts facts) { plans_.learn(std::move(facts)); }
@@ -76,8 +76,8 @@ class CollectiveQueue {
   std::vector<GroupRank> waiting_for() const { return executor_.waiting_for(); }
 
   std::size_t scratch_bytes() const { return executor_.scratch_bytes(); }
-  /// Releases memory kept for the next call. No call may be running. Returns false if there was
-  /// none.
+  /// Releases memory kept for the next call. Returns false if there is no such memory. No call may
+  /// be running.
   bool release();
 
  private:
@@ -95,7 +95,7 @@ class CollectiveQueue {
   OperationList calls_;
   Carrier* carrier_ = nullptr;
   Carried carried_ = Carried::no;
-  bool told_ = false;  // the algorithm of the last plan has been reported
+  bool told_ = false;  // true once the algorithm of the last plan has been reported
 };
 
 }  // namespace mccl::engine

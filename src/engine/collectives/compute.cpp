@@ -9,7 +9,8 @@
 namespace mccl::engine {
 namespace {
 
-/// avg and premul_sum add. The division and the factor are applied elsewhere.
+/// Returns the operation on two elements. For avg and premul_sum that is a sum; the division and
+/// the factor are applied elsewhere.
 ReduceKind arithmetic(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
 }

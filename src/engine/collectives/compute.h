@@ -9,15 +9,16 @@
 
 namespace mccl::engine {
 
-/// Smallest copy or reduction that is timed. A smaller one takes less time than reading the clock.
+/// Size in bytes of the smallest copy or reduction that is timed. A smaller one takes less time
+/// than reading the clock.
 inline constexpr std::size_t kTimedBytes = 4096;
 
 /// dst = src, without overlap, where `dst` is in the task's output. Large results bypass the cache,
 /// because they are not read soon.
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
-/// Copies the task's input to its output, without overlap.
-/// copy_anywhere() copies between any two places, which may overlap.
+/// Both copy `bytes` bytes. copy_input_to_output() copies the task's input to its output, without
+/// overlap. copy_anywhere() accepts any two memory ranges, even overlapping ones.
 void copy_input_to_output(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 

@@ -144,7 +144,7 @@ bool Executor::receive_from(PeerProgress& peer) {
   return moved;
 }
 
-/// Receives what has arrived, up to one pass's share, since the engine has other work as well.
+/// Receives what has arrived, up to about kTurnBytes, since the engine has other work as well.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
   const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
   while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {
@@ -248,7 +248,7 @@ void Executor::run(const Step& step) {
   fold(step);
 }
 
-/// Folds operands_.
+/// Folds operands_ into the step's destination.
 void Executor::fold(const Step& step) {
   fold_operands(*task_, operands_, writable(step.dst), step.dst.count, step.completes,
                 channels_.size());
@@ -279,7 +279,7 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // A lane whose message this rank cannot use yet need not wake it.
+      // A lane whose message cannot be used yet need not wake this rank.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));

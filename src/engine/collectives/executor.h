@@ -1,5 +1,5 @@
 // Executes a Schedule over the lanes of a group. Each step runs as soon as its data allow, with all
-// peers and in both directions at once.
+// peers and in both directions at the same time.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class Executor {
   Executor(Channels& channels, GroupWindow& group_window, const CallHistory& history)
       : channels_(channels), group_window_(group_window), history_(history) {}
 
-  /// The task and the plan must stay alive until the call has finished or was cancelled.
+  /// Begins a collective. `task` and `plan` must stay alive until end().
   void begin(Task& task, const Plan& plan);
   /// Continues with the same task at another address.
   void moved_to(Task& task) { task_ = &task; }
@@ -33,13 +33,13 @@ class Executor {
   bool finished() const { return running() && remaining_ == 0; }
   void end();
 
-  /// Does what can be done now, without blocking. Returns false if nothing moved. Throws
-  /// MismatchError, PeerError, CorruptionError.
+  /// Does all work that is possible without blocking. Returns false if the call made no progress.
+  /// Throws MismatchError, PeerError, CorruptionError.
   bool advance();
 
-  /// Memory for sums and for forwarded data, kept across calls.
+  /// Size in bytes of the memory for sums and forwarded data, which is kept across calls.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
-  /// No call may be running.
+  /// Releases that memory. No call may be running.
   void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // "= {}" keeps the memory
 
   /// Adds the events to wait for before the next call of advance().
@@ -57,7 +57,8 @@ class Executor {
     std::size_t received = 0;   // messages received in full
   };
 
-  /// Requests the links if necessary. Throws PeerError if no link will be made.
+  /// True if the links to the peer are connected. Requests them if necessary. Throws PeerError if
+  /// they can no longer be made.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);
@@ -109,7 +110,7 @@ class Executor {
   std::vector<std::uint8_t> received_;  // per step: its message has started to arrive
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
-  std::vector<std::uint32_t> early_;  // those of them whose input has not arrived
+  std::vector<std::uint32_t> early_;  // ready steps whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // in scratch_: where encoded contributions begin

@@ -47,7 +47,8 @@ void Executor::list_blocks(const Step& step) {
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
 }
 
-/// The rank that made this operand: the last one that sent it, or else this rank.
+/// Returns the rank that encoded this operand: the sender of the last message into its memory, or
+/// this rank if there was none.
 GroupRank Executor::maker_of(const Step& fold, int operand) const {
   const std::size_t block = task_->call.coding.block();
   const std::size_t stride = (fold.dst.count + block - 1) / block * block;

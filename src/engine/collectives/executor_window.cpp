@@ -48,7 +48,7 @@ bool Executor::run_window_steps() {
   return moved;
 }
 
-/// Returns false if it must wait for a neighbour.
+/// Runs the step. Returns false if it must wait for a neighbour.
 bool Executor::run_window_step(const Step& step) {
   Window& window = *group_window_.window();
   switch (step.kind) {
@@ -73,9 +73,9 @@ bool Executor::run_window_step(const Step& step) {
   }
 }
 
-/// Opens the call's places in the window. Returns false if it must wait for a neighbour. Throws
-/// MismatchError if a neighbour made a different call earlier: a rank that only publishes, such as
-/// the root of a broadcast, did not look at its neighbours then.
+/// Opens the call's part of the window. Returns false if it must wait for a neighbour. Throws
+/// MismatchError if a neighbour made a different call earlier. A rank that only publishes, such as
+/// the root of a broadcast, did not compare calls at that time.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;

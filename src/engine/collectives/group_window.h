@@ -1,7 +1,7 @@
 // Sets up the shared window of a group. Each rank allocates memory and announces its size to all
 // members. All use the smallest offer, so that they choose the same schedules. The exchange starts
-// with the first collective, so groups without one allocate nothing. That collective waits until
-// every offer has arrived.
+// with the first collective, so groups without collectives allocate nothing. That collective waits
+// until every offer has arrived.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@
 
 namespace mccl::engine {
 
-/// Usual capacity of a call's publications: several pieces that fit into the second-level cache
-/// together.
+/// Usual capacity of a window, in bytes: how much a rank can have published at a time. Several
+/// pieces of a call fit into the second-level cache together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
-/// A rank's offer: how many bytes a call may publish, and, for its neighbours, where the window is
-/// in its arena.
+/// A rank's offer: how many bytes a call may publish, and, for the rank's neighbours, the location
+/// of the window in its arena.
 struct WindowOffer {
   std::uint64_t call_bytes = 0;
   node::RangePlace place;
@@ -41,8 +41,8 @@ WindowOffer decode_window_offer(std::span<const std::byte> bytes);
 /// maps. Used under the engine's progress lock.
 class GroupWindow {
  public:
-  /// `nodes`: the node of each rank. Empty if no two ranks share a node; then nothing is ever
-  /// pending.
+  /// `nodes`: the node of each rank. Empty if no two ranks share a node; pending() is then always
+  /// false.
   GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes);
 
   /// The other ranks of this rank's node, in rank order.

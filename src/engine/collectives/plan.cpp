@@ -6,11 +6,11 @@
 namespace mccl::engine {
 namespace {
 
-/// Most plans that are cached. Training repeats a few dozen shapes; for a program with ever new
-/// shapes the cache is cleared when it is full.
+/// Maximum number of cached plans. Training repeats a few dozen shapes. If a program uses ever new
+/// shapes, the cache is cleared whenever it is full.
 constexpr std::size_t kMostPlans = 256;
 
-/// Most memory for the plans of a group; a single plan may exceed it.
+/// Maximum memory, in bytes, for the plans of a group. A single plan may exceed it.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 template <typename T>

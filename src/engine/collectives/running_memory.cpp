@@ -24,7 +24,7 @@ void RunningMemory::begin(const Task& task, const schedule::Schedule& schedule) 
   deliver();
 }
 
-/// In place, `input` and `output` name the same memory.
+/// If the call is in place, `input` and `output` refer to the same memory.
 bool RunningMemory::is_input(const Region& region) const {
   return region.count > 0 &&
          (region.space == Space::input || (in_place_ && region.space == Space::output));

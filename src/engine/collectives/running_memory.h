@@ -1,5 +1,5 @@
-// Tracks a call whose input arrives and whose output leaves while it runs: which steps may run
-// already, and which pieces of the output no step will write any more.
+// Tracks a call whose input arrives and whose output leaves while it runs: which steps may already
+// run, and which pieces of the output are final.
 #pragma once
 
 #include <cstdint>

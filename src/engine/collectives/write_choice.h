@@ -1,11 +1,12 @@
-// Chooses how a rank writes data that its neighbours read next: through its cache, or past it.
+// Chooses how a rank writes data that its neighbours read next: through its cache, or past the
+// cache with non-temporal stores.
 //
-// A line that a neighbour has read stays in the neighbour's cache. To write it again, a core must
-// first take it away from there. How long that takes depends on the distance between the cores,
-// while memory is equally far from all of them. Measured on an EPYC 9004, GB/s of writing and then
-// of reading 256 KiB:
+// A cache line that a neighbour has read stays in the neighbour's cache, and must be invalidated
+// there before it can be written again. The cost depends on the distance between the cores, whereas
+// memory is equally far from all of them. Measured on an EPYC 9004 with 256 KiB, in GB/s: writing /
+// reading by the neighbour.
 //
-//                                 through the cache    past it
+//                                 through the cache    past the cache
 //   hardware threads of one core      42 / 45          26 / 15
 //   cores that share a cache           9 / 41          29 / 17
 //   cores that share none              2 / 17          28 / 18
@@ -22,17 +23,18 @@
 
 namespace mccl::engine {
 
-/// Decides whether writes go through the cache or past it, from the times of trial writes. Used
+/// Chooses between writing through the cache and past it, by the times of trial writes. Used
 /// under the engine's progress lock.
 class WriteChoice {
  public:
   enum class Way : std::uint8_t { through_cache, past_cache };
 
-  /// Size in bytes from which writes may go past the cache. Shorter writes take less time than
+  /// Minimum size in bytes of writes that may go past the cache. Shorter writes take less time than
   /// reading the clock, and always go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
-  /// Number of writes in a trial, half of them each way. It is at least the number of writes that
-  /// one call may make, because places differ in which neighbour read them last.
+  /// Number of writes in a trial, half of them through the cache and half past it. It is at least
+  /// the number of writes that one call may make, because the parts of the window differ in which
+  /// neighbour read them last.
   static constexpr int kTrialWrites = 32;
   static_assert(std::has_single_bit(unsigned{kTrialWrites}), "or the halves are not equal");
   /// Number of slowest writes that are ignored in each half of a trial, because something else may
@@ -44,12 +46,13 @@ class WriteChoice {
   static constexpr int kSlowWrites = 4;
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
-  /// Least speed-up of writing for which data is written past the cache. It is well above 1,
-  /// because neighbours then read the data from memory, which takes longer.
+  /// Minimum ratio of the write time through the cache to that past the cache for which data is
+  /// written past it. It is well above 1, because neighbours then read the data from memory, which
+  /// takes longer.
   static constexpr double kWorthwhile = 2.5;
 
   /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes. Earlier
-  /// writes go to places that no neighbour has read yet, and are faster than typical ones.
+  /// writes go to memory that no neighbour has read yet, and are faster than typical ones.
   explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
   /// Returns the way for a write that begins at `now`.

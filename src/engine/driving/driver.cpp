@@ -8,7 +8,7 @@
 namespace mccl::engine {
 namespace {
 
-/// How long the driver spins without yielding its core. After that it yields between looks,
+/// How long the driver spins without yielding its core. After that it yields between passes,
 /// possibly to the very rank that it waits for.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
@@ -32,7 +32,8 @@ int Sleep::timeout_ms() const {
 
 bool Sleep::beside_data() const {
   if (watched.empty()) return false;
-  const auto begin = watched.begin() + 1;  // skip the wake-up pipe, which is rung for data
+  // Skips the wake-up pipe, which is also written to for data.
+  const auto begin = watched.begin() + 1;
   const auto end =
       watched.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(beside_end, 1));
   return std::any_of(begin, end, [](const pollfd& descriptor) { return descriptor.revents != 0; });
@@ -57,7 +58,7 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
 
 void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
                    Clock::time_point deadline) {
-  driven_.disarm();  // this thread looks now, so neighbours need not ring
+  driven_.disarm();  // this thread polls now, so neighbours need not wake it
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
     caller_drives_ = work != nullptr;
@@ -91,15 +92,15 @@ bool Driver::drive_until_idle(Sleep& sleep) {
   return true;
 }
 
-/// Asks neighbours to ring. Returns false if something moved meanwhile, for which they did not
-/// ring.
+/// Asks neighbours to wake the driver. Returns false if something moved meanwhile: the driver must
+/// then go on, because neighbours did not announce it.
 bool Driver::fall_asleep() {
   if (!driven_.arm() || !driven_.pass()) return true;
   driven_.disarm();
   return false;
 }
 
-/// If there is no memory for the list of descriptors, the driver naps briefly and looks again.
+/// If there is no memory for the list of descriptors, the driver sleeps briefly and tries again.
 void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   try {
     sleep.beside_end = 1;

@@ -1,8 +1,8 @@
-// Decides which thread drives, and how it sleeps. One thread at a time drives the engine and holds
-// its progress lock. If a caller waits for its own call, it drives. Otherwise the progress thread
-// does; it drives calls without a waiting caller and reacts to what arrives. While nothing moves,
-// the driver spins for a while and then sleeps in poll. The progress thread sleeps without the
-// lock.
+// Decides which thread drives the engine, that is, advances its calls, and how that thread sleeps.
+// Only one thread drives at a time, and it holds the progress lock while it does. If a caller waits
+// for its call, the caller drives. Otherwise the progress thread drives: it advances calls for
+// which no thread waits, and handles incoming messages. If nothing advances, the driver spins for a
+// while and then sleeps in poll. The progress thread releases the lock while it sleeps.
 #pragma once
 
 #include <poll.h>
@@ -24,7 +24,7 @@ namespace mccl::engine {
 /// The events and the time that end a sleep.
 struct Sleep {
   std::vector<pollfd> watched;
-  std::size_t beside_end = 0;  ///< End of the descriptors in `watched` that carry no data.
+  std::size_t beside_end = 0;  ///< Descriptors before this index in `watched` carry no data.
   Clock::time_point until = Clock::time_point::max();
 
   /// Watches a link for `events`. While the system has no memory for a write, which poll cannot
@@ -43,28 +43,29 @@ class Driven {
  public:
   virtual ~Driven() = default;
 
-  /// Does what can be done now. Returns false if nothing moved.
+  /// Does all work that is possible now. Returns false if no call made progress.
   virtual bool pass() = 0;
   /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
   virtual bool callbacks_wait() const = 0;
-  /// Releases the lock while callbacks run. Returns false if the lock could not be taken again at
-  /// once, because another thread drives now.
+  /// Releases the lock while callbacks run. Returns false if another thread then held the lock,
+  /// because it drives now.
   virtual bool run_callbacks(std::unique_lock<std::mutex>& lock) = 0;
 
-  /// From now on, neighbours wake the driver when it sleeps. The caller must make one more pass
-  /// before it sleeps. Returns false if no neighbour can send anything.
+  /// Asks neighbours to wake the driver from now on. If this returns true, the caller must make one
+  /// more pass before it sleeps. Returns false if no neighbour can send anything.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   virtual void prepare(Sleep& sleep) = 0;
-  /// Called by the driver after a sleep, with the lock. `beside`: something may be waiting beside
-  /// the data.
+  /// Called by the driver after a sleep, with the lock. `beside` is true if there may be events
+  /// other than data, such as control messages.
   virtual void has_slept(bool beside, Clock::time_point now) = 0;
 };
 
 class Driver {
  public:
-  /// `spin`: how long the driver looks for data before it sleeps. `driven` must outlive all use.
+  /// `spin` is the time for which the driver polls for data before it sleeps. `driven` must outlive
+  /// all use.
   Driver(Driven& driven, std::chrono::microseconds spin) : driven_(driven), spin_(spin) {}
 
   /// The progress lock.
@@ -73,13 +74,13 @@ class Driver {
   /// Drives until `work` is done or `deadline` has passed. Sleeps instead while another thread
   /// drives.
   void help(detail::WorkState& work, Clock::time_point deadline);
-  /// Drives until `work` is done; if that is null, until nothing moves any more. May return without
-  /// the lock.
+  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. May return
+  /// without the lock.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
-  /// Called by the progress thread. Drives until nothing moves and then fills `sleep` for a sleep
-  /// without the lock. `sleep` is separate from the driver's own, since other threads may drive
-  /// meanwhile. Returns false if the driver has been stopped.
+  /// Called by the progress thread. Drives until no call makes progress, then fills `sleep` for a
+  /// sleep without the lock. `sleep` is separate from the driver's own, since other threads may
+  /// drive meanwhile. Returns false if the driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
   /// Wakes a sleeping driver, which then makes another pass. Called from any thread.
@@ -94,16 +95,16 @@ class Driver {
   std::chrono::microseconds spin() const { return spin_; }
   /// True if the driving thread is a caller that waits for its call. Called with the lock held.
   bool caller_drives() const { return caller_drives_; }
-  /// Called before anything is driven if some ranks of this machine share a core: then waiting
-  /// threads yield it.
+  /// Makes waiting threads yield their core. Called before anything is driven if some ranks of this
+  /// machine share a core.
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
 
-  /// Called around fork(). make_way() makes the driver yield and takes the lock for the thread that
-  /// forks; go_on() releases it.
+  /// Called around fork(). make_way() makes the driving thread release the lock, and takes it for
+  /// the thread that forks; go_on() releases it.
   void make_way();
   void go_on();
-  /// Called in the child of a fork.
+  /// Called in the child of a fork. Closes the child's copy of the wake-up pipe.
   void abandon() noexcept { wake_pipe_.abandon(); }
 
  private:

@@ -1,4 +1,4 @@
-// The part of GroupState that moves its calls.
+// The part of GroupState that advances its calls.
 #include <algorithm>
 #include <thread>
 
@@ -8,7 +8,7 @@
 namespace mccl::engine {
 namespace {
 
-/// How long a broken link waits for the peer to announce why it closed it.
+/// Time after a link breaks for which this rank waits for the peer to announce the reason.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
 /// How long a carrier without progress is polled before the thread sleeps between polls. The first
 /// value applies if a caller drives and waits for its call, the second otherwise.
@@ -37,6 +37,9 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
       messages_.post_receive(operation);
     } else {
       collectives_.push(operation);
+      // Other ranks may have begun the call already, and a library cannot cancel it. So it begins
+      // before anything can fail the group.
+      if (carrier_ && !collectives_.running()) begin_first();
     }
   } catch (const std::exception& error) {
     fail(failure_in(operation->call, error));
@@ -47,7 +50,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
 bool GroupState::advance(Clock::time_point now) {
   if (failed()) {
     settle_failure();
-    // A carrier that has not let go does so soon, if it is asked without a rest.
+    // A carrier that still accesses the callers' memory stops soon if it is polled without pauses.
     if (carrier_) std::this_thread::yield();
     return true;
   }
@@ -67,14 +70,14 @@ bool GroupState::advance(Clock::time_point now) {
 }
 
 /// If a peer is gone or the group has a carrier, waits for a possible announcement by another
-/// member. Any other error fails the group at once.
+/// member. Any other error fails the group immediately.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // A library's error seldom names the cause. A member that made another call announces it when it
-  // is probed.
+  // A library's error seldom says what the cause is. A member that made another call announces it
+  // when it is probed.
   if (carrier_) probe(suspected_at_);
 }
 
@@ -103,10 +106,7 @@ bool GroupState::advance_collectives(Clock::time_point now) {
   while (!collectives_.empty()) {
     if (!collectives_.running()) {
       if (!window_ready()) break;
-      const std::size_t scratch = collectives_.scratch_bytes();
-      collectives_.begin_first();
-      if (carrier_) compare_at_marks(collectives_.calls().front().call);
-      if (collectives_.scratch_bytes() != scratch) weigh();
+      begin_first();
     }
     moved |= collectives_.advance();
     const std::shared_ptr<Operation> finished = collectives_.take_finished();
@@ -116,6 +116,13 @@ bool GroupState::advance_collectives(Clock::time_point now) {
   }
   if (moved) collectives_moved_ = now;
   return moved;
+}
+
+void GroupState::begin_first() {
+  const std::size_t scratch = collectives_.scratch_bytes();
+  collectives_.begin_first();
+  if (carrier_) compare_at_marks(collectives_.calls().front().call);
+  if (collectives_.scratch_bytes() != scratch) weigh();
 }
 
 bool GroupState::advance_messages() {
@@ -150,8 +157,9 @@ void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
-/// Data that was in flight when a link ended may still arrive. Then the calls go on, and the
-/// suspicion is dropped.
+/// Advances the calls in spite of the suspicion, because data that was in flight when a link ended
+/// may still arrive. If there is no new error, the suspicion is dropped. Otherwise the group fails,
+/// after a grace period if the peer may still announce the reason.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();
@@ -217,8 +225,8 @@ bool GroupState::may_run_at_once(const Task& task) const {
   return carrier_ ? carrier_->runs_at_once(task) : facts().window_bytes != 0;
 }
 
-/// A call that another thread submits meanwhile is unordered with this one, because the callers did
-/// not order the two.
+/// A call that another thread submits meanwhile has no defined order relative to this one, because
+/// the callers did not order the two.
 bool GroupState::begin_at_once(Task& task) {
   const Plan* const plan = carrier_ ? nullptr : &collectives_.plan_for(task);
   if (plan && !plan->schedule.in_order) return false;

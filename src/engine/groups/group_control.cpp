@@ -10,8 +10,8 @@
 namespace mccl::engine {
 namespace {
 
-/// The announced failure, attributed to the rank that met it. Along cables the sender may only
-/// forward it.
+/// Returns the announced failure, attributed to the rank that detected it. Along cables the sender
+/// may only have forwarded it.
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
@@ -27,12 +27,14 @@ Failure announced(const ControlMessage& message, GroupRank end_rank) {
 void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   const GroupRank member = membership_.rank_of(peer);
   switch (message.kind) {
-    case ControlKind::abort:
+    case ControlKind::abort: {
+      Failure failure = announced(message, membership_.members.end_rank());
       // The peer has sent the announcement to all members. But along cables it may have been routed
       // through a dead rank, so every member forwards it before its own links end.
       failure_announced_ |= !around_.along_cables;
       failure_heard_ |= !failed();
-      return fail(announced(message, membership_.members.end_rank()));
+      return fail(std::move(failure));
+    }
     case ControlKind::probe:
       return answer_probe(peer, message);
     case ControlKind::status:
@@ -61,8 +63,8 @@ void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
   if (neighbour && offer.place.bytes != 0) neighbour->arena.check(offer.place);
 }
 
-/// The peer counts this rank as a reader of its window, and reclaims the memory only after all
-/// readers have released it.
+/// Releases this rank's claim on an offered window that it will not map. The peer counts this rank
+/// as a reader of its window, and reclaims the memory only after all readers have released it.
 void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
     node::let_go_of(*neighbour, offer.place);
@@ -70,7 +72,8 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
 }
 
 /// Answers a peer that is stuck in a call, or that compares a call. Fails the group if this rank
-/// called something else in that place or before; otherwise reports how far this rank is.
+/// made a different call with this sequence number or an earlier one. Otherwise reports this rank's
+/// last call.
 void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   const Call& call = probe.call;
   const CallHistory& history = collectives_.history();

@@ -30,11 +30,11 @@ void GroupState::log_failure() const noexcept {
 }
 
 /// Works without memory: messages go straight to the links, calls move between lists, and their
-/// errors omit the words.
+/// error is then a preallocated exception without text.
 void GroupState::settle_failure() noexcept {
   announce_failure();
-  // Calls end only after the carrier has let go of their memory. If it has not, a later pass tries
-  // again.
+  // Calls end only once the carrier no longer accesses their memory. If it still does, a later pass
+  // tries again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   OperationList ended = collectives_.drop_all();
   finish_messages();
@@ -91,8 +91,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
   });
 }
 
-/// Returns true if the member has destroyed the group in good order. Then only messages that need
-/// it end, and messages that it has sent may still be received.
+/// If the member has destroyed the group in good order, ends only the messages that need it, and
+/// returns true. Messages that it has sent may still be received.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
@@ -135,7 +135,7 @@ void GroupState::release_window() noexcept {
     try {
       if (neighbour) node::let_go_of(*neighbour, place);
     } catch (const CorruptionError&) {
-      // The place was checked when it was offered. The peer has since damaged its own arena and
+      // The range was checked when it was offered. The peer has since damaged its own arena and
       // loses the range.
     }
   });

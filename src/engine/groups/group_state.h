@@ -2,7 +2,7 @@
 //
 // It consists of channels (the links), collectives and messages (the calls, each with its own
 // executor) and a window (memory shared in the node), or of a carrier in place of links and window.
-// This class decides when they move and how the group fails.
+// This class decides when calls make progress and how the group fails.
 #pragma once
 
 #include <poll.h>
@@ -36,16 +36,16 @@
 namespace mccl::engine {
 
 /// Time after the death of a member for which a call may make no progress before the group fails.
-/// In this time, data that the member has sent to other ranks may still let the call proceed. The
-/// member's own announcements have been handled by then.
+/// During this time, data that the member has sent to other ranks may still let the call proceed.
+/// When it ends, the member's own announcements have been handled.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
 /// One group on this rank. Used under the engine's progress lock, except where a comment says
 /// otherwise.
 class GroupState {
  public:
-  /// `facts`: their nodes are those of the members. `compression` applies to sums whose call does
-  /// not set its own.
+  /// `facts` contains the nodes of the members. `compression` applies to sums whose call does not
+  /// set its own.
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
@@ -54,9 +54,10 @@ class GroupState {
   std::uint64_t id() const { return membership_.id; }
   std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default for calls.
   const Compression& compression() const { return compression_; }
-  /// Smaller sums are exact unless their call says otherwise.
+  /// Minimum size, in bytes, of sums that are compressed by default. Smaller sums are exact unless
+  /// their call sets a codec.
   std::size_t least_coded_bytes() const { return around_.config.compression_min_bytes; }
-  /// Longest payload of a message, in bytes.
+  /// Maximum payload of a message, in bytes.
   std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
   /// True if all ranks share memory. Nothing is compressed then.
   bool is_one_node() const { return nodes_ == 1; }
@@ -71,10 +72,10 @@ class GroupState {
   /// Marks the group failed. Only the first reason counts; returns false for later ones. Pending
   /// calls end in the engine's next pass.
   bool mark_failed(Failure failure) noexcept;
-  /// Registers `told`, which runs once, on any thread, when the group fails. It must return soon
-  /// and not throw. A watched group fails with the first member that dies, even while no call is
-  /// pending, because work outside the engine may wait for that member. Call it before the group's
-  /// first call.
+  /// Registers the callback `told`, which runs once, on any thread, when the group fails. It must
+  /// return soon and not throw. A watched group fails with the first member that dies, even while
+  /// no call is pending, because work outside the engine may wait for that member. Must be called
+  /// before the group's first call.
   void watch_failure(std::function<void(const Failure&)> told);
   bool failure_is_watched() const;
   /// Returns the sequence number of the next collective.
@@ -82,13 +83,14 @@ class GroupState {
 
   bool listed = false;  ///< True if Groups lists this group among those with calls.
 
-  // group_calls.cpp: calls, and how they move.
-  /// Starts the call, or queues it behind earlier ones. Ends it at once if the group has failed.
+  // group_calls.cpp: calls, and how they make progress.
+  /// Starts the call, or queues it behind earlier ones. Ends it immediately if the group has
+  /// failed.
   void start(const std::shared_ptr<Operation>& operation);
   bool idle() const {
     return collectives_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
   }
-  /// Does what can be done now. Returns false if nothing moved.
+  /// Does all work that is possible now. Returns false if no call made progress.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
@@ -100,18 +102,19 @@ class GroupState {
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
-  /// Advances the at-once call. Returns true once it has finished. Does not report errors:
-  /// advance() meets them again.
+  /// Advances the call that begin_at_once() began. Returns true once it has finished. Throws errors
+  /// without failing the group.
   bool advance_at_once();
   bool is_carried() const { return carrier_ != nullptr; }
   /// True if the caller may send or receive this message on its own thread, with the two functions
   /// below. See Messages for what they do.
   bool may_transfer_at_once(const Task& message);
   Messages::AtOnce transfer_at_once(Task& message);
-  /// A receive that has ended, whose Work names this sender. All messages received at once share
-  /// it.
+  /// Returns a finished receive whose Work reports `source` as the sender. All messages that
+  /// callers receive from that rank on their own threads share it.
   std::shared_ptr<Operation> received_from(GroupRank source);
-  /// Turns the at-once call into a regular one.
+  /// Turns the call that runs on its caller's thread into a regular one, which the driver
+  /// continues.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
   /// Lets `carrier` carry out the calls that follow. All members must have ended their calls and
@@ -124,7 +127,7 @@ class GroupState {
   /// Does the same for a group that has already been marked failed.
   void settle_failure() noexcept;
   /// Handles the loss of a member. Collectives that make no progress without it fail a moment
-  /// later, whichever member they wait for (group_time.cpp); otherwise a late member would hide the
+  /// later, whichever member they wait for (group_time.cpp); otherwise a slow member would hide the
   /// loss. If the lost member left in good order, only messages that need it fail.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// Ends the group. Pending calls fail for `reason`. The other members receive `announced`, a
@@ -134,16 +137,17 @@ class GroupState {
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
   // group_control.cpp: control messages between the members.
-  /// Throws CorruptionError for a message that no honest member sends.
+  /// Handles a control message about the group. Throws CorruptionError for a message that no honest
+  /// member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
   const schedule::Facts& facts() const { return collectives_.facts(); }
 
   // group_time.cpp
-  /// Ends calls whose deadline has passed. Probes the other members when nothing moves.
+  /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
   void watch_time(Clock::time_point now);
   /// Releases memory kept for the next call if there has been none for a while. With a carrier,
-  /// also compares the last call with the next member. Called at every heartbeat.
+  /// also sends the last call to the next member for comparison. Called at every heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every beat.
@@ -152,6 +156,7 @@ class GroupState {
  private:
   bool advance_calls(Clock::time_point now);
   bool advance_collectives(Clock::time_point now);
+  void begin_first();
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
@@ -212,11 +217,12 @@ class GroupState {
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
-  bool in_messages_ = false;                                // the part that advance_calls() is in
+  bool in_messages_ = false;  // true if advance_calls() was last in its part for messages
   bool failure_announced_ = false;
   bool failure_heard_ = false;  ///< True if another member announced the failure.
-  /// A link broke: the peer may have died, or it closed the link because of a failure that it is
-  /// about to announce. This rank waits a moment for the announcement, which says more.
+  /// The failure that is reported unless the peer announces another. A link broke: the peer may
+  /// have died, or it closed the link because of a failure that it is about to announce. This rank
+  /// waits a moment for the announcement, which is more informative.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
@@ -234,8 +240,8 @@ class GroupState {
   /// When a collective last made progress, or the first one started.
   Clock::time_point collectives_moved_;
   std::int64_t weight_ = 0;            // bytes reported to staging
-  std::uint64_t calls_when_idle_ = 0;  // the last call at the previous idle check
-  std::uint64_t compared_ = 0;         // the last call sent to the next member for comparison
+  std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check
+  std::uint64_t compared_ = 0;  // number of the last call sent to the next member for comparison
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;

@@ -1,4 +1,4 @@
-// The part of GroupState that acts on time.
+// The part of GroupState that checks deadlines and probes members.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace {
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Time without calls after which a group releases the memory of its collectives.
 constexpr std::chrono::seconds kIdleAfter{10};
-/// Time for a carrier's messages to arrive after their sender has announced that it left.
+/// Time for which messages of a carrier may still arrive after their sender has announced that it
+/// left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 
 }  // namespace
@@ -37,8 +38,8 @@ Clock::duration GroupState::probe_after() const {
   return std::min<Clock::duration>(kProbeAfter, (first.deadline - first.submitted) / 2);
 }
 
-/// Takes back a late receive for which no message has arrived. Any other late message fails the
-/// group. Returns true if the group has failed.
+/// Cancels each timed-out receive for which no message has arrived. Any other point-to-point
+/// operation that has timed out fails the group. Returns true if the group has failed.
 bool GroupState::end_late_messages(Clock::time_point now) {
   while (Operation* const late = carrier_ ? find_late(now) : messages_.find_late(now)) {
     Failure failure{
@@ -89,8 +90,8 @@ bool GroupState::fail_when_late(Clock::time_point now) {
   return true;
 }
 
-/// Fails the group when a collective has stopped moving after a member died. One that still moves
-/// may complete with data that the dead member sent.
+/// Fails the group if a collective makes no progress after a member has died. A collective that
+/// still makes progress may complete with data that the dead member sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
   const Call* const call = first_call();
   if (!dead_.valid() || !call) return false;
@@ -115,7 +116,7 @@ bool GroupState::fail_without_the_gone() {
     const Call& call = collectives_.calls().front().call;
     const std::optional<Ending>& ending = endings_[member];
     if (!ending || ending->last >= call.sequence) continue;
-    // It may have left because of a failure, of which another member's word is on its way.
+    // The member may have left because of a failure that another member is about to announce.
     if (carrier_ && Clock::now() - ending->heard < kForTheLastMessages) continue;
     return fail_without(member, call);
   }
@@ -141,14 +142,14 @@ GroupRank GroupState::gone_of(const Call& message) const {
   return gone;
 }
 
-/// Fails the group if its carrier makes no more calls in this process.
+/// Fails the group if its carrier can no longer be used in this process.
 bool GroupState::fail_without_carrier() {
   if (!carrier_->is_over()) return false;
   fail(aborted(carrier_->failure()));
   return true;
 }
 
-/// Asks the other members what they are doing. A member that has destroyed the group answers so.
+/// Asks the other members which call they are in. A member that has destroyed the group says so.
 void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
   ControlMessage probe;
@@ -159,7 +160,7 @@ void GroupState::probe(Clock::time_point now) {
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
-/// ", waiting for rank 2 (which is in or after all_reduce #11)".
+/// Text for a timeout: ", waiting for rank 2 (which is in or after all_reduce #11)".
 std::string GroupState::stuck_on() const {
   std::string text;
   for (const GroupRank member : missing()) {
@@ -173,7 +174,7 @@ std::string GroupState::stuck_on() const {
 }
 
 /// Returns the members that the current collective waits for. With a carrier, these are the members
-/// that have not reported to have reached it.
+/// that have not reported reaching the last collective.
 std::vector<GroupRank> GroupState::missing() const {
   if (!carrier_) {
     const bool meets = !collectives_.running() && window_.pending();

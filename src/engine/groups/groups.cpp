@@ -118,13 +118,13 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
                     group->membership().name));
   }
   try {
-    active_.reserve(active_.size() + 1);  // activate() cannot fail then
+    active_.reserve(active_.size() + 1);  // so that activate() cannot fail
     group->hear(peer, message);
     activate(group);
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
-    // The peer is not at fault, so neither rank may take the other for dead.
+    // The peer is not at fault, so neither rank may treat the other as dead.
     group->fail(cannot_go_on(*group, error.what()));
   }
 }

@@ -40,11 +40,11 @@ class Groups {
   bool is_closed(std::uint64_t id) const { return unmade_.is_closed(id); }
 
   void start(const std::shared_ptr<Operation>& operation);
-  /// Continues a call that was begun at once as a regular call.
+  /// Continues, as a regular call, a call that was begun on its caller's thread.
   void go_on_with(const std::shared_ptr<Operation>& operation);
   /// True if no group has calls.
   bool idle() const { return active_.empty(); }
-  /// Advances the calls of all groups. Returns false if nothing moved.
+  /// Advances the calls of all groups. Returns false if no call made progress.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep) const;
   void watch_time(Clock::time_point now);

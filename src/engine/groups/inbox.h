@@ -38,7 +38,7 @@ class Inbox {
     }
   };
 
-  /// Throws std::bad_alloc, without any effect.
+  /// Submits a new group. If there is no memory, throws std::bad_alloc without any effect.
   void create(const std::shared_ptr<GroupState>& group) {
     put([&](Content& content) {
       content.reserve(groups_ + 1);

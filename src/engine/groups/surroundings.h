@@ -28,7 +28,7 @@ struct Surroundings {
   const node::SharedMemory& memory;
   /// True if some ranks are reached through relays. A rank that failed may then have been a relay.
   bool along_cables;
-  /// Makes the next pass look at the control connections.
+  /// Makes the next pass check the control connections.
   const std::function<void()> look_beside_soon;
   /// True if the driving thread is a caller that waits for its call.
   const std::function<bool()> caller_drives;

@@ -20,21 +20,23 @@ namespace mccl::engine {
 /// closed. Used under the engine's progress lock.
 class UnmadeGroups {
  public:
-  /// Most bytes kept per peer: enough for messages about a hundred thousand groups.
+  /// Maximum bytes of messages kept per peer: enough for messages about a hundred thousand groups.
   static constexpr std::size_t kMostBytesOfPeer = std::size_t{32} << 20;
-  /// Most closed groups that are remembered; the oldest are forgotten.
+  /// Maximum number of closed groups to remember. Beyond it, the oldest are forgotten.
   static constexpr std::size_t kMostClosed = std::size_t{1} << 17;
 
   using Said = std::vector<std::pair<WorldRank, ControlMessage>>;
 
   explicit UnmadeGroups(int ranks) : bytes_(static_cast<std::size_t>(ranks), 0) {}
 
-  /// Throws CorruptionError if the peer has sent more than any correct program would.
+  /// Keeps a message about a group. Throws CorruptionError if the peer has sent more than any
+  /// correct program would.
   void keep(WorldRank peer, const ControlMessage& message);
   /// Removes and returns the messages kept for the group, in order.
   Said take(std::uint64_t group);
 
-  /// Called when this rank makes the group. Throws std::bad_alloc, without any effect.
+  /// Called when this rank makes the group. If there is no memory, throws std::bad_alloc without
+  /// any effect.
   void made(std::uint64_t group);
   /// Called when this rank destroys the group. No-op for a group that it has not made.
   void closed(std::uint64_t group) noexcept;

@@ -1,4 +1,5 @@
-// The links of one group: for every member and purpose, the parallel lanes that carry its messages.
+// The links of one group: for every member and purpose, its lanes (parallel links with framed
+// messages).
 #pragma once
 
 #include <poll.h>
@@ -18,7 +19,7 @@
 
 namespace mccl::engine {
 
-/// The connection to one member for one purpose.
+/// The connection to one member for one purpose: collectives or messages.
 struct Channel {
   std::vector<std::unique_ptr<Lane>> lanes;  ///< Indexed by rail; null until connected.
   bool requested = false;
@@ -29,7 +30,7 @@ struct Channel {
   /// True if this rail's lane is connected.
   bool has(std::size_t rail) const { return rail < lanes.size() && lanes[rail] != nullptr; }
   /// The rail for the next message: among idle lanes, the one with the fewest bytes in flight, so
-  /// that each rail carries what its path can. Nothing if all lanes are busy.
+  /// that a faster rail carries more messages. Empty if all lanes are busy.
   std::optional<std::size_t> free_rail() const;
 };
 
@@ -55,8 +56,8 @@ class Channels {
   /// Returns the channel without requesting links.
   Channel& at(transport::Purpose purpose, GroupRank member);
 
-  /// Attaches a link to a rail, of which there are `rails`. Drops the link if the rail has one
-  /// already, or if the group has closed its links.
+  /// Attaches a link to the rail with index `rail`, one of `rails`. Drops the link if the rail has
+  /// one already, or if the group has closed its links.
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
               std::unique_ptr<transport::Link> link);
   /// Records that the member is lost: no more links to it will be made.
@@ -68,7 +69,7 @@ class Channels {
   /// Closes the channels and returns their links. Needs no memory.
   DepartingLinks take_links() noexcept;
   void for_each_lane(const std::function<void(Lane&)>& visit) const;
-  /// Private memory of the links, in bytes.
+  /// Memory of the links in bytes, without memory that is shared between ranks.
   std::size_t buffer_bytes() const;
 
  private:

@@ -1,4 +1,4 @@
-// The fixed header that precedes every message on a data link, little-endian. It names the
+// The fixed header that precedes every message on a data link, little-endian. It identifies the
 // message's call, so that a mismatch is detected before any payload is used. The header always has
 // a checksum of its own; a checksum of the payload is a setting of the job.
 #pragma once
@@ -17,10 +17,10 @@ namespace mccl::engine {
 enum class FrameKind : std::uint8_t {
   collective,  ///< step of a collective: sequence, message, then the payload
   eager,       ///< whole point-to-point message: tag, sequence = sender's message number
-  request,     ///< "I have a message for you": like eager, without payload
-  grant,       ///< "send it": sequence = the sender's message number
+  request,     ///< announces a message that needs a grant: like eager, without payload
+  grant,       ///< asks for an announced message: sequence = the sender's message number
   data,        ///< one piece of a granted message: like eager, message = number of the piece
-  credit,      ///< "I have taken eager messages": count = their cost
+  credit,      ///< returns the credit of received eager messages: count = their cost
 };
 inline constexpr int kFrameKindCount = 6;
 

@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Least payload bytes reduced at a time, unless fewer are left. With fewer, the overhead would
-/// exceed the arithmetic.
+/// Minimum number of payload bytes that are reduced at a time, unless fewer are left. With fewer,
+/// the overhead would exceed the arithmetic.
 constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace
@@ -53,7 +53,7 @@ bool Lane::push(Traffic& traffic) {
     traffic.bytes_sent += written;
   }
   if (link_->borrowed() > 0) {
-    link_->write({});  // throws if the link has ended, since it then never returns the memory
+    link_->write({});  // throws if the link has ended, because it then never returns the memory
     if (link_->borrowed() > 0) return false;
   }
   sending_ = false;
@@ -112,9 +112,10 @@ void Lane::finish_incoming() {
 std::optional<Lane::Arriving> Lane::peek_message() {
   std::span<const std::byte> bytes = link_->peek(kFrameBytes);
   if (bytes.empty()) return std::nullopt;
-  Arriving message{.frame = decode_header(bytes), .payload = {}};
+  Arriving message{.frame = decode_header(bytes), .payload = {}, .fits = true};
   const std::size_t total = kFrameBytes + message.frame.payload_bytes;
-  if (bytes.size() < total && total <= link_->peek_capacity()) bytes = link_->peek(total);
+  message.fits = total <= link_->peek_capacity();
+  if (bytes.size() < total && message.fits) bytes = link_->peek(total);
   if (bytes.size() >= total) message.payload = bytes.first(total).subspan(kFrameBytes);
   return message;
 }

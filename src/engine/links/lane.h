@@ -1,4 +1,4 @@
-// One link, with its outgoing and its incoming message.
+// A lane: one link, with its outgoing and its incoming message.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace mccl::engine {
 /// engine's progress lock. Throws LinkClosed and CorruptionError.
 class Lane {
  public:
-  /// `peer` is the rank of the group at the other end.
+  /// `peer` is the group rank of the member that the link leads to.
   Lane(std::unique_ptr<transport::Link> link, GroupRank peer, std::size_t payload_limit, bool crc)
       : link_(std::move(link)), peer_(peer), payload_limit_(payload_limit), crc_(crc) {}
 
@@ -26,7 +26,7 @@ class Lane {
   /// Returns the link. The lane must not be used afterwards.
   std::unique_ptr<transport::Link> take_link() { return std::move(link_); }
 
-  /// Group rank of the other end.
+  /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
   /// Returns for how long sent data has not reached the peer although other messages from the peer
   /// still arrive. Called at every beat; `heard` is true if a message from the peer has arrived
@@ -67,9 +67,11 @@ class Lane {
   struct Arriving {
     Frame frame;
     std::span<const std::byte> payload;
+    bool fits;  ///< True if the link can hold the whole message in one piece.
     bool whole() const { return payload.size() == frame.payload_bytes; }
   };
-  /// The next message, once its header has arrived. Consumes nothing. No message is incoming.
+  /// The next message, once its header has arrived. Consumes nothing. Must not be used while
+  /// header() returns a message.
   std::optional<Arriving> peek_message();
   /// Consumes a whole message. Throws CorruptionError if its checksum is wrong.
   void consume_message(const Arriving& message);
@@ -89,8 +91,8 @@ class Lane {
   std::span<const std::byte> payload_;
   std::uint64_t token_ = 0;
 
-  bool outstanding_ = false;       ///< Some sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< Time up to which no loss is known.
+  bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
+  Clock::time_point delivered_{};  ///< Last time at which no data was known to be lost.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

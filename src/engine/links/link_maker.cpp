@@ -29,7 +29,7 @@ LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   return from;
 }
 
-/// All transports of a pair use the number of rails of the first.
+/// All transports of a pair use as many rails as the first one that reaches the peer.
 int LinkMaker::rails(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;
@@ -133,7 +133,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   give_up(peer, &channels, key, reason);
 }
 
-/// Informs the peer, which waits for this link and cannot see why it is missing.
+/// Gives up the link, and informs the peer, which waits for it and cannot see why it is missing.
 void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
@@ -146,7 +146,7 @@ void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
   if (channels) channels->lose(channels->group().rank_of(peer), reason);
 }
 
-/// Handles "link": data from the transport at the other end.
+/// Handles "link": set-up data from the peer's transport.
 void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& message) {
   const bool made_here = peer < rank_;
   const Place place = find_transport(peer, message.transport);
@@ -182,9 +182,9 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   take(peer, channels, message.key, place, std::move(made));
 }
 
-/// Handles the result of one step. The link is attached before the peer hears of it, so that it is
-/// ready by then. If attaching fails, no other transport is tried, because the peer may have
-/// written into this link.
+/// Handles the result of one step. The link is attached before the peer is informed, so that it is
+/// ready when the peer uses it. If attaching fails, no other transport is tried, because the peer
+/// may have written into this link.
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {
@@ -250,14 +250,14 @@ void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
-/// The dialling end has moved on to another transport: cancels what this end has begun with the
-/// previous one.
+/// The peer, which dials, has moved on to another transport: cancels what this rank has begun with
+/// the previous one.
 void LinkMaker::leave_other(WorldRank peer, const LinkKey& key, Place place) {
   const auto found = making_.find({peer, key});
   if (found != making_.end() && found->second != place) cancel(peer, key);
 }
 
-/// Cancels this end's part of a link in the making.
+/// Cancels this rank's part of a link that is being made.
 void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   const auto found = making_.find({peer, key});
   if (found == making_.end()) return;
@@ -295,9 +295,9 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
   }
 }
 
-/// Declines the awaited links of this transport, because this rank cannot accept the peers'
-/// connections and they would wait in vain. This includes peers that try another transport first:
-/// this rank cannot know when they move on to this one.
+/// Declines the awaited links of this transport, because this rank cannot accept connections and
+/// the peers would wait in vain. This includes peers that try another transport first: this rank
+/// cannot know when they move on to this one.
 void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
@@ -313,13 +313,13 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   });
 }
 
-/// Handles the outcome of a link in the making, dialled by either rank, for a transport that
-/// connects by itself.
+/// Handles the outcome of a link that is being made by either rank, for a transport that connects
+/// by itself.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
   const auto found = making_.find({event.peer, event.key});
   const bool begun = found != making_.end() && found->second == place;
-  // The link may have been given up meanwhile. The lower rank of a pair never dials.
+  // If this rank dials, it may have given up the link meanwhile.
   if (made_here && !begun) return;
   if (begun) making_.erase(found);
   if (!made_here) leave_other(event.peer, event.key, place);

@@ -1,8 +1,8 @@
-// Makes the links of groups. A rank that needs a link sends "open". The higher rank of the pair
-// makes the link once both have made the group, by the first transport that reaches the peer. Data
-// of the two transports travels in "link" messages. An end that cannot have the link sends
-// "declined", and the two try the next transport. So no link ever waits for a group, and both ends
-// agree on the transport before either uses the link.
+// Makes the links of groups. A rank that needs a link sends "open". Once both ranks have made the
+// group, the higher rank of the pair makes the link, with the first transport that reaches the
+// peer. The transports of the two ranks exchange set-up data in "link" messages. A rank that cannot
+// set up the link sends "declined", and the two try the next transport. So no link ever waits for a
+// group, and both ranks agree on the transport before either uses the link.
 #pragma once
 
 #include <poll.h>
@@ -38,7 +38,7 @@ class LinkMaker {
   /// Called with the transport's name for every link that was made.
   using Made = std::function<void(std::string_view transport)>;
 
-  /// `transports`: in order of preference. `patience`: time for a link to be made. Everything
+  /// `transports`: in order of preference. `patience`: maximum time for making a link. Everything
   /// passed by reference must outlive this object.
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log, Made made = {});
@@ -122,9 +122,8 @@ class LinkMaker {
   const Find find_;
   const Log& log_;
   const Made told_;
-  /// Links in the making, each with the transport that is being tried. Contains all links that this
-  /// rank makes. Also contains links made by a peer, from when this end has begun until it has
-  /// finished.
+  /// Links being established, each with the transport that is being tried: all links that this rank
+  /// makes, and links made by a peer while this rank is working on its part.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.

@@ -101,8 +101,8 @@ Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
   return oldest;
 }
 
-/// Writes before it reads. If frames still wait for room after that, this rank reads from all
-/// peers.
+/// Writes before it reads. If frames still wait for space in a link after that, this rank reads
+/// from all peers.
 bool Messages::advance() {
   bool moved = false;
   blocked_ = false;
@@ -137,7 +137,7 @@ Operation* Messages::match(GroupRank source, const Frame& frame) {
   return &receive;
 }
 
-/// Returns false if it was not posted.
+/// Removes the receive from the posted ones. Returns false if it was not among them.
 bool Messages::unpost(Operation& receive) {
   const auto found = posted_.find({receive.call.peer, receive.call.tag});
   if (found == posted_.end()) return false;
@@ -204,7 +204,7 @@ void Messages::return_credit(GroupRank source, std::size_t cost) {
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::credit;
   outgoing.frame.call.count = std::exchange(peer.credit_owed, 0);
-  announce(source, std::move(outgoing));
+  announce(source, outgoing);
 }
 
 Operation* Messages::find_late(Clock::time_point now) {
@@ -303,7 +303,7 @@ void Messages::watch(Sleep& sleep) {
     }
     for (const auto& lane : channel.lanes) {
       // A free lane has already been given any frame that it could take, so only busy lanes wait
-      // for room.
+      // for space.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
       sleep.watch(lane->link(), events);
     }

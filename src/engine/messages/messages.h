@@ -1,19 +1,19 @@
 // Point-to-point messages. Matches sends with receives by (source, tag), in order.
 //
-// A small message is sent at once (eager), and waits at the receiver if no receive has been posted.
-// Credit bounds how many bytes may wait. A larger message, or one without credit, is announced
-// (request). Its bytes follow in pieces once the receiver has posted its memory (grant). So no
-// order of sends and receives can make one message block another.
+// A small message is sent immediately (eager), and waits at the receiver if no receive has been
+// posted. Credit bounds how many bytes may wait. A larger message, or one without credit, is
+// announced (request). Its bytes follow in pieces once the receiver has posted its memory (grant).
+// So no order of sends and receives can make one message block another.
 //
 // The order of eager messages and requests is the order of matching, so both use the first rail;
 // grants and credit also use it. All of these precede pieces, which may use any rail. Pieces are
 // small, so nothing waits long behind one. The pieces of several messages to a peer take turns.
 //
 // A rank that has something to write also reads from every peer. Otherwise two ranks that both send
-// before they receive would wait forever for room in each other's links. A peer without pending
-// messages reads nothing by itself. It is notified when messages wait for room (ask_for_room), and
-// then takes them in. So a rank may send kEagerCredit bytes, counting kEagerOverhead for each
-// message, before any receive is posted.
+// before they receive would wait forever for space in each other's links. A rank without pending
+// messages reads nothing by itself. If messages to it wait for space in a link, it is asked to read
+// (ask_for_room), and then takes them in: it reads them before a receive is posted. So a rank may
+// send kEagerCredit bytes, counting kEagerOverhead for each message, before any receive is posted.
 //
 // Every message is in pending_ from its call to its end; all other structures only refer to it.
 // Finding the partner of a message, a grant or a piece takes constant time, however many are
@@ -43,16 +43,16 @@
 
 namespace mccl::engine {
 
-/// Largest message sent without a grant, where the frame limit allows it.
+/// Maximum size of a message sent without a grant, in bytes; less if the frame limit is smaller.
 inline constexpr std::size_t kEagerBytes = 32 << 10;
-/// Largest piece of a granted message, where the frame limit allows it.
+/// Maximum size of a piece of a granted message, in bytes; less if the frame limit is smaller.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-/// Most credit used by one sender's eager messages that wait at one receiver, in bytes.
+/// Maximum credit, in bytes, used by one sender's eager messages that wait at one receiver.
 inline constexpr std::size_t kEagerCredit = 4 << 20;
-/// Cost of an eager message in addition to its bytes, so that empty messages are bounded too. About
-/// the memory that a receiver needs to keep one.
+/// Credit used by an eager message in addition to its bytes, so that the number of empty messages
+/// is limited too. About the memory that a receiver needs to keep one message.
 inline constexpr std::size_t kEagerOverhead = 256;
-/// Bytes that one pass moves to a peer, or from a lane, before other work gets its turn.
+/// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes that each frame counts in addition to its payload, for the limit kPassBytes.
 inline constexpr std::size_t kFrameCost = 2 << 10;
@@ -62,8 +62,8 @@ inline constexpr std::chrono::milliseconds kAskAfter{1};
 /// Thrown by advance() if messages to or from a member can no longer be transferred.
 class MemberGone : public PeerError {
  public:
-  /// `whole`: everything that the member sent has been taken in. If false, only sending to it has
-  /// failed.
+  /// `whole` is true if everything that the member sent has been received. If false, only sending
+  /// to it has failed.
   MemberGone(GroupRank member, const std::string& reason, bool whole);
 
   GroupRank member() const { return member_; }
@@ -77,43 +77,43 @@ class MemberGone : public PeerError {
 /// The point-to-point messages of one group. Used under the engine's progress lock.
 class Messages {
  public:
-  /// `payload_limit`: of a frame, in bytes.
+  /// `payload_limit` is the maximum payload of a frame, in bytes.
   Messages(Channels& channels, std::size_t payload_limit);
 
   // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
   enum class AtOnce {
     no,       ///< Nothing has happened. The message must be posted.
-    not_yet,  ///< See the function.
+    not_yet,  ///< The meaning depends on the function.
     whole,    ///< The message has been sent or received.
   };
   /// Sends a small message if nothing precedes it, the receiver has lent credit for it, and the
-  /// link takes it. `not_yet`: the link has taken a part. Call go_on_with() next, which sends the
-  /// rest.
+  /// link accepts it. `not_yet`: the link has accepted a part. Call go_on_with() next, which sends
+  /// the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
-  /// True if the next message from the task's peer may be received without being posted.
+  /// True if the task may receive the next message from its peer without being posted.
   bool may_receive_at_once(const Task& task);
-  /// Receives that message. `not_yet`: it has not arrived in full. Call again, and nothing else in
-  /// between. `no`: another message arrived first. Throws what advance() throws.
+  /// Receives that message. `not_yet`: it has not arrived in full; call this again, with no other
+  /// call in between. `no`: another message arrived first. Throws what advance() throws.
   AtOnce receive_at_once(Task& task);
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  /// Called when the peer will send no more. Its messages in flight are taken in without a receive,
-  /// until its links end, so that the peer need not wait until they are received.
+  /// Called when the peer will send no more. Takes in its messages in flight before receives are
+  /// posted, until its links end, so that the peer need not wait for the receives.
   void drain(GroupRank rank);
-  /// Called when the peer waits for room. Its messages up to this number are taken in without a
-  /// receive.
+  /// Called when the peer waits for space in a link. Takes in its messages up to this number before
+  /// receives are posted.
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
-  /// Does what can be done now. Returns false if nothing moved. Throws MismatchError, MemberGone,
-  /// CorruptionError.
+  /// Does all work that is possible now. Returns false if no message made progress. Throws
+  /// MismatchError, MemberGone, CorruptionError.
   bool advance();
-  /// True if something waits for room in a link.
+  /// True if frames wait for space in a link.
   bool blocked() const { return blocked_; }
-  /// Calls `ask` for each peer whose link has been too full for pending messages for kAskAfter,
-  /// with the number of the last message. Asks once for each number.
+  /// Calls `ask` for each peer whose link has been too full for pending messages for the time
+  /// kAskAfter. Passes the number of the last message. Asks once for each number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
   /// Operations finished since the last call, including those of a pass that threw.
@@ -121,13 +121,13 @@ class Messages {
 
   void watch(Sleep& sleep);
 
-  /// An operation whose deadline has passed; null if there is none. Returns at once if no deadline
-  /// can have passed.
+  /// An operation whose deadline has passed; null if there is none. Returns immediately if no
+  /// deadline can have passed.
   Operation* find_late(Clock::time_point now);
   /// Returns a clause for the error of a late operation, which says what the operation waits for.
   std::string why_late(const Operation& late) const;
-  /// Takes back a receive for which no message has arrived. Returns null for any other operation,
-  /// whose bytes may be in flight.
+  /// Cancels and returns a receive for which no message has arrived. Returns null for any other
+  /// operation, because its bytes may be in flight.
   std::shared_ptr<Operation> cancel(Operation& operation);
 
   /// Called after MemberGone. Removes and returns the operations that need that member: all sends
@@ -187,17 +187,17 @@ class Messages {
     std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
-    std::size_t posted = 0;            ///< Receives that only this peer can match.
+    std::size_t posted = 0;            ///< Number of receives that only this peer can match.
     std::size_t writing = 0;           ///< Lanes with a frame being sent.
     std::uint64_t next_number = 1;     ///< Number of this rank's next message.
     std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
     std::size_t credit_used = 0;       ///< Used by eager messages to the peer.
     std::size_t credit_lent = 0;       ///< Used by eager messages of the peer.
     std::size_t credit_owed = 0;       ///< Part of credit_lent that is free but not returned yet.
-    std::uint64_t taken = 0;   ///< Messages of the peer taken in, eager ones with their bytes.
+    std::uint64_t taken = 0;   ///< Messages of the peer that were taken in, eager ones in full.
     std::uint64_t wanted = 0;  ///< take_in() runs until `taken` reaches this.
     bool draining = false;     ///< Set by drain().
-    bool reads_ahead = false;  ///< Messages are taken in without a receive.
+    bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
     Clock::time_point blocked_since = Clock::time_point::max();  ///< max() if not blocked.
 
@@ -261,12 +261,12 @@ class Messages {
   Matches<Unexpected> unexpected_;  ///< Keyed by actual source and tag.
   std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
-  bool blocked_ = false;            ///< Something waits for room in a link.
+  bool blocked_ = false;            ///< True if frames wait for space in a link.
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
   OperationList pending_;           ///< Operations posted and not finished.
   OperationList finished_;          ///< Operations finished and not taken.
-  /// No pending operation has an earlier deadline.
+  /// Lower bound of the deadlines of the pending operations.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
 

@@ -50,7 +50,7 @@ void Messages::go_on_with(std::shared_ptr<Operation> send) noexcept {
   pending_.push_back(std::move(send));
 }
 
-/// Receives that were posted earlier may be for the same message.
+/// False if other receives are posted, because those may be for the same message.
 bool Messages::may_receive_at_once(const Task& task) {
   if (task.call.peer < 0 || !posted_.empty()) return false;
   const GroupRank rank(task.call.peer);
@@ -76,14 +76,15 @@ Messages::AtOnce Messages::receive_at_once(Task& task) {
     return AtOnce::not_yet;
   }
   if (frame.kind != FrameKind::eager || frame.call.tag != task.call.tag) return AtOnce::no;
-  if (!message->whole()) return AtOnce::not_yet;
+  if (!message->whole()) return message->fits ? AtOnce::not_yet : AtOnce::no;
   check_form(rank, peer, peer.lanes.front(), frame);
   check(task.call, rank, frame);
   count_announcement(rank, peer, frame);
   deliver(rank, message->payload, task);
   lane.consume_message(*message);
   ++peer.taken;
-  // Credit that this call returns must not wait for the next call.
+  note_ahead(peer);
+  // Returns credit now, because it must not wait for the next call.
   if (peer.has_to_write()) write_to(rank, peer);
   return AtOnce::whole;
 }

@@ -101,7 +101,7 @@ bool Messages::read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lan
   return moved;
 }
 
-/// Handles a header. Leaves the lane between messages if no payload follows.
+/// Handles a header. If no payload follows, the lane is then between_messages() again.
 void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   const Frame frame = *lane.header();
   check_form(rank, peer, state, frame);

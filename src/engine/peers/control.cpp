@@ -16,7 +16,7 @@ constexpr std::size_t kReasonLimit = 2048;
 /// Capacity that a connection reserves; larger than the longest message.
 constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
-/// Followed by `blob_bytes` bytes, and then by `reason_bytes` bytes of text.
+/// Header of an encoded message. `blob_bytes` bytes follow, and then `reason_bytes` bytes of text.
 struct ControlLayout {
   std::uint8_t kind;
   std::uint8_t purpose;
@@ -26,8 +26,8 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
-  std::int32_t seen_by;                                   // negative: named in the reason
-  std::uint32_t unused;                                   // 0
+  std::int32_t seen_by;  // negative: mentioned in the reason, if at all
+  std::uint32_t unused;  // 0
   CallCode call;
 
   std::size_t total() const { return sizeof *this + blob_bytes + reason_bytes; }
@@ -45,7 +45,7 @@ bool is_padded(const ControlLayout& layout) {
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
 }
 
-/// True if all numbers are in their ranges. Does not look at the bytes that follow.
+/// True if all numbers are in their ranges. Does not check the bytes that follow.
 bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
@@ -148,9 +148,9 @@ void ControlConnection::flush() noexcept {
       sent_ += written;
     }
   } catch (const std::exception&) {
-    sent_ = unsent_.size();  // the peer reads no more, which receive() reports
+    sent_ = unsent_.size();  // the peer no longer reads, which receive() reports
   }
-  // Erases seldom enough that each byte is moved at most once.
+  // Erases so rarely that each byte is moved at most once.
   if (sent_ < unsent_.size() - sent_) return;
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;

@@ -20,23 +20,25 @@
 namespace mccl::engine {
 
 enum class ControlKind : std::uint8_t {
-  open,  ///< "this link is needed here": key; from the lower rank also "make it"
-  link,  ///< transport data for the other end of a link in the making: key, transport, blob
-  /// "this end cannot have it": key, failure.reason; by `transport`, or by any if that is empty
+  open,  ///< this rank needs the link: key. The higher rank of the pair then makes it
+  link,  ///< set-up data of a transport for a link that is being made: key, transport, blob
+  /// this rank cannot set up the link: key, failure.reason, and the transport (all of them if
+  /// empty)
   declined,
   closed,     ///< answer to a message about a group that this rank has destroyed: key.group
   window,     ///< this rank's offer for the group's window: key.group, blob
-  abort,      ///< the group failed: key.group, failure, and the call and the rank that met it
-  probe,      ///< "I am stuck in this call": key.group, call
+  abort,      ///< the group failed: key.group, failure, and the call in which that was detected
+  probe,      ///< this rank is stuck in a call, or compares it: key.group, call
   status,     ///< answer to a probe: the last call started here (sequence 0 if none)
   goodbye,    ///< the process leaves in good order; with failure.reason: it gives the peer up
   heartbeat,  ///< this process runs
-  arrived,    ///< to rank 0: this rank needs rank 0's store no more
-  /// "I have destroyed this group": key.group, the last collective started here (call.sequence),
-  /// and why (failure.reason). If key.purpose is point_to_point, messages may be in flight.
+  arrived,    ///< to rank 0: this rank no longer needs rank 0's store
+  /// this rank has destroyed the group: key.group, the last collective started here
+  /// (call.sequence), and why (failure.reason). If key.purpose is point_to_point, messages may be
+  /// in flight.
   ending,
-  /// "My messages wait for room in the link to you": key.group, the number of the last one
-  /// (call.sequence).
+  /// this rank's messages wait for space in the link to the peer: key.group, the number of the last
+  /// one (call.sequence)
   blocked,
 };
 inline constexpr int kControlKindCount = 13;
@@ -65,21 +67,21 @@ struct DecodedControl {
 };
 std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 
-/// One end of a pair's control connection. Used under the engine's progress lock.
+/// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Most bytes queued for a peer that does not read. An honest peer that is stopped needs this
-  /// much for messages about a hundred thousand groups.
+  /// Maximum number of bytes queued for a peer that does not read. A correct peer that is stopped
+  /// needs this much for messages about a hundred thousand groups.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
-  /// Throws std::bad_alloc. Afterwards, sending needs memory only while earlier messages are
-  /// queued.
+  /// Reserves memory, so that sending needs more only while earlier messages are queued. Throws
+  /// std::bad_alloc.
   explicit ControlConnection(std::unique_ptr<transport::Link> link);
 
-  /// Writes as much of the message as the link takes, and queues the rest. Returns empty on
+  /// Writes as much of the message as the link takes, and queues the rest. Returns an empty text on
   /// success, else why it failed: more than kMostUnsentBytes are queued, or memory has run out.
   /// After a failure the stream has a gap, and the connection must not be used any more. Does not
-  /// report a closed connection; receive() throws then.
+  /// report a closed connection; receive() then throws.
   [[nodiscard]] std::string_view send(const ControlMessage& message) noexcept;
   /// Writes queued bytes.
   void flush() noexcept;

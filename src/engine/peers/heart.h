@@ -27,9 +27,9 @@ class Heart {
   bool hears(WorldRank peer) const { return liveness_.hears(peer); }
 
   Clock::time_point next_beat() const { return liveness_.next_beat(); }
-  /// Beats. Returns the peers that have been silent for too long, each once. They are given up, and
-  /// are sent a goodbye in case they still listen. All messages that have arrived must have been
-  /// reported to heard() before.
+  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. They are
+  /// given up, and are sent a goodbye in case they still listen. All messages that have arrived
+  /// must have been reported to heard() before.
   struct Silent {
     WorldRank peer;
     std::string reason;

@@ -1,6 +1,6 @@
-// Decides which peers are alive. Every rank sends every other a heartbeat at regular beats, and a
-// peer that has been silent for a whole interval counts as dead. This finds failures that no kernel
-// reports: a stopped process, a vanished host, a cut cable.
+// Decides which peers are alive. Every rank sends every other a heartbeat at regular times, the
+// beats. A peer that has been silent for a whole interval counts as dead. This finds failures that
+// no kernel reports: a stopped process, a vanished host, a cut cable.
 //
 // Silence is counted from beat to beat, and at most a fifth of the interval at a time. So a process
 // that was itself stopped for an hour does not count that hour as silence of the others.
@@ -17,13 +17,13 @@ namespace mccl::engine {
 /// Measures the silence of each peer. Used under the engine's progress lock.
 class Liveness {
  public:
-  /// Beats in an interval. A peer that stops may have beaten up to a period before, and this
-  /// process looks once in a period. So the peer is declared lost an interval after its stop, plus
-  /// or minus one period.
+  /// Number of beats in an interval. The time from one beat to the next is a period. A peer may
+  /// have sent its last heartbeat up to a period before it stopped, and this process checks once in
+  /// a period. So the peer is declared lost an interval after its stop, plus or minus one period.
   static constexpr int kBeats = 40;
   /// Additional periods for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
-  /// Most periods of silence that one beat counts.
+  /// Maximum number of periods of silence that one beat counts.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -65,7 +65,8 @@ class Liveness {
   };
 
   Clock::duration period_;
-  Clock::duration limit_;  ///< Longest silence; half a period short, to round to the nearest beat.
+  /// Silence at which a peer is lost; half a period short, to round to the nearest beat.
+  Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
   Clock::time_point next_beat_{};

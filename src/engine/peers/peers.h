@@ -17,7 +17,8 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Most messages of one peer handled before the other peers and the data get their turn.
+  /// Maximum number of messages of one peer that are handled before the other peers and the data
+  /// get their turn.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
@@ -56,8 +57,8 @@ class Peers {
  private:
   struct Peer {
     std::unique_ptr<ControlConnection> control;
-    std::string_view
-        unable;  ///< The reason why sending failed, as a string literal; empty while sending works.
+    /// The reason why sending failed, as a string literal; empty while sending works.
+    std::string_view unable;
     std::string lost;
     bool has_left = false;
     bool has_arrived = false;

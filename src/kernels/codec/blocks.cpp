@@ -44,8 +44,8 @@ HWY_INLINE void give(Floats v, float* values, bool first) {
   hn::StoreU(first ? v : hn::Add(floats_at(values), v), F32(), values);
 }
 
-/// Returns the bits of the largest magnitude in a block. The order of the bits is that of the
-/// magnitudes, with NaN last.
+/// Returns the bits of the largest magnitude in a block. As integers, these bits have the same
+/// order as the magnitudes, and NaN is the largest.
 HWY_INLINE std::uint32_t largest_of(const float* block) {
   const I32 i32;
   const auto magnitude = hn::Set(i32, 0x7FFFFFFF);
@@ -73,7 +73,7 @@ HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
   return {largest / most_of_format, most_of_format / largest};
 }
 
-/// Reads the scale. Returns false if scaling_of cannot have made it.
+/// Reads the scale. Returns false if scaling_of() cannot have produced it.
 HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, block, sizeof bits);
@@ -81,7 +81,7 @@ HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   return bits < 0x7F800000u || bits == 0x7FC00000u;
 }
 
-/// The elements of a NaN block do not matter.
+/// Multiplies the elements by `inverse`. The results for a NaN block do not matter.
 HWY_INLINE Floats scaled(Floats v, float inverse) { return hn::Mul(v, hn::Set(F32(), inverse)); }
 
 struct Int8 {
@@ -158,7 +158,7 @@ struct Fp8 {
   }
 
  private:
-  /// Requires magnitudes up to the largest of the format.
+  /// Rounds to the format. The magnitudes must not exceed the largest number of the format.
   static HWY_INLINE Bits rounded(Bits magnitude) {
     const U32 u32;
     const F32 f32;
@@ -166,15 +166,15 @@ struct Fp8 {
     const auto carried = hn::Add(magnitude, hn::Add(odd, hn::Set(u32, (1u << (kDropped - 1)) - 1)));
     const auto normal =
         hn::ShiftRight<kDropped>(hn::Sub(carried, hn::Set(u32, (127 - kBias) << 23)));
-    // The last place of this number is that of the format's subnormals, so the addition rounds to
-    // it.
+    // The last bit of this number has the value of the last bit of the format's subnormals, so the
+    // addition rounds to it.
     const auto coarse = hn::Set(f32, subnormal_rounder());
     const auto sum = hn::Add(hn::BitCast(f32, magnitude), coarse);
     const auto subnormal = hn::Sub(hn::BitCast(u32, sum), hn::BitCast(u32, coarse));
     const auto is_subnormal = hn::Lt(hn::BitCast(I32(), magnitude), hn::Set(I32(), kLeastNormal));
     return hn::IfThenElse(hn::RebindMask(u32, is_subnormal), subnormal, normal);
   }
-  /// 2^23 times 2^(1 - kBias - kPlaces).
+  /// Returns 2^23 * 2^(1 - kBias - kPlaces).
   static constexpr float subnormal_rounder() {
     float power = 1;
     for (int i = 0; i < 23 + 1 - static_cast<int>(kBias) - kPlaces; ++i) power *= 2;
@@ -364,7 +364,7 @@ void narrow_vectors(DType dtype, const float* src, std::size_t n, void* dst) {
   }
 }
 
-/// Requires whole vectors, as whole blocks are.
+/// `n` must be a multiple of the vector length, as it is for whole blocks.
 void finish_vectors(float* values, std::size_t n, float divisor) {
   const auto by = hn::Set(F32(), divisor);
   for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))

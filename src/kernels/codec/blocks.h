@@ -9,23 +9,23 @@
 
 namespace mccl::kernels {
 
-/// Written by encode_topk in unused places.
+/// Index that encode_topk writes for each unused entry of a block.
 inline constexpr std::uint16_t kNoPlace = 0xFFFF;
 
 /// Encodes `blocks` whole blocks. Supports every codec except none and topk.
 void encode_blocks(Codec codec, const float* src, std::size_t blocks, std::byte* dst);
-/// Adds the decoded blocks to values, or assigns them if `first` is set. Returns false if encode
-/// cannot have made the blocks.
+/// Adds the decoded blocks to `values`, or assigns them if `first` is set. Returns false if
+/// encode_blocks() cannot have produced the blocks.
 bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* values, bool first);
 
-/// Encode or add one block of topk with `kept` elements.
+/// Same as encode_blocks and add_blocks, for one block of topk with `kept` elements.
 void encode_topk(const float* src, std::size_t kept, std::byte* dst);
 bool add_topk(const std::byte* src, std::size_t kept, float* values, bool first);
 
-/// Convert elements of any float type to f32 and back, rounding to nearest even.
+/// Convert elements of any float type to f32 (widen) and back (narrow), rounding to nearest even.
 void widen(DType dtype, const void* src, std::size_t n, float* dst);
 void narrow(DType dtype, const float* src, std::size_t n, void* dst);
-/// The last step of a sum: values[i] /= divisor, and every NaN becomes the one NaN of all results.
+/// Last step of a sum: values[i] /= divisor, and every NaN becomes the same quiet NaN.
 void finish_values(float* values, std::size_t n, float divisor);
 
 }  // namespace mccl::kernels

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t kLongestBlock = 4096;
 
-/// A few blocks as f32, small enough for the core's first-level cache.
+/// The elements of one or more blocks as f32; small enough for the core's first-level cache.
 using Values = std::array<float, kLongestBlock>;
 
-/// Number of elements processed at a time: the largest number of whole blocks that fits.
+/// Number of elements processed at a time: those of as many whole blocks as fit in Values.
 std::size_t stride_of(const Coding& coding) {
   return kLongestBlock / coding.block() * coding.block();
 }
@@ -44,7 +44,7 @@ bool add_whole(const Coding& coding, Coded form, const std::byte* src, std::size
   return add_blocks(coding.codec, src, blocks, values, first);
 }
 
-/// Computes the difference between values and the blocks that were made from them.
+/// Computes the difference between values and the blocks into which they were encoded.
 class Remainder {
  public:
   /// Writes elements of `dtype` to `left`. All calls are no-ops if it is null.
@@ -72,7 +72,8 @@ class Remainder {
   }
 
  private:
-  /// f64 has more digits than the encoded values, so the lost digits are included.
+  /// Computes the difference from the original f64 elements, because `values` have lost digits of
+  /// them.
   void take_from_doubles(const std::byte* source, std::size_t at, std::size_t count) {
     std::byte* const to = bytes_at(left_, dtype_, at);
     for (std::size_t i = 0; i < count; ++i) {

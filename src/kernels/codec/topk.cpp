@@ -1,7 +1,7 @@
-// Encodes the largest elements of a block together with their places. On the wire, a block has the
-// places in ascending order, followed by the elements. Unused places, kNoPlace, are last and have
-// zero elements. Zeros are never sent. Among equal magnitudes, the first ones are sent. Infinities
-// and NaN are larger than all other values.
+// Encodes the largest elements of a block together with their indices (places). On the wire, a
+// block has the indices in ascending order, followed by the elements. Unused entries come last,
+// with index kNoPlace and element zero. Zeros are never sent. Among equal magnitudes, the first
+// ones are sent. Infinities and NaN count as larger than all other values.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,7 +21,7 @@ namespace mccl::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Signed integers: the bits of magnitudes compare in the order of the magnitudes.
+/// The bits of magnitudes, read as signed integers, have the same order as the magnitudes.
 using I32 = hn::ScalableTag<std::int32_t>;
 
 constexpr std::size_t kElements = 4096;
@@ -43,7 +43,7 @@ void largest_of_groups(const float* block, std::size_t length, std::int32_t* mos
   }
 }
 
-/// Writes the places of elements whose magnitude is above `limit`, in ascending order. Returns
+/// Writes the indices of the elements whose magnitude is above `limit`, in ascending order. Returns
 /// their number.
 std::size_t places_of_large(const float* block, std::int32_t limit, std::uint16_t* places) {
   const I32 i32;
@@ -83,9 +83,10 @@ HWY_EXPORT(places_of_large);
 
 namespace {
 
-/// Returns a limit that at least `kept` elements exceed, unless fewer are non-zero, and that not
-/// many more exceed. The largest element of each group suffices for this: at least as many elements
-/// exceed a limit as groups have a largest element above it.
+/// Returns a limit that at least `kept` elements exceed, unless fewer are non-zero. The limit is
+/// computed from the largest element of each group: at least as many elements exceed a limit as
+/// there are groups whose largest element exceeds it. Not many more exceed it, if there are at
+/// least `kept` groups.
 std::int32_t bound_of(const float* block, std::size_t kept) {
   std::size_t length = 64;
   while (length > kShortestGroup && kElements / length < 2 * kept) length /= 2;
@@ -99,7 +100,8 @@ std::int32_t bound_of(const float* block, std::size_t kept) {
   return std::max(*place - 1, 0);
 }
 
-/// Keeps the `kept` places with the largest magnitudes, the first among equals, in ascending order.
+/// Keeps the indices of the `kept` largest magnitudes, the first among equals, in ascending order.
+/// Returns their number.
 std::size_t select(const float* block, std::size_t kept, Places& places, std::size_t count) {
   if (count <= kept) return count;
   const auto before = [&](std::uint16_t a, std::uint16_t b) {

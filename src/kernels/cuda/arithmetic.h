@@ -1,5 +1,5 @@
-// The arithmetic of the kernels, shared with the host's tests. Elements become floats, are summed
-// in rank order, and become elements again, rounded once.
+// The arithmetic of the kernels, shared with tests on the host. Elements are converted to f32,
+// summed in rank order, and converted back, which rounds once.
 #pragma once
 
 #include "kernels/elements.h"
@@ -12,7 +12,7 @@ using kernels::F16;
 using kernels::F32;
 using kernels::float_of_bits;
 
-/// Sixteen bytes of elements, as floats.
+/// The elements in sixteen bytes, converted to f32.
 template <typename T>
 struct Wide {
   static constexpr int kCount = 16 / static_cast<int>(sizeof(typename T::Bits));
@@ -30,7 +30,8 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
   for (int i = 0; i < Wide<T>::kCount; ++i) sum.lanes[i] += T::widen(elements[i]);
 }
 
-/// Divides by `divisor` for a mean; for a sum it is 1.
+/// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 unless a mean is
+/// computed.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
   for (int i = 0; i < Wide<T>::kCount; ++i) {

@@ -1,11 +1,11 @@
 // Building blocks of all kernels: lines of 16 bytes, sums, timeouts and the barrier.
 //
 // The barrier is meet(). The threads of a block synchronise. Then thread r writes the number of the
-// meeting to rank r's word for (block, this rank). This is a release, which covers all writes of
-// the block. The thread then waits, with acquire loads, until rank r has written that number to the
-// word here. Numbers only grow, and are compared by their difference, so they may wrap around. A
-// thread that times out or is told to stop continues, and the host reports that the results are
-// invalid.
+// barrier to the word for (block, this rank) in rank r's area. This is a release store, which
+// covers all writes of the block. With acquire loads, the thread then waits until rank r has
+// written that number to the word for (block, r) in this rank's area. Numbers only grow, and are
+// compared by their difference, so they may wrap around. A thread that times out or is told to stop
+// continues, and the host reports that the results are invalid.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -71,12 +71,12 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
   __syncthreads();
 }
 
-/// Stores the final count. Each block has counters of its own, so no block waits for another to
-/// learn the count. Blocks that this kernel did not launch are updated too, since a later kernel
-/// may use them.
+/// Stores the final count at the end of a kernel. Each block has its own counters, so that blocks
+/// need not synchronise. The counters of blocks that this kernel did not launch are updated too,
+/// because a later kernel may use them.
 template <typename Counter>
 __device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
-  __syncthreads();  // all threads have read it
+  __syncthreads();  // all threads have read the counter
   for (unsigned block = blockIdx.x + threadIdx.x * gridDim.x; block < kMostBlocks;
        block += gridDim.x * blockDim.x) {
     counter[block] = count;

@@ -1,5 +1,5 @@
-// Kernels for collectives that write into each other's GPU. The headers describe how the kernels of
-// different ranks synchronise.
+// Kernels for collectives, which write to the memory of other ranks' GPUs. The headers describe how
+// the kernels of different ranks synchronise.
 #include "kernels/cuda/flagged.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/pooled.cuh"

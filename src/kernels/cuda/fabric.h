@@ -1,6 +1,6 @@
-// The data that the host passes to kernels about the ranks whose memory they reach. Each rank has a
-// staging area that all other ranks write. The kernels' headers describe the layout and the timing
-// of these writes.
+// Arguments that the host passes to the kernels: the ranks, their memory and the call. Each rank
+// has a staging area that all other ranks write to. The kernels' headers describe the layout and
+// the timing of these writes.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,27 @@ inline constexpr int kMostRanks = 8;
 inline constexpr int kMostBlocks = 256;
 inline constexpr int kThreads = 512;
 
-/// Largest part in bytes that a rank sends to each other rank in a flagged call. If the call sends
-/// sums back, half of it, because the sums take the other half.
+/// Maximum size in bytes of the data that a rank sends to each other rank in a flagged call. If the
+/// call sends sums back, the limit is half of this, because the sums take the other half.
 inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
-/// Size in bytes of the area for packed calls, which have one flag per line: data and flags.
+/// Size in bytes of the data and flags of a packed call that one rank sends to another. Packed
+/// calls have one flag per line.
 inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
-/// Largest data of a packed call in bytes. If the call sends sums back, half of it.
+/// Maximum size in bytes of the data of a packed call. If the call sends sums back, the limit is
+/// half of this.
 inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
-/// Bytes that each rank sends to each other rank in one round of any other call.
+/// Number of bytes that each rank sends to each other rank in one round of any other call.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
-/// Size in bytes of the words through which blocks meet: one line of 64 bytes per block and rank.
+/// Size in bytes of the words that the barrier meet() uses: one line of 64 bytes per block and
+/// rank.
 inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 
-/// Largest number of windows of a rank: memory that other ranks read and write directly.
+/// Maximum number of windows of a rank. A window is memory that other ranks read and write
+/// directly.
 inline constexpr std::uint32_t kMostWindows = 1024;
-/// A place is a position for other ranks: the number of the window, and the offset in it.
+/// A place describes a position in a rank's memory to other ranks: the number of the window, and
+/// the offset in it. kNowhere describes memory outside all windows.
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 MCCL_BOTH std::uint64_t place_in(std::uint64_t window, std::uint64_t offset) {
   return window << 48 | offset;
@@ -41,10 +46,11 @@ MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
 
 /// Offsets in bytes within a rank's staging area.
 struct Layout {
-  std::size_t flagged;   ///< Two halves, used in turn, with a part per rank: data and flags.
-  std::size_t packed;    ///< Likewise, for lines that have one flag each.
-  std::size_t received;  ///< Two halves with a part per rank: received data.
-  std::size_t results;   ///< Likewise, for sums.
+  /// Data and flags of flagged calls: two halves, used in turn, each with one part per rank.
+  std::size_t flagged;
+  std::size_t packed;    ///< Data and flags of packed calls, in the same form.
+  std::size_t received;  ///< Received data of other calls, in the same form.
+  std::size_t results;   ///< Received sums of other calls, in the same form.
   std::size_t bytes;
 };
 
@@ -56,15 +62,17 @@ inline Layout layout_of(int ranks) {
   return {kFlagBytes, kFlagBytes + flagged, received, received + round, received + 2 * round};
 }
 
-/// Per-block counters in device memory. Kernels do the counting, so that a graph can run a kernel
-/// again. Between kernels, the counters of all blocks are equal.
+/// Per-block counters in device memory. The kernels increment them, so that a graph can run a
+/// kernel repeatedly. Between kernels, the counters of all blocks are equal.
 struct Counters {
-  std::uint32_t meetings[kMostBlocks];  ///< Meetings so far with the same block of other ranks.
-  std::uint32_t rounds[kMostBlocks];    ///< Rounds of staged calls so far.
-  std::uint32_t flagged[kMostBlocks];   ///< Flagged and packed calls so far.
+  /// Number of barriers so far with the same block of other ranks.
+  std::uint32_t meetings[kMostBlocks];
+  std::uint32_t rounds[kMostBlocks];   ///< Number of rounds of staged calls so far.
+  std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.
 };
 
-/// Lies in pinned memory. Waiting threads check it regularly.
+/// Flags in pinned memory through which host and kernels end waits. Waiting threads check it
+/// regularly.
 struct Alarm {
   std::uint32_t stop;  ///< Set by the host to end running kernels.
   std::uint32_t late;  ///< Set by a kernel that timed out: 1 plus the rank that it waited for.
@@ -73,10 +81,11 @@ struct Alarm {
 struct Fabric {
   int rank;
   int ranks;
-  std::byte* areas[kMostRanks];  ///< Addresses that are valid on this rank.
+  std::byte* areas[kMostRanks];  ///< Staging area of each rank, at an address that is valid here.
   Layout layout;
   Counters* counters;
   volatile Alarm* alarm;
+  /// Maximum time that a thread waits for another rank.
   std::uint64_t patience_ns;
   /// Table in device memory with kMostWindows addresses per rank, which are valid on this rank.
   std::byte* const* windows;
@@ -92,7 +101,7 @@ struct Task {
   std::size_t bytes;
   float divisor;
   int root;
-  /// Places of `in` and `out` for other ranks; kNowhere if they do not reach it.
+  /// Places of `in` and `out`; kNowhere for memory that other ranks cannot reach.
   std::uint64_t in_place = kNowhere;
   std::uint64_t out_place = kNowhere;
 };

@@ -1,9 +1,10 @@
-// In flagged calls, each rank writes its data to all others in lines of 16 bytes. Every other word
-// of a line is the number of the call. A reader that loads data and number together needs no
-// further signal. This takes the least time, but twice the bytes.
+// In flagged calls, each rank writes its data to all others in lines of 16 bytes. Every second word
+// of a line is the number of the call. A reader loads data and number together, so it needs no
+// other signal. This has the lowest latency, but sends twice the bytes.
 //
-// The halves of the area are used in turn. A rank writes a half again two calls later. In the call
-// between, it has received data from every other rank, so all have finished reading the first half.
+// The halves of the area are used in turn. A rank writes to the same half again two calls later. In
+// the call between, it receives data from every other rank, so all have finished reading the first
+// half.
 //
 // Small sums are computed completely by every rank. For larger ones, each rank computes one part
 // and sends it back in the same way.
@@ -32,7 +33,7 @@ __device__ __forceinline__ bool get_flagged(const std::byte* from, std::uint32_t
   return first == number && second == number;
 }
 
-/// `at`: offset in the data that the peer sends in this call.
+/// Waits for a line from `peer`. `at` is the offset in the data that the peer sends in this call.
 __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std::uint32_t half,
                                              std::size_t at, std::uint32_t number) {
   Line line;

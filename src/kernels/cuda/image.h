@@ -6,7 +6,7 @@
 
 namespace mccl::kernels::cuda {
 
-/// A fatbin, which CUDA's driver loads. Empty if the build had no nvcc.
+/// Returns a fatbin, which CUDA's driver can load. Empty if the build had no nvcc.
 std::span<const std::byte> image();
 
 }  // namespace mccl::kernels::cuda

@@ -1,12 +1,13 @@
 // Packed calls send lines of 128 bytes with one flag each and 120 bytes of data. They need little
 // more than the bytes of the data, and no barrier.
 //
-// A warp writes whole lines at a time. Eight adjacent lanes write each line, which the memory
-// treats as one write. So a reader that sees the flag of a line has read all of it. This holds
+// A warp writes whole lines at a time. Eight adjacent lanes write each line, and memory handles
+// this as one write. So a reader that sees the flag of a line has read all of the line. This holds
 // inside a GPU and through NVLink, where NCCL relies on it as well (its LL128). PCIe does not
 // guarantee it.
 //
-// The halves of the area are used in turn, with the same numbers as in flagged.cuh.
+// The halves of the area are used in turn, and calls are numbered together with those of
+// flagged.cuh.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -48,8 +49,8 @@ __device__ __forceinline__ std::uint64_t flag_of(std::uint32_t number) {
   return number | static_cast<std::uint64_t>(number) << 32;
 }
 
-/// Called by a whole warp. Sends its 480 bytes of data as piece number `piece` for `peer` in this
-/// call.
+/// Called by a whole warp. Sends the warp's 480 bytes of data to `peer`, as piece number `piece` of
+/// this call.
 __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std::uint32_t half,
                                             std::size_t piece, const Line& line,
                                             std::uint32_t number) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ Line take_packed(const Fabric& fabric, int peer, std:
   return line_of(gather_words(words, in_lines(lane, false), in_lines(lane, true)));
 }
 
-/// The pieces of 480 bytes, out of `bytes`, that a warp of the grid handles.
+/// The pieces of 480 bytes that this warp handles, of data of `bytes` bytes.
 struct Pieces {
   __device__ __forceinline__ explicit Pieces(std::size_t bytes)
       : first((blockIdx.x * blockDim.x + threadIdx.x) / kLanes),
@@ -124,7 +125,7 @@ __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t h
   return sum.round(divisor);
 }
 
-/// A sum that every rank computes completely.
+/// Computes the whole sum on every rank.
 template <typename T>
 __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
@@ -144,10 +145,10 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
   leave(fabric.counters->flagged, number);
 }
 
-/// A sum of which each rank computes one part and sends it back.
+/// Computes one part of the sum on each rank, which sends it to all others.
 template <typename T>
 __device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& task) {
-  // pieces reserved before those of sums
+  // Number of the first piece that holds sums; the pieces before it are for contributions.
   constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;

@@ -1,7 +1,7 @@
-// The layout of lines that have one flag each, shared with the host's tests. A warp writes 512
-// bytes at a time, 480 of which are data. The last eight bytes of each 128 are the flag. A lane
-// holds 16 bytes, in words of eight. Data are in their original order before they are packed, and
-// in the order of the lines afterwards.
+// The layout of packed lines, shared with tests on the host. A line has 128 bytes, of which the
+// last eight are the flag. A warp writes four lines at a time, which hold 480 bytes of data. A lane
+// holds 16 bytes, as two words of eight. Packing moves the data words from their original order to
+// their positions in the lines.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -22,15 +22,15 @@ struct WordPlace {
   bool second;
 };
 
-/// Returns the position in the data of the first or second word that `lane` writes. Meaningless for
-/// the second word of a lane with a flag.
+/// Returns the position in the original data of the first or second word that `lane` writes.
+/// Meaningless for the second word of a lane with a flag.
 MCCL_BOTH WordPlace in_data(int lane, bool second) {
   const int word = lane / 8 * kWordsOfLine + lane % 8 * 2 + (second ? 1 : 0);
   return {word / 2 % kLanes, word % 2 == 1};
 }
 
-/// Returns the position in the lines of the first or second data word of `lane`. Valid for the
-/// first kDataLanes lanes only.
+/// Returns the position in the lines of the first or second word of original data in `lane`. Valid
+/// for the first kDataLanes lanes only.
 MCCL_BOTH WordPlace in_lines(int lane, bool second) {
   const int word = lane * 2 + (second ? 1 : 0);
   const int of_line = word % kWordsOfLine;

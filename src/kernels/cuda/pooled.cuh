@@ -1,12 +1,13 @@
-// Pooled calls work on data that all ranks reach in place, in windows that they have announced to
-// each other. Nothing is staged. Inputs are read from the peers' memory. In an all_reduce, each
-// rank sums one part and writes the result to all ranks.
+// Pooled calls work on data that all ranks access in place, in windows that they have announced to
+// each other. Nothing is copied to a staging area. Inputs are read from the peers' memory. In an
+// all_reduce, each rank sums one part and writes the result to all ranks.
 //
 // A call has three phases:
-// - meet: each rank announces the places of its data, next to the word of the meeting.
-// - work: reads and writes. If some rank's data cannot be reached, all ranks know this now, and
-//   continue as in staged.cuh.
-// - meet: no rank leaves before all ranks have finished reading and writing its data.
+// - meet: the barrier. Each rank announces the places of its data, next to its word of the barrier.
+// - work: reads and writes. If the data of any rank cannot be reached, the announcements show this
+//   to all ranks, which then continue as in staged.cuh.
+// - meet: the barrier again, so that no rank leaves before all ranks have finished reading and
+//   writing its data.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -30,14 +31,14 @@ struct Reached {
   std::byte* in[kMostRanks];
   std::byte* out[kMostRanks];
   int nowhere;  ///< True if other ranks cannot reach some rank's data.
-  int late;     ///< True if some rank has not arrived.
+  int late;     ///< True if some rank has not reached the barrier in time.
 };
 
 __device__ __forceinline__ std::byte* reach(const Fabric& fabric, int rank, std::uint64_t place) {
   return fabric.windows[rank * kMostWindows + window_of(place)] + offset_of(place);
 }
 
-/// Meets the other ranks, and exchanges the places of all data.
+/// Waits for the other ranks with meet(), and exchanges the places of all data.
 template <bool kWrites>
 __device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task, Reached& reached,
                                          std::uint32_t meeting) {

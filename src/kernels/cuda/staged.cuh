@@ -1,15 +1,17 @@
-// Staged calls handle any length, in rounds. Each block works independently on its share:
+// Staged calls handle any length, in rounds. In each round, each block works independently on its
+// share:
 // - give: copies the data that others need from this rank into their `received` area.
 // - meet: waits for the blocks with the same number on all ranks.
 // - take: sums or copies out the received data.
 //
 // An all_reduce then writes sums to the others' `results`, meets again, and copies them out.
 //
-// A half is written again two rounds later. By then, the block has met its counterparts in the
-// round between, after which no rank reads the data of the first round. Kernels of a stream run in
-// order. So a block that has met a block of the next kernel knows that the kernel before has ended
-// on that rank. The halves therefore alternate across kernels too. Otherwise a call of one round
-// that follows another could overwrite data that a peer is still reading.
+// The areas have two halves, used in turn, so a half is written again two rounds later. In the
+// round between, the block meets its counterparts, which have then finished reading the data of the
+// first round. The halves alternate across kernels too. Otherwise a call of one round that follows
+// another could overwrite data that a peer is still reading. Kernels of a stream run in order, so a
+// block that meets a block of the next kernel knows that the previous kernel has ended on that
+// rank.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -33,7 +35,7 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// `meeting`: number of the last meeting so far.
+/// Runs a staged call. `meeting` is the number of the last barrier so far.
 template <typename T, Shape kShape>
 __device__ __forceinline__ void staged_after(const Fabric& fabric, const Task& task,
                                              std::uint32_t meeting) {

@@ -1,12 +1,13 @@
 // Sums, products, minima and maxima of two arrays of 16-bit floats on a Mac's GPU: out[i] = a[i] op
-// b[i], computed in f32 and rounded once, as in reduce.h. `out` may be `a` or `b`. The host's tests
-// run this text too.
+// b[i], computed in f32 and rounded once, as in reduce.h. `out` may be `a` or `b`. Tests on the
+// host compile this text too.
 #include "kernels/elements.h"
 
 namespace mccl {
 namespace kernels {
 
-/// Returns the one NaN for every NaN. Fast arithmetic may not recognise a NaN.
+/// Rounds to 16 bits and returns the same NaN for every NaN. With fast arithmetic, a NaN may not be
+/// recognised.
 template <typename T>
 MCCL_BOTH Bits16 finished(float value) {
   return T::narrow(value != value ? float_of_bits(0x7fc00000U) : value);

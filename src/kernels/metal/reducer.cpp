@@ -56,8 +56,8 @@ class Reducer final : public Unit {
   }
 
  private:
-  /// Elements per kernel. Host memory is not accessible to the GPU, so data are copied through
-  /// shared buffers, which are kept; this limits their size.
+  /// Maximum number of elements per kernel. The GPU cannot access host memory, so data are copied
+  /// through shared buffers, which are kept for reuse. This limits their size.
   static constexpr std::size_t kAtOnce = std::size_t{8} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 

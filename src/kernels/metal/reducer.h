@@ -11,7 +11,7 @@ namespace mccl::kernels::metal {
 
 struct ReducerOptions {
   bool fast_math = true;
-  /// File of the kernels, compiled or as text. If empty, MCCL's own text is used.
+  /// Path of the kernels, compiled or as source text. If empty, MCCL's own source is used.
   std::string path;
   std::size_t threshold = 1;  ///< The reducer leaves calls with fewer elements to other units.
 };

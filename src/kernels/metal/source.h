@@ -8,7 +8,7 @@
 
 namespace mccl::kernels::metal {
 
-/// Complete: it includes no file of MCCL.
+/// Returns the complete source text, which includes no file of MCCL.
 std::string_view source();
 
 /// Returns the name of the kernel that reduces two arrays of `dtype` by `kind`; empty if there is

@@ -17,21 +17,21 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// How long an address may take to answer once its rank is known to run, and how long the two ends
-/// of a cable may take to report it.
+/// Time limit for an address to answer once its rank is known to run. Also the time limit for both
+/// ends of a cable to report it.
 constexpr Clock::duration kPatience = 1s;
-/// Changes are collected for this long and sent together, because many trunks are established at
-/// once.
+/// Time for which changes are collected before they are sent together. Many trunks are established
+/// at once.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// Pause between the end of a trunk and the next attempt. A rank that has agreed with others closes
-/// at once the connections of a rank that starts anew. Less than kPatience, so that a rank is tried
-/// while it may still answer.
+/// Pause between the end of a trunk and the next attempt. Needed because a rank that has agreed
+/// with others immediately closes the connections of a restarted rank. Shorter than kPatience, so
+/// that an address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// Once all ranks have been heard of, a process counts as dead this long after the end of the last
-/// trunk to it. A restarted process reconnects sooner.
+/// Once all ranks have reported: time from the end of the last trunk to a process until the process
+/// counts as dead. A restarted process reconnects sooner.
 constexpr Clock::duration kGoneForGood = 1s;
-/// How long a neighbour whose trunk has ended may take to answer a probe. Its process may have to
-/// wait for a core.
+/// Time limit for the answer to a probe of a neighbour whose trunk has ended. Its process may have
+/// to wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 constexpr const char* kGoneBefore = "it was disconnected before all ranks had agreed on it";
 /// Time for neighbours to read the report of a death.
@@ -46,8 +46,8 @@ bool leads_nowhere(int error) {
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
 }
 
-/// Returns no address for a name that cannot be resolved here. Ranks that reach its host may be
-/// able to resolve it.
+/// Returns the addresses of a host; none if its name cannot be resolved here. Ranks that reach the
+/// host may be able to resolve it.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
     return transport::tcp::resolve(host, port);
@@ -129,7 +129,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      open = !trunk->given_up;  // Keep it for one more pass, to send the report to its rank too.
+      // Keep the trunk for one more pass, to send the report to its peer as well.
+      open = !trunk->given_up;
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
     }
@@ -169,8 +170,9 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_told_ || all_know ? link_state_.fault() : "";
 }
 
-/// Called when the rank has died or the cable was unplugged; either may return. When the last trunk
-/// to the rank is gone, its state is forgotten, because a new process may take its place.
+/// Called when a trunk has ended because its rank has died or the cable was unplugged; either may
+/// come back. Once the last trunk to the rank has ended, its state is forgotten, because a new
+/// process may take its place.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer()))
     known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
@@ -184,9 +186,9 @@ bool Discovery::is_joined_to(int peer) const {
   return std::ranges::any_of(trunks_, [peer](const Trunk& each) { return each.peer() == peer; });
 }
 
-/// Before all ranks have been heard of, a rank that ends may be restarted, so it does not count as
-/// dead. Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves
-/// nothing, so the rank is probed.
+/// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
+/// Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves nothing,
+/// so the rank is probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -217,8 +219,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   probes_.emplace_back(std::move(request));
 }
 
-/// A rank that has agreed with the others closes a probe at once, but completes the handshake
-/// first.
+/// A probed rank that is alive completes the handshake, and then closes the connection if it has
+/// agreed with the others.
 void Discovery::advance_probes(Clock::time_point now) {
   for (auto probe = probes_.begin(); probe != probes_.end();) {
     if (!probe->advance(now)) {
@@ -262,15 +264,15 @@ std::string Discovery::death(Clock::time_point now) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender had no decision before the fault, and is about to end.
+    // The sender learned of the fault before any decision, and is about to fail.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
   const int rank = news.sighting.rank;
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
-    // The sighting is from an earlier process with the sender's rank. The reply lets the new
-    // process choose a higher version.
+    // A known sighting with a higher version is from an earlier process with the sender's rank.
+    // Sending it back lets the new process choose a higher version.
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)
@@ -345,7 +347,7 @@ void Discovery::look_around(Clock::time_point now) {
 }
 
 /// Waits up to kPatience for cables that only one end has reported, because the other end may have
-/// settled before it saw them.
+/// finished its search before it saw them.
 bool Discovery::decide(Clock::time_point now) {
   settled_since_ =
       link_state_.all_settled() ? std::min(settled_since_, now) : Clock::time_point::max();
@@ -393,7 +395,8 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
     const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
       return trunk.cable() == known.cable && now - trunk.heard_at() < silence;
     });
-    // The end of a trunk is not a cut: its process has ended, or is being probed (advance_probes).
+    // If the cable has no trunk any more, it does not count as cut here: the peer's process has
+    // ended, or is being probed (advance_probes).
     const bool stands = std::ranges::any_of(
         trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
     if (heard || !stands) continue;
@@ -452,7 +455,7 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Discovery::next_deadline() const {
-  // Until the ranks have agreed, changes are processed at the next look.
+  // Until the ranks have agreed, changes are processed at next_look_.
   Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
   if (has_failed()) next = fault_told_;
   if (!cabling()) next = std::min(next, death_told_);

@@ -1,8 +1,8 @@
-// Finds the cables that end at this rank, and learns of all others.
+// Finds the cables of this rank, and receives reports of all others.
 //
-// Every rank tries every address of every other rank in parallel. A connection that is proven to
-// lead to that rank is a cable. An address is ruled out if it fails although its rank is known to
-// run.
+// Every rank tries every address of every other rank in parallel. A connection counts as a cable if
+// the handshake proves that it leads to that rank. An address is ruled out if no connection to it
+// succeeds although its rank is known to run.
 #pragma once
 
 #include <poll.h>
@@ -22,7 +22,7 @@
 
 namespace mccl::rendezvous {
 
-/// The two ends of a cable as this host names them, without ports.
+/// Addresses of the two ends of a cable in this host's notation, without ports.
 struct CableEnds {
   transport::tcp::Address here;
   transport::tcp::Address there;
@@ -49,10 +49,10 @@ class Discovery {
   /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. Also empty until
   /// the neighbours know of the fault or kToTellOfFault has passed.
   std::string fault(Clock::time_point now) const;
-  /// Describes a rank that died while the ranks met; empty if no death is known. Before the ranks
-  /// have agreed, also empty until the neighbours have had kToTellOfDeath to read the report.
+  /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
+  /// agreed, also empty until the neighbours have had kToTellOfDeath to read the report.
   std::string death(Clock::time_point now) const;
-  /// Called when all ranks have met. A rank that leaves after this call is no longer considered
+  /// Called once all ranks are connected. A rank that leaves after this call is not considered
   /// dead.
   void everyone_is_here() {
     are_meeting_ = false;
@@ -72,11 +72,11 @@ class Discovery {
 
   void close() noexcept;
 
-  /// Names the ranks that are missing and the addresses tried, for messages.
+  /// Returns text for messages: the missing ranks and the addresses tried.
   std::string trouble() const;
 
  private:
-  /// An agreed cable that ends here. Either end may have made its trunk.
+  /// An agreed cable of this rank. Either side may have initiated its trunk.
   struct Known {
     Cable cable;
     CableEnds ends;
@@ -115,22 +115,22 @@ class Discovery {
   /// For each rank: when its last trunk to this rank ended. max() for a rank that has a trunk,
   /// never had one, or is being probed.
   std::vector<Clock::time_point> gone_since_;
-  /// Time at which death() may return: the neighbours have then had kToTellOfDeath to read the
-  /// report. max() while no death is known.
+  /// Time from which death() returns the death: the neighbours have then had kToTellOfDeath to read
+  /// the report. max() while no death is known.
   Clock::time_point death_told_ = Clock::time_point::max();
   bool are_meeting_ = true;
   std::list<Dial> dials_;
-  /// Dials, once the ranks have agreed, to neighbours whose last trunk has ended, to learn whether
-  /// they are alive.
+  /// Dials to neighbours whose last trunk has ended, to check whether they are alive. Used only
+  /// once the ranks have agreed.
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
   /// Rank 0 only: when the last rank stopped looking for cables; max() while a rank still looks.
   Clock::time_point settled_since_ = Clock::time_point::max();
-  /// Time at which fault() returns even if not all neighbours have confirmed that they know of the
-  /// fault. max() while no fault is known.
+  /// Time from which fault() returns the fault even if not all neighbours have confirmed that they
+  /// know of it. max() while no fault is known.
   Clock::time_point fault_told_ = Clock::time_point::max();
-  std::vector<Known> known_;  ///< The agreed cables that end here.
+  std::vector<Known> known_;  ///< The agreed cables of this rank.
 };
 
 }  // namespace mccl::rendezvous

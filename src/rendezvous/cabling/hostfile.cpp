@@ -62,8 +62,8 @@ bool are_neighbours(const std::string& a, const std::string& b) {
   return of_a.empty() || of_b.empty() || of_a == of_b;
 }
 
-/// True if the first address of one rank is a neighbour of the first of the other, and so on. There
-/// is no other cable to look for then.
+/// True if the lists have the same length, and addresses with the same index are neighbours. There
+/// is then no other cable to look for.
 bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::equal(a, b, are_neighbours);
 }

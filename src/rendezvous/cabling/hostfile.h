@@ -1,5 +1,5 @@
 // Reads the hostfile: the addresses of all ranks, given to every rank in advance. With it, ranks
-// find each other where no network joins all of them.
+// find each other even if no network joins all of them.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace mccl::rendezvous {
 using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 
 /// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:
-/// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument that names
-/// `origin` for anything else, and for an address that two ranks have.
+/// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument if the
+/// text has another form or if two ranks share an address; the message contains `origin`.
 AddressTable parse_hostfile(std::string_view text, std::string_view origin);
 /// Reads and parses the file at `path`. Throws InvalidArgument.
 AddressTable read_hostfile(const std::string& path);
@@ -23,9 +23,9 @@ AddressTable read_hostfile(const std::string& path);
 /// Returns "host:port", with brackets around an IPv6 address.
 std::string text_of(const transport::tcp::HostPort& address);
 
-/// True if ranks must look for the cables between them: some may not reach each other, or several
-/// cables may join two ranks, each listing other ends. False if all ranks have a host in common, or
-/// for two ranks whose addresses lie pair by pair in one small network.
+/// True if the ranks must search for the cables between them: some ranks may not reach each other,
+/// or several cables may join two ranks. False if all ranks list a common host. Also false for two
+/// ranks whose hosts correspond one to one, each pair of hosts in one small network.
 bool may_be_sparse(const AddressTable& table);
 
 }  // namespace mccl::rendezvous

@@ -12,7 +12,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Enough for a full mesh of 512 ranks.
+/// Maximum number of cables in a message: enough for a full mesh of 512 ranks.
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
 constexpr std::size_t kMostTextBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
@@ -22,7 +22,7 @@ void append_text(Bytes& to, const std::string& text) {
   append(to, bytes_of(text));
 }
 
-/// Reads input that may be truncated or invalid. Throws CorruptionError then.
+/// Reads input that may be truncated or invalid, and throws CorruptionError if it is.
 class CarefulReader {
  public:
   explicit CarefulReader(std::span<const std::byte> bytes) : left_(bytes.size()), reader_(bytes) {}
@@ -69,9 +69,9 @@ class CarefulReader {
   Reader reader_;
 };
 
-/// Selects the largest set of a pair's cables in which no two end at one address, by augmenting
-/// paths. Where a network joins hosts with several addresses each, every address reaches every
-/// other, but there are no more cables than addresses.
+/// Selects a largest set of a pair's cables in which no two share an address, by augmenting paths.
+/// If a network joins two hosts with several addresses each, every address reaches every other,
+/// although a host has only as many cables as addresses.
 class Matching {
  public:
   explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}
@@ -256,10 +256,10 @@ bool LinkState::hear(const CableNews& news) {
   return true;
 }
 
-/// Handles a sighting of this rank from another one. It is an echo, or a report of an earlier
-/// process with this rank, which other ranks would consider newer than this process's. In the
-/// latter case the own version is raised above it, and true is returned so that own() is sent to
-/// all.
+/// Handles a sighting of this rank that another rank has sent. It is an echo, or it is from an
+/// earlier process with this rank. In the latter case the other ranks consider it newer than this
+/// process's own. The version of own() is then raised above it, and true is returned so that own()
+/// is sent to all.
 bool LinkState::hear_of_itself(const Sighting& told) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
   const bool is_echo = told.version < own.version || (told.version == own.version && told == own);

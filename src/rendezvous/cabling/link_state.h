@@ -1,7 +1,7 @@
-// Distributes the knowledge of all cables while the ranks meet. Each rank reports the
-// cables that it sees to its neighbours, which pass the report on. When every rank has finished
-// looking, rank 0 decides. So all ranks get the same cabling, whatever the order of messages. This
-// part has no sockets: see cabling/discovery.h.
+// Distributes the knowledge of all cables at start-up. Each rank reports the cables that it sees to
+// its neighbours, which forward the report. Once every rank has finished its search, rank 0 decides
+// on the cabling. All ranks therefore get the same one, whatever the order of messages. The sockets
+// are in cabling/discovery.h.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,10 @@ struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
     decision,  ///< From rank 0: `cables` is the whole cabling.
-    cut,       ///< A rank has found that `cables`, which end at it, carry nothing valid any more.
-    fault,     ///< The ranks cannot agree because one misbehaves: `why` names it.
+    cut,       ///< A rank at one end of `cables` reports that they no longer carry valid data.
+    fault,     ///< The ranks cannot agree because one violates the protocol; see `why`.
     alive,
-    death,  ///< A rank's process ended while the ranks met: `why` names it.
+    death,  ///< A rank's process ended at start-up; see `why`.
   };
   Kind kind = Kind::alive;
   Sighting sighting;     ///< In a decision and a cut, only `sighting.cables` is used.
@@ -74,7 +74,7 @@ class LinkState {
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
   bool knows(int rank) const { return known_[static_cast<std::size_t>(rank)].has_value(); }
-  /// Null if the rank has not been heard of.
+  /// Null if no report of the rank has arrived.
   const Sighting* sighting_of(int rank) const {
     const auto& known = known_[static_cast<std::size_t>(rank)];
     return known ? &*known : nullptr;
@@ -84,11 +84,11 @@ class LinkState {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
   CableNews decision() const;
-  /// Valid once there is a decision, even for ranks that have not been heard of here.
+  /// Valid once there is a decision, even for ranks whose report has not arrived here.
   std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
-  /// Rank 0 only: true if all ranks have been heard of and look for no more cables. decide() may
-  /// then be called.
+  /// Rank 0 only: true if all ranks have reported and have finished their search. decide() may then
+  /// be called.
   bool all_settled() const;
   /// True if every cable that one end sees is also seen by the other. If not, a message is still in
   /// flight, or something on the cable translates addresses.
@@ -101,12 +101,13 @@ class LinkState {
   /// The reason why the ranks cannot decide; empty if no fault is known. A fault after the decision
   /// is ignored.
   const std::string& fault() const { return fault_; }
-  /// Describes the first rank that has died, as reported; empty while none has.
+  /// Describes the first reported death of a rank; empty if there is none.
   const std::string& death() const { return death_; }
   CableNews fault_news() const { return {CableNews::Kind::fault, {}, fault_, {}}; }
 
-  /// The ranks that have not been heard of, and those that still look for cables.
+  /// The ranks whose report has not arrived.
   std::vector<int> unheard() const;
+  /// The ranks that have reported and still look for cables.
   std::vector<int> unsettled() const;
 
   /// Returns the cables that have been cut since the last call.

@@ -1,5 +1,5 @@
 // Relays connections between other ranks. A connection that arrives here for another rank is passed
-// on to the next rank of the way, which all ranks know.
+// on to the next rank on the path. All ranks know the path.
 #pragma once
 
 #include <poll.h>
@@ -22,15 +22,15 @@ namespace mccl::rendezvous {
 /// All connections that this rank relays. Not thread-safe. No call blocks.
 class Relaying {
  public:
-  /// `congestion_control` is used for relayed connections. `patience` is the time that a rank has
-  /// to receive the last bytes of a rank whose connection has ended.
+  /// `congestion_control` is used for relayed connections. Once one side has closed its connection,
+  /// the other has `patience` to receive the remaining bytes.
   Relaying(std::string congestion_control, Clock::duration patience, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),
         log_(std::move(log)) {}
 
-  /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` dials the next rank of
-  /// the way.
+  /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` is the dial to the next
+  /// rank on the path.
   void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
@@ -40,7 +40,7 @@ class Relaying {
   /// Closes the connections that use a cut cable.
   void drop(const Cable& cable);
 
-  /// Returns the ranks whose connections pass through here. Connections whose way onwards is not
+  /// Returns the ranks whose connections this rank relays. Connections whose onward part is not
   /// established yet do not count.
   std::set<int> users() const;
 

@@ -15,8 +15,8 @@
 
 namespace mccl::rendezvous {
 
-/// Returns the host without its scope, which has a meaning only on its own host. So both ends of a
-/// cable get the same text.
+/// Returns the address without its port and scope. A scope is meaningful only on its own host.
+/// Without it, both ranks get the same text for a cable.
 std::string bare_host(const transport::tcp::Address& address);
 
 /// One connection between this rank and a neighbour, along one cable. Not thread-safe. No call
@@ -27,7 +27,7 @@ class Trunk {
   Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
 
   int peer() const { return peer_; }
-  /// The cable; equal at both ends.
+  /// The cable; equal on both ranks.
   const Cable& cable() const { return cable_; }
   /// The two ends as this host names them, with scopes and ports.
   const transport::tcp::Address& here() const { return here_; }
@@ -36,8 +36,8 @@ class Trunk {
   void tell(const CableNews& news);
   /// Queues a rank's sighting, unless this version or a newer one has been sent already.
   void tell_once(const Sighting& sighting);
-  /// Sends queued messages and appends those received. Throws CorruptionError. Returns false once
-  /// the connection has ended.
+  /// Sends queued messages and appends those received. Throws CorruptionError if one is invalid.
+  /// Returns false once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 

@@ -26,12 +26,12 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// How long a rank that leaves waits for others before it logs that it waits.
+/// Time for which a departing rank waits for the others before it logs that it is waiting.
 constexpr Clock::duration kQuietlyStays = 2s;
-/// Time limit for connecting to the next rank of a way.
+/// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True if another rank listens at that port too. It may be on this host, at another address.
+/// True if another rank also listens at that port. It may be on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) == options.rank) continue;
@@ -42,8 +42,8 @@ bool is_shared(const WiringOptions& options, int port) {
   return false;
 }
 
-/// Returns the addresses of this host that `host` of the hostfile denotes. Empty for a name that
-/// denotes none, or only loopback, as a host's own name does on Debian (127.0.1.1).
+/// Resolves `host` from the hostfile to addresses of this host. Empty if the name has no such
+/// address, or only loopback ones, as a host's own name has on Debian (127.0.1.1).
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
   const std::string number = host == "localhost" ? "127.0.0.1" : host;
   if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
@@ -60,8 +60,9 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   return addresses;
 }
 
-/// Returns each address that the hostfile lists for this rank once. A name without an address here
-/// stands for the wildcard, which replaces all other addresses with its port.
+/// Returns the addresses that the hostfile lists for this rank, without duplicates. A name without
+/// an address of this host stands for the wildcard, which replaces all other addresses with the
+/// same port.
 std::vector<Address> listed_addresses(const WiringOptions& options) {
   std::vector<Address> everywhere;
   std::vector<Address> listed;
@@ -240,7 +241,7 @@ void Wiring::serve(Clock::time_point now) {
   if (leaves_) changed_.notify_all();
 }
 
-/// Listens at this rank's ends of cables too, because the hostfile need not list both ends of a
+/// Also listens at this rank's ends of cables, because the hostfile need not list both ends of a
 /// cable, and either end may connect.
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
@@ -262,8 +263,8 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // After the agreement, a rank that looks for cables is a new process, which must not learn
-      // what its predecessor had agreed on; or it only probes whether this rank is alive.
+      // After the agreement, a rank that looks for cables is a restarted process, which must not
+      // learn what its predecessor had agreed on. Or it only probes whether this rank is alive.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -424,8 +425,8 @@ void Wiring::abandon_after_fork() noexcept {
 
 namespace {
 
-/// True for two ranks whose addresses lie pair by pair in networks of this host. They reach each
-/// other there, and listen as the settings say.
+/// True for a job of two ranks if addresses with the same index are in one network of this host.
+/// The ranks then reach each other directly, and listen as the settings specify.
 bool share_networks(const AddressTable& table, int rank) {
   if (table.size() != 2) return false;
   const auto& own = table[static_cast<std::size_t>(rank)];

@@ -1,8 +1,9 @@
-// Lets ranks reach each other where no network joins all of them. Before they meet, they find the
-// cables that exist and agree on them (discovery.h). From then on each rank relays connections of
-// others (relaying.h), so that every rank can connect and prove itself to every other, end to end.
+// Lets all ranks connect even if no network joins all of them. First, the ranks find the cables
+// that exist and agree on them (discovery.h). Then each rank relays connections of others
+// (relaying.h), so that every rank can connect and prove itself to every other, end to end.
 //
-// A rank has one listener for this, and a thread that serves it whatever else the process does.
+// A rank has one listener for these connections, and a thread that serves it whatever else the
+// process does.
 //
 // Locks: one mutex for everything. The thread holds it except while it sleeps.
 #pragma once
@@ -33,7 +34,7 @@
 
 namespace mccl::rendezvous {
 
-/// Purpose of a connection at its final rank.
+/// Use of a relayed connection at its final rank: a link, or the store.
 enum class Destination : std::uint8_t { links, store };
 
 struct WiringOptions {
@@ -43,8 +44,8 @@ struct WiringOptions {
   Log log;
   Clock::time_point deadline;
   Clock::duration liveness{};
-  /// Time limit for relayed connections of which one end has left or died: the other end must
-  /// receive the last bytes within it.
+  /// Once one side of a relayed connection has left or died: time limit for the other side to
+  /// receive the remaining bytes.
   Clock::duration patience = std::chrono::seconds(60);
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
@@ -58,15 +59,16 @@ struct WiringOptions {
 /// relays. Thread-safe.
 class Wiring {
  public:
-  /// Starts to listen and to look for the other ranks. Throws InvalidArgument.
+  /// Starts to listen and to look for the other ranks. Throws InvalidArgument if it cannot listen.
   explicit Wiring(const WiringOptions& options);
   /// Calls leave(), except in the child of a fork.
   ~Wiring();
   Wiring(const Wiring&) = delete;
   Wiring& operator=(const Wiring&) = delete;
 
-  /// Blocks until all ranks have agreed on the cables. Throws TimeoutError, which names the ranks
-  /// that cannot be reached, PeerError or CorruptionError.
+  /// Blocks until all ranks have agreed on the cables. Throws TimeoutError if ranks cannot be
+  /// reached (the message lists them), PeerError if a rank has died, or CorruptionError if a rank
+  /// violates the protocol.
   void wait();
 
   // The following are valid once wait() has returned:
@@ -78,28 +80,29 @@ class Wiring {
   }
   /// The addresses of this rank's ends of its cables, without ports.
   std::vector<std::string> own_ends() const;
-  /// Returns the path to another rank, with or without a direct cable: the addresses of the first
-  /// rank on the path, and the handshake with that rank.
+  /// Path to another rank, with or without a direct cable: the addresses of the first rank on the
+  /// path, and the parameters of the handshake with that rank.
   struct Way {
     std::vector<Candidate> candidates;
     FirstHop first;
   };
   Way way_to(int rank, Destination destination) const;
 
-  /// Returns the listener for connections to this rank. May be called once per destination.
+  /// Returns the listener for relayed connections whose final rank is this one. May be called once
+  /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// The cables of the job that have been cut since the last call.
+  /// Returns the cables of the job that have been cut since the last call.
   std::vector<CutCable> take_cut();
-  /// Called while the ranks meet: throws PeerError if a cable has been cut or a rank has died.
+  /// Called while the ranks connect. Throws PeerError if a cable has been cut or a rank has died.
   void check() const;
-  /// Called when all ranks have met. A rank that leaves after this call is no longer considered
+  /// Called once all ranks are connected. A rank that leaves after this call is not considered
   /// dead.
   void everyone_is_here();
 
   /// Blocks until this rank relays no more connections, and then closes everything. A relayed
-  /// connection ends at most WiringOptions::patience after one of its ranks has left or died. This
-  /// rank must hold no connection of its own any more.
+  /// connection ends at most WiringOptions::patience after one of its ranks has left or died. The
+  /// caller must have closed this rank's own connections.
   void leave();
 
   /// Called around a fork. The mutex is held during the fork, so that the child gets a consistent
@@ -119,12 +122,12 @@ class Wiring {
   void take(Newcomer& newcomer);
   void agreed();
   std::vector<CableEnds> rails_over(const std::vector<CableEnds>& cables, int peer) const;
-  /// Time without messages until a cable is given up. It is less than a liveness interval, so that
-  /// the cut is reported before its consequences.
+  /// Time without messages after which a cable counts as cut. It is shorter than the liveness
+  /// interval, so that the cut is reported before the failures that it causes.
   Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
-  /// Messages to neighbours per liveness interval.
+  /// Number of "alive" messages per trunk and liveness interval.
   static constexpr int kBeats = 5;
 
   const WiringOptions options_;
@@ -139,7 +142,7 @@ class Wiring {
   Discovery discovery_;
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;
-  std::vector<Newcomer> early_;  ///< Connections to relay, until the ranks agree.
+  std::vector<Newcomer> early_;  ///< Connections to relay that arrived before the ranks agreed.
   std::vector<CutCable> cut_;
   std::optional<CutCable> first_cut_;
   Clock::time_point next_beat_{};
@@ -157,9 +160,9 @@ class Wiring {
   std::thread thread_;
 };
 
-/// Returns null if the settings name no hostfile, or all ranks reach each other anyway. Waits as
-/// long as the settings allow, and throws like Wiring::wait. Refused connections are counted in
-/// `metrics`.
+/// Makes a Wiring and blocks until the ranks agree, as long as the settings allow. Throws like
+/// Wiring::wait(). Returns null if no hostfile is set, or if all ranks reach each other directly.
+/// Refused connections are counted in `metrics`.
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics);
 

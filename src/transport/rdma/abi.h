@@ -1,7 +1,8 @@
-// The part of the verbs' binary interface that MCCL uses, so that a build needs none of their
-// headers. It is the interface of rdma-core's libibverbs (infiniband/verbs.h, IBVERBS_1.1 and
-// later). Its layouts are stable: new fields are only appended. Apple's librdma.dylib has the same
-// interface. tests/transport/abi/verbs.cpp compares it with the header of the build machine.
+// The part of the verbs' binary interface that MCCL uses, declared here so that builds do not need
+// the verbs' headers. It is the interface of rdma-core's libibverbs (infiniband/verbs.h,
+// IBVERBS_1.1 and later). Its layouts are stable: new fields are only appended. Apple's
+// librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares this file with the
+// header of the build machine.
 //
 // Names are those of the header, in a separate namespace. Fields that MCCL does not use are unnamed
 // padding.

@@ -28,7 +28,8 @@ constexpr std::string_view kUp = "ip link set {} up";
 constexpr std::string_view kAddress = "ip addr add ADDRESS/24 dev {}";
 #endif
 
-/// Fills in the name of the interface, or IF if it is unknown.
+/// Returns the command `form` with "{}" replaced by the name of the interface, or by IF if it is
+/// unknown.
 std::string command(std::string_view form, const std::string& interface) {
   const std::string name = interface.empty() ? "IF" : interface;
   return "sudo " + fmt::format(fmt::runtime(form), name);

@@ -1,4 +1,4 @@
-// Error texts about a device of this host. Each ends with a command that fixes the problem.
+// Error texts about a device of this host. Each says how to fix the problem, with a command.
 #pragma once
 
 #include <string>

@@ -39,8 +39,8 @@ std::vector<std::size_t> leading_to(const Card& card, WorldRank rank) {
   return all;
 }
 
-/// Parses a peer's `leads_to`. Rejects indices beyond its `devices`, which would be used to index
-/// the devices.
+/// Parses a peer's `leads_to`. Rejects indices that are not below `devices`, the number of its
+/// devices.
 std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t devices) {
   std::vector<std::vector<std::size_t>> leads_to;
   for (const json& row : said.get_ref<const json::array_t&>()) {

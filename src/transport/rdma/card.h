@@ -1,5 +1,6 @@
-// Description of a rank's RDMA devices, exchanged while the ranks meet. It lets both ends of a pair
-// decide alike whether they can have links, and lets all ranks report what is missing where.
+// Description of a rank's RDMA devices, exchanged while the ranks meet. From the cards, both ends
+// of a pair decide alike whether they can have links, and each rank can report which devices are
+// missing on any rank.
 #pragma once
 
 #include <string>
@@ -39,23 +40,24 @@ std::string serialise(const Card& card);
 /// CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
-/// Returns the best service that both devices have; rc is preferred to uc. If they have none in
-/// common, throws Error with the missing service.
+/// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
+/// none in common; the message lists the services of both.
 Service common_service(const Card& here, const Card& there);
 /// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
 /// Returns one rail per pair of usable devices, as indices of the devices of `here`. The first
 /// device of one side is paired with the first of the other, and so on; a rail needs both to be
-/// usable and to fit. `here` is the card of rank `self`, `there` that of `peer`. Throws Error,
-/// saying what is missing, if there is no rail.
+/// usable and to fit. `here` is the card of rank `self`, `there` that of `peer`. Throws Error if
+/// there is no rail; the message contains the reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if both ranks' device tables have no device for the pair: no cable joins the two ranks, so
-/// nothing is missing.
+/// True if neither rank's device table has a device for the pair. No cable joins the two ranks
+/// then, so nothing is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
-/// Draws, for the cards of all ranks in rank order, which device leads from each rank to each other
-/// and where one is missing. Lines below it say what to do on which host.
+/// Returns a table that shows the devices that lead from each rank to each other, and where one is
+/// missing. Lines below the table give advice per host. `cards` holds the cards of all ranks in
+/// rank order.
 std::string picture_of(const std::vector<Card>& cards);
 
 }  // namespace mccl::transport::rdma

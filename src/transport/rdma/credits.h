@@ -6,8 +6,8 @@
 // carries that count.
 //
 // The number of messages sent but not yet returned is at most the depth. The last kReserved of the
-// depth are reserved for messages without data. Otherwise an end that could not report what it has
-// returned would wait for the other forever; see owes_credit().
+// depth are reserved for messages without data. Otherwise both ends could run out of credit without
+// being able to report the receives that they have returned; see owes_credit().
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class Credits {
   /// Number of the peer's receives that data may not use.
   static constexpr std::uint32_t kReserved = 5;
   /// Number of returned receives after which a credit message is sent. It is less than kReserved,
-  /// so each credit message frees room for those of the other direction, and the two ends cannot
-  /// both run out of credit. It is more than 1, so that credit messages do not answer each other
-  /// forever.
+  /// so each credit message frees receives for those of the other direction, and the two ends
+  /// cannot both run out of credit. It is more than 1, so that credit messages do not answer each
+  /// other forever.
   static constexpr std::uint32_t kWorthTelling = kReserved - 1;
   static constexpr std::uint32_t kLeastDepth = 2 * kReserved;
 

@@ -67,7 +67,8 @@ std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const 
   Open& open = open_devices();
   const Open::Key key{verbs.get(), name, ::getpid()};
   for (;; std::this_thread::sleep_for(kWhileItCloses)) {
-    std::shared_ptr<Device> known;  // Before the lock, so that it is released after it.
+    // Declared before the lock, so that it is released after unlocking.
+    std::shared_ptr<Device> known;
     const std::lock_guard lock(open.mutex);
     if (const auto entry = open.devices.find(key); entry != open.devices.end()) {
       known = entry->second.used.lock();

@@ -1,6 +1,6 @@
 // One device of this process: one context and one protection domain, shared by all users because
-// devices support few of them. It closes with its last user. A failed device also stays open for
-// its users, while new users open a new instance.
+// devices support few of them. It is closed when its last user releases it. A failed device also
+// stays open for its users, while new users open another instance.
 #pragma once
 
 #include <atomic>
@@ -46,8 +46,8 @@ class Device {
   std::string trouble() const;
   /// Processes the events that the device has reported since the last call.
   void look();
-  /// Returns the error that the device reported for a queue pair, which may have no failed
-  /// completion; empty if there is none.
+  /// Returns the error that the device reported for a queue pair; empty if there is none. Such a
+  /// queue pair may have no failed completion.
   std::string trouble_of_pair(std::uint32_t number) const;
   /// Called for a new queue pair: discards errors reported for an earlier one with the same number.
   void forget_pair(std::uint32_t number);

@@ -19,11 +19,12 @@ using nlohmann::json;
 
 /// Maximum number of names per pair.
 constexpr std::size_t kMostNames = 64;
+/// Maximum number of characters of a value that an error shows.
 constexpr std::size_t kMostShown = 120;
-/// More than the table of the largest job needs.
+/// Maximum size of the file: more than the table of the largest job needs.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
-/// A table has three levels. Deeper values are dropped while parsing, because printing them in an
-/// error would recurse as deeply.
+/// Maximum depth of nested values; a table has three levels. Deeper values are dropped while
+/// parsing, because printing them in an error would recurse as deeply.
 constexpr int kMostNesting = 8;
 
 /// Returns the value as one printable line for messages.

@@ -26,8 +26,8 @@ std::string kind_of(const Gid& gid);
 
 /// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to
 /// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equals, the two with the longest common
-/// prefix win, as the addresses of one cable have. Both ends get the same result, whatever the
-/// order of either list.
+/// prefix win, because the two addresses of one cable share a prefix. Both ends get the same
+/// result, whatever the order of the lists.
 std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const Gid> here,
                                                                std::span<const Gid> there);
 

@@ -7,7 +7,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Ranks, and characters per cell, that fit on a terminal.
+/// Maximum number of ranks (kMostDrawn) and of characters per cell (kMostWide), to fit on a
+/// terminal.
 constexpr std::size_t kMostDrawn = 12;
 constexpr std::size_t kMostWide = 24;
 

@@ -9,8 +9,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Delay before the end of a peer takes effect. Its last bytes may still be in flight and arrive
-/// after the notice of its end.
+/// Delay between the notice that the peer's process has ended and the failure of calls. The peer's
+/// last bytes may arrive after that notice.
 constexpr std::chrono::milliseconds kLastWords{250};
 
 }  // namespace
@@ -18,9 +18,9 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// Lent memory returns to its owner, so the device must stop reading it: the pair is destroyed at
-/// once. The same holds if the peer is lost, because it receives nothing more. Otherwise the
-/// station sends the last messages.
+/// Destroys the pair immediately if memory is lent, so that the device stops reading memory that
+/// returns to its owner. Does the same if the peer is lost, because it receives nothing more.
+/// Otherwise the station sends the last messages.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();
@@ -77,7 +77,7 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   return written;
 }
 
-/// While a loan lasts, other written bytes are copied.
+/// There is one loan at a time. Bytes that do not continue it are copied.
 bool RdmaLink::borrow(std::span<const std::byte> bytes) {
   if (loan_ && !loan_->goes_on_with(bytes) && pair_->lent() == 0) loan_.reset();
   if (!loan_) loan_ = station_->device().loans().take(bytes);
@@ -137,7 +137,7 @@ void RdmaLink::consume(std::size_t n) {
   drop(n);
 }
 
-/// Drops bytes of those that peek() returned last.
+/// Drops the first `n` of the bytes that peek() returned last.
 void RdmaLink::drop(std::size_t n) {
   if (seam_begin_ != seam_end_) {
     seam_begin_ += n;

@@ -68,8 +68,8 @@ class RdmaLink final : public Link {
   mutable std::unique_ptr<Loan> loan_;
   PairAtStation pair_;
   const std::string path_;
-  /// Joined bytes of consecutive messages, for peek() of one piece. They precede the bytes in
-  /// pair_.
+  /// Bytes of consecutive messages, joined so that peek() can return them in one piece. They
+  /// precede the bytes in pair_.
   std::array<std::byte, kPeekBytes> seam_{};
   std::size_t seam_begin_ = 0;
   std::size_t seam_end_ = 0;

@@ -23,10 +23,10 @@ struct Offer {
   FarEnd end;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  /// Offer: all addresses of the sender. Answer: only the chosen one of the sender. The indices are
-  /// the sender's.
+  /// Addresses of the sender: all of them in an offer, only the chosen one in an answer. Gid::index
+  /// is an index in the sender's table.
   std::vector<Gid> gids;
-  /// Answer: index of the offered address that was chosen.
+  /// In an answer: index of the chosen one of the offered addresses.
   std::uint8_t chosen = 0;
 };
 

@@ -9,15 +9,16 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Marks a request id as a receive. The other bits are the slot, or for a send the message number.
+/// Bit that marks a request id as a receive. The other bits are the slot of a receive, or the
+/// message number of a send.
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
 constexpr std::uint32_t kPacketMask = 0xffffff;
 /// Requested inline size: enough for a small message with its header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
-/// On uc, data sent and not returned for this long may be lost, so the peer is asked. The question
-/// is repeated at intervals that grow by kAskLaterBy, as far as the credit reserved for probes
-/// allows.
+/// On uc: time after which sent data may be lost if the peer has not returned the receives, so this
+/// end sends a probe. The probe is repeated at intervals that grow by the factor kAskLaterBy, as
+/// far as the credit for probes allows.
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
 constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);
@@ -226,8 +227,8 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   hear(found.header, slot);
 }
 
-/// True if this message, like all before `expected_`, has arrived already. The device has delivered
-/// it twice.
+/// True if this message has arrived before, as all before `expected_` have. The device has then
+/// delivered it twice.
 bool Pair::is_repeat(const MessageHeader& header) const {
   return static_cast<std::int32_t>(header.sequence - expected_) < 0;
 }
@@ -241,7 +242,8 @@ void Pair::drop_repeat(std::uint32_t slot) {
   post_receive(slot);
 }
 
-/// On uc, a message that is damaged or cannot be routed is dropped silently.
+/// Returns false and ends the pair if messages were lost before this one. Lost greetings are
+/// tolerated on uc, where a message that is damaged or cannot be routed is dropped silently.
 bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
@@ -264,8 +266,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
   switch (static_cast<MessageKind>(header.kind)) {
     case MessageKind::hello:
       if (dialled_) {
-        // A repeated hello means that this end's ready was lost. If data were sent after it, they
-        // may be lost too, and a second ready would hide that.
+        // A repeated hello means that this end's ready was lost. If data were sent after that
+        // ready, they may be lost too, and a second ready would hide that.
         ready_owed_ = data_sent_ == 0;
       } else if (!is_open()) {
         hello_owed_ = true;
@@ -277,7 +279,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::data: {
       if (!is_open()) {
-        phase_ = Phase::open;  // open at the other end too, so no other transport may be tried
+        // The peer considers the pair open, so no other transport may be tried.
+        phase_ = Phase::open;
         return end("it sends data, but the messages before the data were lost in transit");
       }
       Arrived& last = arrived_[(first_arrived_ + arrived_count_++) % kReceiveSlots];
@@ -353,8 +356,8 @@ void Pair::remind(Clock::time_point now) {
     ask_again_ *= kAskLaterBy;
     next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
   } else if (is_unproved() || has_no_credit()) {
-    // Data sent since the last check are not late yet. A peer that is slow to process its data is
-    // asked less and less often.
+    // Data sent since the last check are not overdue yet. Probes to a peer that is slow to process
+    // its data are sent at increasing intervals.
     if (std::exchange(seen_at_, data_sent_) != data_sent_) {
       ask_after_ = kAskAfter;
     } else if (now >= next_question_) {
@@ -366,7 +369,8 @@ void Pair::remind(Clock::time_point now) {
   }
 }
 
-/// Without credit, probes are needed because the message that returned credit may be lost.
+/// True if this end lacks the credit to send data. It then sends probes, because the message that
+/// returned credit may be lost.
 bool Pair::has_no_credit() const { return is_open() && !credits_.may_send_data(); }
 
 void Pair::ask(Clock::time_point now) {

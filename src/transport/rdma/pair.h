@@ -23,7 +23,7 @@
 
 namespace mccl::transport::rdma {
 
-/// The values that an end must know about the other, besides the route to it.
+/// Values that one end of a link must know about the other end, in addition to the route to it.
 struct FarEnd {
   std::uint64_t token = 0;
   Shape shape;
@@ -31,12 +31,12 @@ struct FarEnd {
 
 class Pair {
  public:
-  /// Time within which a live peer answers a probe. An idle process answers late, because it checks
-  /// its pairs only at each beat of the engine.
+  /// Maximum time that a live peer needs to answer a probe. An idle process is slow to answer,
+  /// because it polls its pairs only when the engine sends heartbeats.
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
-  /// Posts the receives. `channel` is notified of completions and may be null. `peer` names the
-  /// other end: "rank 3". Throws VerbsError or Error.
+  /// Posts the receives. `channel` is notified of completions and may be null. `peer` is the name
+  /// of the other end in messages: "rank 3". Throws VerbsError or Error.
   Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
        std::string peer);
   ~Pair();
@@ -50,7 +50,8 @@ class Pair {
   const std::string& peer() const { return peer_; }
   const Device& device() const { return *device_; }
 
-  /// Throws VerbsError.
+  /// Connects the queue pair to the peer's and starts the greeting. `dialled`: true at the dialing
+  /// end. Throws VerbsError.
   void connect(const Route& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
   /// Sets how long the peer may leave a probe unanswered; uc only.
@@ -91,7 +92,7 @@ class Pair {
 
   /// Sends close: no more messages follow.
   void close();
-  /// True if no message that matters to the peer is still in flight.
+  /// True if everything, including close, has been sent, or if the peer will receive nothing more.
   bool departed() const;
   /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }
@@ -105,8 +106,8 @@ class Pair {
   bool may_be_open_there() const { return !dialled_ && said_hello_; }
   /// Ends the pair for the reason `why`.
   void give_up(std::string why) { end(std::move(why)); }
-  /// Messages that the device delivered a second time and that were dropped. Some devices do so
-  /// when they retransmit packets (docs/rdma.md).
+  /// Number of messages that were dropped because the device had delivered them before. Some
+  /// devices repeat messages when they retransmit packets (docs/rdma.md).
   std::uint64_t repeats() const { return repeats_; }
   /// True if the pair ended because of a message that no correct peer sends.
   bool corrupted() const { return corrupted_; }
@@ -182,7 +183,8 @@ class Pair {
   Clock::time_point asked_since_ = Clock::time_point::max();
   Clock::duration ask_again_{}, ask_after_{}, answer_patience_ = kAnswerPatience;
   Clock::time_point next_question_{};
-  std::uint16_t question_ = 0, question_heard_ = 0;  ///< Latest probe of each end.
+  /// Numbers of the latest probe of this end and of the peer.
+  std::uint16_t question_ = 0, question_heard_ = 0;
   Clock::time_point next_tending_ = Clock::time_point::max();
   std::string ended_;
   bool corrupted_ = false;

@@ -14,8 +14,8 @@ namespace {
 /// Maximum number of lines below the table.
 constexpr std::size_t kMostTold = 12;
 
-/// Returns "rdma_en2" or "MISSING rdma_en2,rdma_en3"; MISSING alone if the rank has no device to
-/// the peer.
+/// Returns the devices that lead to the peer, separated by commas. An unusable device is prefixed:
+/// "rdma_en2,MISSING rdma_en3". Returns "MISSING" if no device leads to the peer.
 std::string devices_to(const Card& card, std::size_t peer) {
   if (card.devices.empty()) return kMissing;
   std::vector<std::string> names;
@@ -31,7 +31,7 @@ std::string devices_to(const Card& card, std::size_t peer) {
   return names.empty() ? kMissing : fmt::format("{}", fmt::join(names, ","));
 }
 
-/// Returns a line for each thing that a rank lacks, without duplicates per host.
+/// Returns one line for each reason why a rank cannot use a device, without duplicates per host.
 std::vector<std::string> lacking(const std::vector<Card>& cards) {
   std::vector<std::string> lines;
   std::set<std::string> told;

@@ -9,8 +9,9 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// The first region holds kFirstBerths berths. Each further one holds twice as many as the last, up
-/// to kMostBerths or what the process may still lock.
+/// Numbers of berths (areas for the slots of one link) per region. The first region holds
+/// kFirstBerths. Each further region holds twice as many as the previous one, up to kMostBerths, or
+/// fewer if the limit on locked memory does not allow that many.
 constexpr std::size_t kFirstBerths = 2;
 constexpr std::size_t kMostBerths = 64;
 

@@ -15,7 +15,8 @@ namespace mccl::transport::rdma {
 
 class SlotMemory;
 
-/// The registered memory of one link, given back on destruction.
+/// The area of registered memory that holds the slots of one link. Returned to its SlotMemory on
+/// destruction.
 class Berth {
  public:
   Berth() = default;
@@ -45,11 +46,11 @@ class Berth {
   std::uint32_t key_ = 0;
 };
 
-/// The registered memory of one device, divided into berths. Thread-safe, because the ranks of a
-/// process share a device. Must outlive its berths; the domain must outlive it.
+/// The registered memory of one device, divided into berths (see Berth). Thread-safe, because the
+/// ranks of a process share a device. Must outlive its berths; the domain must outlive it.
 class SlotMemory {
  public:
-  /// Berths all have `berth_bytes`. At most `most_regions` regions are registered.
+  /// Each berth has `berth_bytes` bytes. At most `most_regions` regions are registered.
   SlotMemory(Domain& domain, std::size_t berth_bytes, std::size_t most_regions);
 
   /// Throws VerbsError, or Error with advice, if the device accepts no more memory.

@@ -14,10 +14,10 @@ namespace {
 
 /// Time after which a departing pair is destroyed even if the peer has not received everything.
 constexpr std::chrono::seconds kPatience{2};
-/// The same, for all pairs together, when the station is destroyed. Long enough for two
-/// retransmissions of a queue pair (kTimeout).
+/// Maximum time for which the station's destructor waits for all departing pairs together. Long
+/// enough for two retransmissions of a queue pair (kTimeout).
 constexpr std::chrono::milliseconds kLastPatience{1200};
-/// Poll interval where there are no notifications.
+/// Poll interval of a device that has no notifications.
 constexpr std::chrono::milliseconds kBlindNap{1};
 /// Interval between polls of pairs that are not in use, while the process is awake.
 constexpr std::chrono::milliseconds kPollAgain{50};

@@ -1,5 +1,5 @@
-// One rank's use of one device: the channel that wakes the rank, its queue pairs, and those pairs
-// that only wait for their last messages to be sent.
+// One rank's use of one device: the channel that wakes the rank, its queue pairs, and its retired
+// pairs, whose last messages are still being sent.
 #pragma once
 
 #include <poll.h>
@@ -57,8 +57,8 @@ class Station {
   /// Processes device events and timers. Every kPollAgain, also polls all pairs: on pairs that are
   /// not in use, a peer may wait for an answer, or the last send may have failed.
   void look(Clock::time_point now);
-  /// Returns the links that ended while data that they sent may not have arrived, with the reason;
-  /// each link once.
+  /// Returns the links whose pair has ended although data that they sent may not have arrived, with
+  /// the reason. Returns each link only once.
   std::vector<std::pair<LinkOf, std::string>> take_broken();
   Clock::time_point next_look() const;
   /// Makes the next completion mark the descriptor as readable. Returns true if there are pairs
@@ -69,7 +69,7 @@ class Station {
   void watch(std::vector<pollfd>& descriptors, bool always = false) const;
 
   std::size_t pairs() const { return pairs_.size(); }
-  /// Called in the child of a fork.
+  /// Called in the child of a fork: closes the child's copies of descriptors.
   void abandon() noexcept;
 
  private:

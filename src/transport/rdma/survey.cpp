@@ -67,7 +67,7 @@ void require_few(const Wanted& wanted, WorldRank rank) {
                   kMostDevices, wanted.names.size(), rank));
 }
 
-/// Apple's devices support only uc, so nothing else is tried.
+/// On macOS, rc is used only if the setting requests it, because Apple's devices support only uc.
 std::vector<Service> services_of(const std::string& wanted) {
   if (wanted == "rc") return {Service::rc};
 #ifdef __APPLE__
@@ -137,7 +137,7 @@ Survey survey(const Config& config, WorldRank rank, int size, const std::shared_
       found.stations.push_back(std::move(station));
     } catch (const Error& error) {
       missing.emplace_back(error.what());
-      // A device that no setting names is optional.
+      // A device that the settings do not list is optional.
       if (!by_name) continue;
       found.card.devices.push_back({name, {}, error.what()});
       found.stations.emplace_back();

@@ -15,8 +15,8 @@ bool is_ring(const DeviceTable& table);
 /// Returns the table without the devices between ranks that are not neighbours in the ring.
 DeviceTable ring_of(DeviceTable table);
 
-/// Throws InvalidArgument, with a picture of what is missing and advice, if the table is not a ring
-/// and `ring` is set, or if it is neither a ring nor a mesh.
+/// Throws InvalidArgument if `ring` is set and the table is not a ring, or if it is neither a ring
+/// nor a mesh. The message shows which devices are missing and gives advice.
 void require_shape(const std::string& path, const DeviceTable& table, bool ring);
 
 /// Used by programs that start jobs: reads a table of any number of ranks and checks its shape.

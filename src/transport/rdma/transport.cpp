@@ -11,10 +11,10 @@ namespace {
 
 /// Time after which the dialing end gives up a connected path on which nothing arrives.
 constexpr std::chrono::seconds kGreeting{3};
-/// Time after which the other end discards a pair that was not opened. The dialing end reports the
-/// failure, so this end only cleans up.
+/// Time after which the end that did not dial discards a pair that was not opened. Longer than
+/// kGreeting, because the dialing end reports the failure.
 constexpr std::chrono::seconds kTidying{6};
-/// Interval between checks of links that are being made, where there are no notifications.
+/// Interval between checks of links that are being made, for devices without notifications.
 constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
@@ -182,15 +182,15 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   }
 }
 
-/// Returns true if the link is complete or has failed; appends an event then. If the other end may
-/// consider the link open and does not say that it uses another transport, it also becomes a link
-/// here, though a broken one. Its users at both ends then see the error.
+/// Appends an event and returns true if the link is complete or has failed. The other end may
+/// consider the link open without saying that it uses another transport. The link is then completed
+/// here as well, as a broken one, so that its users at both ends see the error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
   const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
-  // From now on, the other end has kTidying to say that it uses another transport.
+  // The other end has kTidying, counted from now, to say that it uses another transport.
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;

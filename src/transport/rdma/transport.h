@@ -25,10 +25,10 @@ class RdmaTransport final : public Transport {
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
-  /// The reason why the peer is not reached over RDMA.
+  /// The reason why the peer is not reached over RDMA; empty if it is.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
-  /// True if the device tables say that no cable joins the two ranks, so that a missing link is no
-  /// fault.
+  /// True if no cable joins the two ranks according to the device tables. A missing link is then
+  /// not an error.
   bool uncabled(WorldRank peer) const { return ways_[peer.index()].uncabled; }
   std::string describe(WorldRank peer) const override;
   int rails(WorldRank peer) const override;

@@ -3,7 +3,7 @@
 // can inject every failure.
 //
 // Every object must outlive the objects that were made from it: a queue pair is destroyed first,
-// then its completion queue and the memory that it names, then the domain, the channel and the
+// then its completion queue and the memory that it uses, then the domain, the channel and the
 // context. Functions that make objects throw VerbsError; functions that are called for every
 // message return an errno, or 0.
 #pragma once
@@ -32,7 +32,7 @@ class VerbsError : public Error {
   int code_;
 };
 
-/// Returns "Invalid argument (errno 22)".
+/// Returns a text such as "Invalid argument (errno 22)".
 std::string describe_code(int code);
 
 /// Handling of lost packets by a queue pair: rc (reliable connection) retransmits, uc (unreliable
@@ -73,7 +73,8 @@ struct Limits {
   bool lends = false;
 };
 
-/// Result of a request. `id` is the caller's; `bytes` is valid only if the status is 0.
+/// Result of a request. `id` is the one that the caller gave when posting it; `bytes` is valid only
+/// if the status is 0.
 struct Completion {
   std::uint64_t id = 0;
   int status = 0;           ///< Status code of the verbs (ibv_wc_status).
@@ -82,6 +83,7 @@ struct Completion {
 
 /// Returns a text such as "the other end does not answer (completion status 12)".
 std::string describe_status(int status);
+/// Status of a request that was dropped because its queue pair had failed.
 inline constexpr int kFlushed = 5;
 
 /// An event that a device reports asynchronously, not as a completion.

@@ -401,8 +401,8 @@ class LibraryContext final : public Context {
 class VerbsLibrary final : public Verbs {
  public:
   explicit VerbsLibrary(std::unique_ptr<Symbols> symbols) : symbols_(std::move(symbols)) {
-    // Without it, copy-on-write after a fork could give the parent different pages than its devices
-    // use.
+    // Without this call, copy-on-write after a fork could give the parent different pages than its
+    // devices use.
     if (symbols_->fork_init) (void)symbols_->fork_init();
   }
 

@@ -10,6 +10,7 @@
 
 namespace mccl::transport::rdma {
 
+/// Members are null if the library lacks the function and load_symbols() does not require it.
 struct Symbols {
   void** (*get_device_list)(int*);
   void (*free_device_list)(void**);
@@ -35,7 +36,6 @@ struct Symbols {
   int (*get_async_event)(abi::Context*, abi::AsyncEvent*);
   void (*ack_async_event)(abi::AsyncEvent*);
   const char* (*event_type_str)(int);
-  /// Null if the library is too old or lacks it.
   ssize_t (*query_gid_table)(abi::Context*, abi::GidEntry*, std::size_t, std::uint32_t,
                              std::size_t);
   int (*fork_init)();

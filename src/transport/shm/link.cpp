@@ -13,8 +13,8 @@ namespace {
 /// Number of bytes published at a time, so that writer and reader copy concurrently.
 constexpr std::size_t kGrain = std::size_t{32} << 10;
 
-/// Layout of the range: one page with the states of both rings, then the rings. The first line of
-/// the range belongs to the arena.
+/// Layout of the range: one page with the states of both rings, then the rings. The first cache
+/// line of the range belongs to the arena.
 struct States {
   RingState to_joiner;
   RingState to_maker;
@@ -23,8 +23,8 @@ static_assert(sizeof(States) + node::kLine <= 4096);
 
 std::size_t range_bytes(std::size_t ring_bytes) { return page_bytes() + 2 * ring_bytes; }
 
-/// Returns the ring size of a range of `bytes`, which includes the arena's line; 0 if no link has a
-/// range of that size.
+/// Returns the size of each ring in a range of `bytes`, which include the arena's cache line.
+/// Returns 0 if no link has a range of that size.
 std::size_t ring_bytes_of(std::size_t bytes) {
   if (bytes < range_bytes(ShmLink::kLeastRingBytes)) return 0;
   const std::size_t ring = (bytes - page_bytes()) / 2;
@@ -112,7 +112,8 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
 }
 
 std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
-  const bool last = peer_gone_ || in_.writer_left();  // before peek(), so that no bytes are missed
+  // read before peek(), so that no bytes are missed
+  const bool last = peer_gone_ || in_.writer_left();
   const std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;
   if (last) fail();

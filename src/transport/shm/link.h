@@ -22,12 +22,13 @@ class ShmLink final : public Link {
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 
-  /// Allocates the range, whose place must be sent to the other side. `ring_bytes` is a power of
-  /// two; the rings are smaller if memory runs out. Returns null if even rings of kLeastRingBytes
-  /// do not fit. `bell` is the peer's; `peer` names it in messages: "rank 3".
+  /// Allocates a range for a new link. The caller must send its place() to the other side.
+  /// `ring_bytes` is a power of two; the rings are smaller if memory runs out. Returns null if even
+  /// rings of kLeastRingBytes do not fit. `bell` wakes the peer; `peer` is its name in messages:
+  /// "rank 3".
   static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer);
-  /// Attaches to a range that the peer has made. Throws CorruptionError.
+  /// Attaches to a range that the peer has made. Throws CorruptionError if `place` is invalid.
   static std::unique_ptr<ShmLink> join(const node::PeerArena& arena, const node::RangePlace& place,
                                        node::Bell bell, std::string peer);
   ~ShmLink() override;
@@ -41,7 +42,7 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t unsent() const override { return 0; }  // Stays readable by the peer.
+  std::size_t unsent() const override { return 0; }  // Written bytes stay readable.
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 
@@ -51,7 +52,7 @@ class ShmLink final : public Link {
   ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
           node::Bell bell, std::string peer);
   /// Returns the readable bytes if there are at least `at_least`; else an empty span. Throws
-  /// LinkClosed if no more can arrive.
+  /// LinkClosed if fewer have arrived and no more can arrive.
   std::span<const std::byte> arrived(std::size_t at_least);
   [[noreturn]] void fail() const;
 

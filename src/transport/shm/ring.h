@@ -10,8 +10,8 @@
 
 namespace mccl::transport::shm {
 
-/// State that both sides share, in the range's memory. Both counts only grow; the bytes between
-/// them are full.
+/// State that both sides share, in the range's memory. Both counts are in bytes and only grow. The
+/// bytes between them are those written and not yet read.
 struct RingState {
   alignas(node::kLine) std::atomic<std::uint64_t> written{0};
   alignas(node::kLine) std::atomic<std::uint64_t> taken{0};
@@ -19,7 +19,8 @@ struct RingState {
   std::atomic<std::uint32_t> reader_left{0};
 };
 
-/// `bytes` is the ring's memory mapped twice in a row, so that a wrapped piece is still contiguous.
+/// The writing side of a ring. `bytes` is the ring's memory mapped twice in a row, so that a piece
+/// that wraps around is still contiguous.
 class RingWriter {
  public:
   RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
@@ -38,6 +39,7 @@ class RingWriter {
   std::uint64_t taken_ = 0;    // Last value read from the shared state.
 };
 
+/// The reading side of a ring. `bytes` is mapped as for RingWriter.
 class RingReader {
  public:
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
@@ -45,11 +47,11 @@ class RingReader {
 
   /// Returns all bytes that are available, in one piece.
   std::span<const std::byte> peek() const;
-  /// Bytes of the last peek() that have not been consumed.
+  /// Number of bytes of the last peek() that have not been consumed.
   std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
-  /// `n` is at most seen().
+  /// Drops the first `n` bytes; `n` is at most seen().
   void consume(std::size_t n);
-  /// True if the writer has left. Everything that it wrote before is in the next peek().
+  /// True if the writer has left. The next peek() then returns everything that it wrote.
   bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->reader_left.store(1, std::memory_order_release); }
 

@@ -74,8 +74,8 @@ Making ShmTransport::join(WorldRank peer, std::span<const std::byte> told) {
   return made;
 }
 
-/// The peer counts this rank as a reader of the range and reuses the range only when all readers
-/// have let go of it. So a refused range must be released as well.
+/// The peer counts this rank as a reader of the range, and reuses the range only after all readers
+/// have released it. A refused range must therefore be released as well.
 void ShmTransport::refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) {
   if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
     node::let_go_of(*neighbour, place_in(peer, told));

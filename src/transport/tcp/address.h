@@ -1,4 +1,4 @@
-// Socket addresses: IPv4 and IPv6, with scope ids, as text and as what the kernel takes.
+// Socket addresses: IPv4 and IPv6, with scope ids, as text and as sockaddr structures.
 #pragma once
 
 #include <netinet/in.h>
@@ -20,8 +20,8 @@ class Address {
 
   /// Returns empty if the family is neither IPv4 nor IPv6, or if `length` is too short for it.
   static std::optional<Address> from(const sockaddr* raw, socklen_t length);
-  /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns empty for anything else, host names
-  /// included.
+  /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns empty for anything else, including
+  /// host names.
   static std::optional<Address> parse_numeric(std::string_view host, std::uint16_t port);
   /// Returns [::] or 0.0.0.0.
   static Address wildcard(int family, std::uint16_t port);
@@ -65,7 +65,7 @@ struct HostPort {
 HostPort parse_host_port(std::string_view text);
 
 /// Returns all addresses of a numeric address or a host name, in the resolver's order. Blocks.
-/// Throws InvalidArgument that names the host.
+/// Throws InvalidArgument if it finds none; the message contains the host.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace mccl::transport::tcp

@@ -1,5 +1,5 @@
-// Passes on connections that another part of this process has accepted. They are returned by a
-// listener, in order, as if it had accepted them itself.
+// Passes connections that another part of this process has accepted to a listener. The listener
+// returns them in order, as if it had accepted them itself.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// The host as the network sees it: its interfaces, its routes, its identity.
+// Network interfaces, routes and identity of this host.
 #pragma once
 
 #include <optional>
@@ -38,8 +38,8 @@ const Interface* find_interface(const std::vector<Interface>& interfaces, const 
 /// Sends nothing.
 std::optional<Address> route_source(const Address& destination);
 
-/// Equal for two processes exactly if they share a kernel and a network namespace, and so can
-/// connect over loopback. Printable, without spaces.
+/// Returns the same text for two processes exactly if they share a kernel and a network namespace,
+/// and can therefore connect over loopback. The text is printable and has no spaces.
 std::string host_identity();
 
 /// Host name, reduced to printable characters; "unknown" if gethostname fails.

@@ -19,8 +19,9 @@ namespace mccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
-/// A request of at most this size is for something small, such as a header. The bytes that follow
-/// it may have a destination of their own, so only kSmallReceive bytes are received at once.
+/// A peek() of at most this size is for something small, such as a header. The caller may then
+/// read() the bytes that follow straight to their destination, so at most kSmallReceive bytes are
+/// buffered.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
 /// Maximum number of receives in one depart() call, so that other links get their turn.
@@ -56,8 +57,8 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
       description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
-/// Returns -1 between an end and the time at which it is reported: poll(2) would otherwise return
-/// at once each time.
+/// Returns -1 once the connection has ended but while that is not yet reported. Otherwise poll(2)
+/// would return immediately each time.
 int TcpLink::descriptor() const {
   const bool ended = !ended_.empty() || !writing_ended_.empty();
   return ended && Clock::now() < told_at_ ? -1 : socket_.descriptor();
@@ -134,9 +135,10 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
   }
 }
 
-/// If a socket is closed with unread bytes, or receives some later, it resets the connection. The
-/// system then discards bytes that the peer's host has not acknowledged. So the socket stays open
-/// until the peer has also ended, or its host has acknowledged everything.
+/// A socket that is closed with unread bytes, or that receives bytes after close, resets the
+/// connection. The system then discards bytes that the peer's host has not acknowledged. So the
+/// socket stays open until the peer has closed its end too, or its host has acknowledged
+/// everything.
 bool TcpLink::depart() noexcept {
   if (!std::exchange(departing_, true)) (void)::shutdown(socket_.descriptor(), SHUT_WR);
   std::array<std::byte, kSmallReceive> discarded;
@@ -186,8 +188,8 @@ void TcpLink::consume(std::size_t n) {
 
 std::size_t TcpLink::unsent() const { return socket_.unacknowledged(); }
 
-/// The time since the last acknowledgement means nothing if the connection was idle before, so the
-/// caller checks again later.
+/// The time since the last acknowledgement includes any time in which the connection was idle, so
+/// the caller checks again later.
 std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 #ifdef __linux__
   tcp_info info = {};
@@ -204,10 +206,11 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 void TcpLink::lose_peer(Loss loss) {
   options_.told_late = {};
   told_at_ = {};
-  // The connection will end by itself: recv() first returns the bytes that have arrived.
+  // The peer's system closes the connection, so no shutdown is needed: recv() returns the bytes
+  // that have arrived and then reports the end.
   if (loss == Loss::told) return;
-  // Received bytes in the kernel stay readable. The call may fail if the connection has already
-  // ended.
+  // Bytes that the kernel has received stay readable. shutdown() may fail if the connection has
+  // already ended.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);
 }
 

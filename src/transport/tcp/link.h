@@ -16,7 +16,7 @@ namespace mccl::transport::tcp {
 
 struct TcpLinkOptions {
   /// Delay between the end of the connection and the LinkClosed that reports it. On a relayed
-  /// connection, the real cause has arrived from elsewhere by then.
+  /// connection, the real cause arrives over another connection during this delay.
   Clock::duration told_late{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
@@ -25,7 +25,8 @@ struct TcpLinkOptions {
 
 class TcpLink final : public Link {
  public:
-  /// Takes over a connected, non-blocking socket. `peer` names the other end in messages: "rank 3".
+  /// Takes over a connected, non-blocking socket. `peer` is the name of the other end in messages:
+  /// "rank 3".
   TcpLink(Socket socket, std::string peer, TcpLinkOptions options = {});
 
   std::size_t write(std::span<const std::byte> first,
@@ -44,13 +45,13 @@ class TcpLink final : public Link {
   std::string description() const override { return description_; }
 
  private:
-  /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived or the path ended;
-  /// ended_ is set in the latter case.
+  /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived, or if the connection
+  /// has ended; in the latter case it sets ended_.
   std::size_t receive(std::byte* to, std::size_t limit);
   /// Handles ENOBUFS: the system has no memory for sending.
   void run_short();
   void end(std::string why);
-  /// True if the connection has ended and `told_at_` has passed.
+  /// True if no more bytes will be received and `told_at_` has passed.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);

@@ -25,7 +25,8 @@ class Listener {
  public:
   /// Binds `address` and listens; [::] also accepts IPv4 connections. Throws BindError.
   Listener(const Address& address, std::size_t buffer_bytes);
-  /// Listens to connections handed over within this process; used by Inlet::listener().
+  /// Makes a listener that returns connections handed over within this process; used by
+  /// Inlet::listener().
   explicit Listener(Socket inlet);
 
   const Address& address() const { return address_; }

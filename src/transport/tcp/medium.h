@@ -19,7 +19,7 @@ struct Medium {
   friend bool operator==(const Medium&, const Medium&) = default;
 };
 
-/// Orders first by Kind, then by speed; an unknown speed is last.
+/// Compares first by Kind, then by speed; an unknown speed is the worst.
 bool is_better(const Medium& a, const Medium& b);
 
 /// Returns the medium of an interface, without the MTU. `system` is the folder in which Linux

@@ -29,10 +29,11 @@ constexpr int kKeepAliveProbes = 3;
 /// Limit of unsent bytes in the kernel (TCP_NOTSENT_LOWAT): enough to keep the network busy, and no
 /// more, since later writes queue behind them.
 [[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
-[[maybe_unused]] constexpr int kMostProbes = 127;  ///< Maximum that Linux accepts.
+/// Maximum number of keepalive probes that Linux accepts.
+[[maybe_unused]] constexpr int kMostProbes = 127;
 [[maybe_unused]] constexpr int kLongestSilence = 1'000'000;
 
-// Best effort: a system without one of these options still moves bytes.
+// Ignores errors: connections also work without these options.
 void set_option(const Socket& socket, int level, int name, int value) {
   (void)::setsockopt(socket.descriptor(), level, name, &value, sizeof value);
 }

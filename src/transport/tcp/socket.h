@@ -40,8 +40,8 @@ class Socket {
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;
 
-  /// Bytes written that the other host has not acknowledged; on Linux the end of the stream counts
-  /// as one. 0 if the system cannot report it.
+  /// Bytes written that the other host has not acknowledged; on Linux, a sent end of stream (FIN)
+  /// counts as one byte. 0 if the system cannot report it.
   std::size_t unacknowledged() const;
 
  private:
@@ -77,8 +77,8 @@ void bear_silence(const Socket& socket, std::chrono::seconds silence);
 /// silent.
 void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
-/// Starts to connect, from `source` if it is not null. Returns 0 if connected at once, EINPROGRESS,
-/// or another errno.
+/// Starts to connect, from `source` if it is not null. Returns 0 if connected immediately,
+/// EINPROGRESS, or another errno.
 int start_connect(const Socket& socket, const Address& destination, const Address* source);
 
 /// True if the socket is connected to itself. On loopback, a connect to a free ephemeral port may

@@ -13,8 +13,10 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Maximum number of moves in one direction per advance(), so that others get their turn.
+/// Maximum number of moves in one direction per advance(), so that other connections get their
+/// turn.
 constexpr int kMostMoves = 8;
+/// Interval between checks whether the last bytes have been acknowledged.
 constexpr std::chrono::milliseconds kAcknowledgementNap{10};
 
 }  // namespace

@@ -37,7 +37,6 @@ class Splice {
   /// When to call advance() even if poll reports nothing; usually Clock::time_point::max().
   Clock::time_point retry_at() const;
 
-  /// The two connections.
   const Socket& one() const { return one_; }
   const Socket& other() const { return other_; }
 
@@ -47,10 +46,11 @@ class Splice {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;   ///< True if the source has sent its last byte.
-    bool ended = false;     ///< True if the end of the stream has been passed on to the sink.
-    bool discards = false;  ///< The sink accepts no more bytes; its own may still be in flight.
-    Shortage shortage;      ///< Shortage of system memory for sending to the sink.
+    bool no_more = false;  ///< True if the source has sent its last byte.
+    bool ended = false;    ///< True if the end of the stream has been passed on to the sink.
+    /// True if the sink accepts no more bytes. Bytes that it wrote may still be in flight.
+    bool discards = false;
+    Shortage shortage;  ///< Shortage of system memory for sending to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }
@@ -63,8 +63,8 @@ class Splice {
   /// True if one end accepts no more bytes, because its process has closed it. Bytes that it wrote
   /// may still be in flight.
   bool an_end_has_gone() const { return forth_.discards || back_.discards; }
-  /// True if an end has closed and all its bytes have been handed to the system for the other end,
-  /// which may not have sent them yet.
+  /// True if an end has closed and all its bytes have been passed to the kernel, which may not have
+  /// sent them to the other end yet.
   bool awaits_acknowledgement() const {
     return (forth_.ended && back_.discards) || (back_.ended && forth_.discards);
   }

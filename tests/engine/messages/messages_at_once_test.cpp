@@ -68,6 +68,16 @@ TEST(MessagesAtOnce, ReturnCreditSoThatAOneWayStreamGoesOn) {
   }
 }
 
+TEST(MessagesAtOnce, CountAsTakenInForAPeerThatWaitsForRoom) {
+  MessagesPair pair;
+  const Bytes sent = filled(8, 1);
+  Bytes got(8);
+  pair.first.send_at_once(sent, 1, 0);
+  pair.second.messages().take_in(GroupRank(0), 1);
+  EXPECT_TRUE(pair.second.receive_at_once(got, 0, 0));
+  EXPECT_TRUE(pair.second.messages().idle());
+}
+
 TEST(MessagesAtOnce, RefuseAMessageOfAnotherSize) {
   MessagesPair pair;
   const Bytes sent = filled(8, 1);
