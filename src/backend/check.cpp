@@ -95,13 +95,14 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
   }
 }
 
-void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression) {
+void check_codec(const engine::Call& call, const Compression& compression) {
   check_ratio(compression);
-  if (compression.codec == Codec::none || may_be_coded(call, dtype, op.kind)) return;
-  throw InvalidArgument(
-      fmt::format("{} of {} {}: {} applies only to sums and averages of floats by all_reduce and "
-                  "reduce_scatter; make this call without it",
-                  name_of(call), name_of(op.kind), name_of(dtype), describe(compression)));
+  if (compression.codec == Codec::none) return;
+  if (may_be_coded(call.collective, call.dtype, call.kind)) return;
+  throw InvalidArgument(fmt::format(
+      "{} of {} {}: {} applies only to sums and averages of floats by all_reduce and "
+      "reduce_scatter; make this call without it",
+      name_of(call.collective), name_of(call.kind), name_of(call.dtype), describe(compression)));
 }
 
 void check_ratio(const Compression& compression) {

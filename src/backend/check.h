@@ -7,6 +7,7 @@
 #include <span>
 
 #include "backend/shares.h"
+#include "engine/calls/call.h"
 #include "mccl/buffer.h"
 #include "mccl/compression.h"
 #include "mccl/types.h"
@@ -29,7 +30,7 @@ void check_peer(Collective call, int peer, int rank, int size, bool any_allowed)
 
 /// check_codec() checks the compression of a call, check_ratio() that of a group. Both accept a
 /// compression without a codec.
-void check_codec(Collective call, DType dtype, const ReduceOp& op, const Compression& compression);
+void check_codec(const engine::Call& call, const Compression& compression);
 void check_ratio(const Compression& compression);
 /// left_out must have the type and count of the input, and must not overlap input or output.
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,

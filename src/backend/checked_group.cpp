@@ -12,14 +12,6 @@
 namespace mccl {
 namespace {
 
-Request request_of(Collective collective, DType dtype) {
-  Request request;
-  request.collective = collective;
-  request.dtype = dtype;
-  request.in.dtype = request.out.dtype = dtype;
-  return request;
-}
-
 /// Returns the request as if its memory were on the host. Used in a failed group, where a call only
 /// reports the failure and does not touch its memory.
 Request without_devices(const Request& request) {
@@ -34,7 +26,7 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   const bool is_shared =
       !staged::on_device(request) && (request.in.allocation || request.out.allocation);
   if (stages_always_ && is_shared) return line().enqueue(staged::as_the_gpu_sees(request), options);
-  if (path_ && is_collective(request.collective) && !batch_is_open()) {
+  if (path_ && is_collective(request.call) && !batch_is_open()) {
     if (staged::on_device(request) && path_->has_to_meet()) refuse_capture(request, options);
     path_->comes(request, timeout_of(options), options.caller_waits || options.may_meet);
   }
@@ -58,7 +50,7 @@ void CheckedGroup::refuse_capture(const Request& request, const CallOptions& opt
   throw InvalidArgument(
       fmt::format("{} of group '{}': the stream is being captured, but the GPUs of the ranks are "
                   "not connected yet; make a first collective on GPU memory before the capture",
-                  name_of(request.collective), name()));
+                  name_of(request.call.collective), name()));
 }
 
 /// True if the path runs the call. The first call may make the ranks meet, which fails if one has
@@ -99,7 +91,7 @@ Work CheckedGroup::begin_directly(const Request& request, const CallOptions& opt
     return {};
   }
   const auto timeout = timeout_of(options);
-  const auto call = std::make_shared<direct::Call>(
+  const auto call = std::make_shared<direct::DirectCall>(
       path_, request, options.stream, rank(),
       timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max());
   line().look_after(call);
@@ -137,19 +129,7 @@ Work CheckedGroup::end_coalescing() {
 }
 
 Work CheckedGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
-  constexpr Collective call = Collective::all_reduce;
-  check_memory(call, "input", in);
-  check_memory(call, "output", out);
-  check_same_type(call, in, out);
-  check_count(call, "output", out.count, in.count);
-  check_reduction(call, in.dtype, op);
-  Request request = request_of(call, in.dtype);
-  request.op = op;
-  request.count = in.count;
-  request.in_place = check_overlap(call, in, out, 0, 0);
-  request.in = in;
-  request.out = out;
-  return begin_sum(request, options);
+  return begin_sum(arguments().sum(Collective::all_reduce, in, out, op), options);
 }
 
 /// Fills left_out with zeros, which remain unless the engine writes to it.
@@ -159,11 +139,11 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
     if (staged::on_device(request) || left.device.kind != DeviceKind::cpu) {
       throw InvalidArgument(fmt::format(
           "{}: left_out requires host memory; place input, output and left_out on the host",
-          name_of(request.collective)));
+          name_of(request.call.collective)));
     }
-    check_left_out(request.collective, request.in, request.out, left);
-    // Before the fence has passed, the memory must not be touched. Call::clear_left_out() clears it
-    // afterwards.
+    check_left_out(request.call.collective, request.in, request.out, left);
+    // Before the fence has passed, the memory must not be touched. StagedCall::clear_left_out()
+    // clears it afterwards.
     if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
   }
   return begin(request, options);
@@ -171,240 +151,91 @@ Work CheckedGroup::begin_sum(const Request& request, const CallOptions& options)
 
 std::size_t CheckedGroup::bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                                        const CallOptions& options) const {
-  Request request = request_of(Collective::all_reduce, dtype);
-  request.op = op;
+  Request request;
+  request.call.collective = Collective::all_reduce;
+  request.call.dtype = request.in.dtype = request.out.dtype = dtype;
+  request.call.kind = op.kind;
   request.in.count = request.out.count = count;
   const Coding coding = coding_of(request, options);
   return coding ? coding.bytes(count, Coded::contribution) : count * size_of(dtype);
 }
 
 Work CheckedGroup::broadcast(Buffer data, int root, const CallOptions& options) {
-  constexpr Collective call = Collective::broadcast;
-  check_memory(call, "data", data);
-  check_root(call, root, size());
-  Request request = request_of(call, data.dtype);
-  request.root = root;
-  request.count = data.count;
-  request.in_place = true;
-  request.in = data;
-  request.out = data;
-  return begin(request, options);
+  return begin(arguments().broadcast(data, root), options);
 }
 
 Work CheckedGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
                           const CallOptions& options) {
-  constexpr Collective call = Collective::reduce;
-  check_memory(call, "input", in);
-  check_root(call, root, size());
-  check_reduction(call, in.dtype, op);
-  Request request = request_of(call, in.dtype);
-  request.op = op;
-  request.root = root;
-  request.count = in.count;
-  request.in = in;
-  if (root == rank()) {
-    check_memory(call, "output", out);
-    check_same_type(call, in, out);
-    check_count(call, "output", out.count, in.count);
-    request.in_place = check_overlap(call, in, out, 0, 0);
-    request.out = out;
-  }
-  return begin(request, options);
+  return begin(arguments().sum(Collective::reduce, in, out, op, root), options);
 }
 
 Work CheckedGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
-  return begin(gather_to_all(in, out, Shares::equal(size(), in.count)), options);
+  const Shares shares = Shares::equal(size(), in.count);
+  return begin(arguments().in_parts(Collective::all_gather, in, out, shares), options);
 }
 
 Work CheckedGroup::all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                const CallOptions& options) {
-  check_counts(Collective::all_gather, counts, size());
-  return begin(gather_to_all(in, out, Shares::of(counts)), options);
-}
-
-Request CheckedGroup::gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const {
-  constexpr Collective call = Collective::all_gather;
-  check_memory(call, "input", in);
-  check_memory(call, "output", out);
-  check_same_type(call, in, out);
-  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
-  check_count(call, "input", in.count, shares.at(rank()));
-  check_count(call, "output", out.count, shares.total());
-  Request request = request_of(call, in.dtype);
-  request.count = out.count;
-  request.tell(shares);
-  request.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
-  request.in = in;
-  request.out = out;
-  return request;
+  const Shares shares = shares_from(Collective::all_gather, counts, size());
+  return begin(arguments().in_parts(Collective::all_gather, in, out, shares), options);
 }
 
 Work CheckedGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return begin(gather_to(in, out, Shares::equal(size(), in.count), root), options);
+  const Shares shares = Shares::equal(size(), in.count);
+  return begin(arguments().in_parts(Collective::gather, in, out, shares, root), options);
 }
 
 Work CheckedGroup::gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                            int root, const CallOptions& options) {
-  check_counts(Collective::gather, counts, size());
-  return begin(gather_to(in, out, Shares::of(counts), root), options);
-}
-
-Request CheckedGroup::gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const {
-  constexpr Collective call = Collective::gather;
-  check_memory(call, "input", in);
-  check_root(call, root, size());
-  check_shares(call, shares.counts().empty() ? "input" : "counts", shares, in.dtype);
-  check_count(call, "input", in.count, shares.at(rank()));
-  Request request = request_of(call, in.dtype);
-  request.root = root;
-  request.count = shares.total();
-  request.tell(shares);
-  request.in = in;
-  if (root == rank()) {
-    check_memory(call, "output", out);
-    check_same_type(call, in, out);
-    check_count(call, "output", out.count, shares.total());
-    request.in_place = check_overlap(call, in, out, 0, shares.before(rank()));
-    request.out = out;
-  }
-  return request;
+  const Shares shares = shares_from(Collective::gather, counts, size());
+  return begin(arguments().in_parts(Collective::gather, in, out, shares, root), options);
 }
 
 Work CheckedGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  return begin(scatter_from(in, out, Shares::equal(size(), out.count), root), options);
+  const Shares shares = Shares::equal(size(), out.count);
+  return begin(arguments().in_parts(Collective::scatter, in, out, shares, root), options);
 }
 
 Work CheckedGroup::scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                             int root, const CallOptions& options) {
-  check_counts(Collective::scatter, counts, size());
-  return begin(scatter_from(in, out, Shares::of(counts), root), options);
-}
-
-Request CheckedGroup::scatter_from(ConstBuffer in, Buffer out, const Shares& shares,
-                                   int root) const {
-  constexpr Collective call = Collective::scatter;
-  check_memory(call, "output", out);
-  check_root(call, root, size());
-  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, out.dtype);
-  check_count(call, "output", out.count, shares.at(rank()));
-  Request request = request_of(call, out.dtype);
-  request.root = root;
-  request.count = shares.total();
-  request.tell(shares);
-  request.out = out;
-  if (root == rank()) {
-    check_memory(call, "input", in);
-    check_same_type(call, in, out);
-    check_count(call, "input", in.count, shares.total());
-    request.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
-    request.in = in;
-  }
-  return request;
+  const Shares shares = shares_from(Collective::scatter, counts, size());
+  return begin(arguments().in_parts(Collective::scatter, in, out, shares, root), options);
 }
 
 Work CheckedGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
                                   const CallOptions& options) {
-  return begin_sum(reduce_to_parts(in, out, Shares::equal(size(), out.count), op), options);
+  const Shares shares = Shares::equal(size(), out.count);
+  return begin_sum(arguments().in_parts(Collective::reduce_scatter, in, out, shares, -1, op),
+                   options);
 }
 
 Work CheckedGroup::reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
                                    ReduceOp op, const CallOptions& options) {
-  check_counts(Collective::reduce_scatter, counts, size());
-  return begin_sum(reduce_to_parts(in, out, Shares::of(counts), op), options);
-}
-
-Request CheckedGroup::reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares,
-                                      ReduceOp op) const {
-  constexpr Collective call = Collective::reduce_scatter;
-  check_memory(call, "input", in);
-  check_memory(call, "output", out);
-  check_same_type(call, in, out);
-  check_shares(call, shares.counts().empty() ? "output" : "counts", shares, in.dtype);
-  check_count(call, "input", in.count, shares.total());
-  check_count(call, "output", out.count, shares.at(rank()));
-  check_reduction(call, in.dtype, op);
-  Request request = request_of(call, in.dtype);
-  request.op = op;
-  request.count = in.count;
-  request.tell(shares);
-  request.in_place = check_overlap(call, in, out, shares.before(rank()), 0);
-  request.in = in;
-  request.out = out;
-  return request;
+  const Shares shares = shares_from(Collective::reduce_scatter, counts, size());
+  return begin_sum(arguments().in_parts(Collective::reduce_scatter, in, out, shares, -1, op),
+                   options);
 }
 
 Work CheckedGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
-  const std::size_t ranks = static_cast<std::size_t>(size());
-  if (in.count % ranks != 0) {
-    throw InvalidArgument(fmt::format(
-        "all_to_all: input has {} elements, which is not a multiple of {} ranks; use all_to_allv",
-        in.count, ranks));
-  }
-  const Shares shares = Shares::equal(size(), in.count / ranks);
-  Request request = exchange(in, shares, out, shares);
-  request.count = in.count;
-  return begin(request, options);
+  return begin(arguments().all_to_all(in, out), options);
 }
 
 Work CheckedGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                                std::span<const std::size_t> out_counts,
                                const CallOptions& options) {
-  check_counts(Collective::all_to_all, in_counts, size());
-  check_counts(Collective::all_to_all, out_counts, size());
-  Request request = exchange(in, Shares::of(in_counts), out, Shares::of(out_counts));
-  request.counts = in_counts;
-  request.out_counts = out_counts;
-  request.own_counts = true;
-  return begin(request, options);
-}
-
-Request CheckedGroup::exchange(ConstBuffer in, const Shares& given, Buffer out,
-                               const Shares& taken) const {
-  constexpr Collective call = Collective::all_to_all;
-  check_memory(call, "input", in);
-  check_memory(call, "output", out);
-  check_same_type(call, in, out);
-  check_shares(call, "in_counts", given, in.dtype);
-  check_shares(call, "out_counts", taken, out.dtype);
-  check_count(call, "input", in.count, given.total());
-  check_count(call, "output", out.count, taken.total());
-  if (in.data == out.data && in.count > 0 && out.count > 0) {
-    throw InvalidArgument(
-        "all_to_all: input and output are the same memory; it has no in-place form");
-  }
-  check_overlap(call, in, out, 0, 0);
-  check_count(call, "this rank's own part of the output", taken.at(rank()), given.at(rank()));
-  Request request = request_of(call, in.dtype);
-  request.tell(given);
-  request.in = in;
-  request.out = out;
-  return request;
+  return begin(arguments().all_to_allv(in, in_counts, out, out_counts), options);
 }
 
 Work CheckedGroup::barrier(const CallOptions& options) {
-  return begin(request_of(Collective::barrier, DType::u8), options);
+  return begin(arguments().barrier(), options);
 }
 
 Work CheckedGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
-  check_memory(Collective::send, "data", data);
-  check_peer(Collective::send, peer, rank(), size(), false);
-  Request request = request_of(Collective::send, data.dtype);
-  request.peer = peer;
-  request.tag = tag;
-  request.count = data.count;
-  request.in = data;
-  return begin(request, options);
+  return begin(arguments().send(data, peer, tag), options);
 }
 
 Work CheckedGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
-  check_memory(Collective::recv, "data", data);
-  check_peer(Collective::recv, peer, rank(), size(), true);
-  Request request = request_of(Collective::recv, data.dtype);
-  request.peer = peer;
-  request.tag = tag;
-  request.count = data.count;
-  request.out = data;
-  return begin(request, options);
+  return begin(arguments().recv(data, peer, tag), options);
 }
 
 }  // namespace mccl

@@ -1,5 +1,5 @@
-// The common base of every backend's groups: it checks the arguments of a call and turns them into
-// a request.
+// The common base of every backend's groups: checks the arguments of a call and decides what
+// carries it out.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "backend/arguments.h"
 #include "backend/direct/notices.h"
 #include "backend/direct/path.h"
 #include "backend/request.h"
@@ -102,12 +103,7 @@ class CheckedGroup : public Group, private staged::HostCalls {
   Work begin_directly(const Request& request, const CallOptions& options);
   staged::Line& line();
   Work begin_sum(const Request& request, const CallOptions& options);
-  // These functions build the requests of calls that exist both with equal parts and with counts.
-  Request gather_to_all(ConstBuffer in, Buffer out, const Shares& shares) const;
-  Request gather_to(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
-  Request scatter_from(ConstBuffer in, Buffer out, const Shares& shares, int root) const;
-  Request reduce_to_parts(ConstBuffer in, Buffer out, const Shares& shares, ReduceOp op) const;
-  Request exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
+  Arguments arguments() const { return {rank(), size()}; }
 
   bool stages_always_ = false;
   std::shared_ptr<direct::Path> path_;

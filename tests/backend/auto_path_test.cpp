@@ -28,13 +28,13 @@ class WayDouble final : public direct::Path {
   }
 
   bool takes(const Request& request) override {
-    return only_ == Collective::barrier || request.collective == only_;
+    return only_ == Collective::barrier || request.call.collective == only_;
   }
   void enqueue(const Request& request, void* stream) override {
     auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
     // bf16 calls are measurements. They only take time and write nothing, since their lengths are
     // chosen for GPUs.
-    if (request.dtype == DType::bf16)
+    if (request.call.dtype == DType::bf16)
       return queue.enqueue([pause = pause] {
         const auto until = Clock::now() + pause;
         while (Clock::now() < until) std::this_thread::yield();

@@ -10,9 +10,9 @@ namespace {
 
 Request all_reduce_of(std::size_t bytes) {
   Request request;
-  request.collective = Collective::all_reduce;
-  request.dtype = request.in.dtype = request.out.dtype = DType::bf16;
-  request.in.count = request.out.count = request.count = bytes / 2;
+  request.call.collective = Collective::all_reduce;
+  request.call.dtype = request.in.dtype = request.out.dtype = DType::bf16;
+  request.in.count = request.out.count = request.call.count = bytes / 2;
   return request;
 }
 
@@ -87,7 +87,7 @@ TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
 
 TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
   Request request = all_reduce_of(8000);
-  request.collective = Collective::reduce_scatter;
+  request.call.collective = Collective::reduce_scatter;
   request.out.count = 1000;
   const Launch launch = launch_of(request, 4);
   EXPECT_EQ(launch.kernel, Kernel::flagged_scatter);

@@ -29,13 +29,13 @@ class PathDouble final : public direct::Path {
   }
 
   bool takes(const Request& request) override {
-    return request.collective == Collective::all_reduce;
+    return request.call.collective == Collective::all_reduce;
   }
   void enqueue(const Request& request, void* stream) override {
     auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
     if (const auto lock = lock_in_use()) queue.hold(lock);
     queue.enqueue([to = reinterpret_cast<float*>(device_->at(request.out.data)),
-                   count = request.count] { std::fill_n(to, count, kDirect); });
+                   count = request.call.count] { std::fill_n(to, count, kDirect); });
   }
   void reach_memory(Device device) override { reached = device; }
   std::string failure() override { return broken ? "the cable is cut" : ""; }

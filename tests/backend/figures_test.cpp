@@ -16,9 +16,9 @@ Figures figures_of(float small, float middle, float large) {
 
 Request request_of(Collective call, std::size_t bytes) {
   Request request;
-  request.collective = call;
-  request.dtype = DType::u8;
-  request.count = bytes;
+  request.call.collective = call;
+  request.call.dtype = DType::u8;
+  request.call.count = bytes;
   return request;
 }
 

@@ -147,8 +147,8 @@ class Scene {
     task.call.count = script.count;
     const std::size_t bytes = task.call.count * mccl::size_of(task.call.dtype);
     Posted posted{nullptr, std::vector<std::byte>(bytes + kGuardBytes, kGuard)};
-    task.output = {posted.memory.data(), task.call.count, task.call.dtype};
-    task.input = task.output;
+    task.out = {posted.memory.data(), task.call.count, task.call.dtype};
+    task.in = task.out;
     posted.operation = std::make_shared<Operation>(std::move(task));
     posted_.push_back(std::move(posted));
     return *posted_.back().operation;
@@ -184,7 +184,7 @@ class Scene {
   void finish() {
     const OperationList finished = messages_.take_finished();
     for (const Operation& operation : finished) {
-      require(operation.traffic.bytes_received >= operation.output.bytes() ||
+      require(operation.traffic.bytes_received >= operation.out.bytes() ||
                   operation.call.collective == mccl::Collective::send,
               "a receive has ended before its bytes came");
     }

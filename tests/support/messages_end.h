@@ -35,7 +35,7 @@ class MessagesEnd {
   /// Posts a send of u8 elements, which must stay alive until the call is done.
   Call send(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::send, peer, tag, elements.size());
-    task.input = {elements.data(), elements.size(), DType::u8};
+    task.in = {elements.data(), elements.size(), DType::u8};
     const auto call = std::make_shared<engine::Operation>(std::move(task));
     messages_.post_send(call);
     return call;
@@ -43,7 +43,7 @@ class MessagesEnd {
   Call receive(std::span<std::byte> elements, int peer, std::uint32_t tag,
                Clock::time_point deadline = Clock::time_point::max()) {
     engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
-    task.output = {elements.data(), elements.size(), DType::u8};
+    task.out = {elements.data(), elements.size(), DType::u8};
     const auto call = std::make_shared<engine::Operation>(std::move(task));
     call->deadline = deadline;
     messages_.post_receive(call);
@@ -53,7 +53,7 @@ class MessagesEnd {
   /// Sends at once if possible, else posts. Returns null if the whole message was sent at once.
   Call send_at_once(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::send, peer, tag, elements.size());
-    task.input = {elements.data(), elements.size(), DType::u8};
+    task.in = {elements.data(), elements.size(), DType::u8};
     const auto result = messages_.send_at_once(task);
     if (result == engine::Messages::AtOnce::no) return send(elements, peer, tag);
     if (result == engine::Messages::AtOnce::whole) return nullptr;
@@ -64,7 +64,7 @@ class MessagesEnd {
   /// Looks once for the message, and does not post a receive. Returns true if it was received.
   bool receive_at_once(std::span<std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
-    task.output = {elements.data(), elements.size(), DType::u8};
+    task.out = {elements.data(), elements.size(), DType::u8};
     return messages_.may_receive_at_once(task) &&
            messages_.receive_at_once(task) == engine::Messages::AtOnce::whole;
   }

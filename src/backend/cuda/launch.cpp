@@ -44,7 +44,7 @@ Way way_of(const Request& r, std::size_t ranks, const Limits& limits) {
   const auto fits = [&](std::size_t part) {
     return part <= std::min(limits.flagged_part, kernels::cuda::kMostFlagged);
   };
-  switch (r.collective) {
+  switch (r.call.collective) {
     case Collective::all_reduce:
       return way_of_all_reduce(whole, ranks, limits);
     case Collective::reduce_scatter:
@@ -106,13 +106,13 @@ Kernel pooled(Kernel kernel) {
 Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors) {
   const auto count = static_cast<std::size_t>(ranks);
   const Way way = way_of(r, count, limits);
-  const bool of_parts =
-      r.collective == Collective::reduce_scatter || r.collective == Collective::all_to_all;
+  const bool of_parts = r.call.collective == Collective::reduce_scatter ||
+                        r.call.collective == Collective::all_to_all;
   Launch launch;
   launch.kernel = way.kernel;
   launch.task = {static_cast<const std::byte*>(r.in.data), static_cast<std::byte*>(r.out.data),
                  of_parts ? way.part : r.in.bytes(),
-                 r.op.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.root};
+                 r.call.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.call.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
   // Fills all multiprocessors with small blocks before it adds threads to a block, which spreads
   // waiting loads over the GPU. Long calls have two blocks per multiprocessor: one moves data while

@@ -64,14 +64,13 @@ class KernelPath final : public direct::Path {
 
 bool KernelPath::takes(const Request& request) {
   const bool whole = request.in.device.kind != DeviceKind::cpu &&
-                     request.out.device.kind != DeviceKind::cpu && request.counts.empty() &&
-                     !request.own_counts;
+                     request.out.device.kind != DeviceKind::cpu && request.counts.empty();
   if (!whole || group_.size() < 2 || group_.size() > kernels::cuda::kMostRanks) return false;
-  switch (request.collective) {
+  switch (request.call.collective) {
     case Collective::all_reduce:
     case Collective::reduce_scatter:
-      if (place_of(request.dtype) < 0 ||
-          (request.op.kind != ReduceKind::sum && request.op.kind != ReduceKind::avg)) {
+      if (place_of(request.call.dtype) < 0 ||
+          (request.call.kind != ReduceKind::sum && request.call.kind != ReduceKind::avg)) {
         return false;
       }
       break;
@@ -136,12 +135,13 @@ void KernelPath::enqueue(const Request& request, void* stream) {
   if (device_of(request) != device_) {
     throw InvalidArgument(fmt::format(
         "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per group",
-        name_of(request.collective), group_.rank(), group_.name(), device::name_of(device_),
+        name_of(request.call.collective), group_.rank(), group_.name(), device::name_of(device_),
         device::name_of(device_of(request))));
   }
   if (const std::string reason = failure(); !reason.empty()) {
-    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}", name_of(request.collective),
-                                group_.rank(), device::name_of(device_), reason));
+    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}",
+                                name_of(request.call.collective), group_.rank(),
+                                device::name_of(device_), reason));
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
   Launch launch = launch_of(request, group_.size(), limits_, area_->processors());
@@ -154,7 +154,7 @@ void KernelPath::enqueue(const Request& request, void* stream) {
   void* arguments[] = {&fabric, &launch.task};
   const Current current(cu_, device::cuda::context_of(device_.index));
   const Function function = functions_[static_cast<int>(launch.kernel)]
-                                      [sums(launch.kernel) ? place_of(request.dtype) : 0];
+                                      [sums(launch.kernel) ? place_of(request.call.dtype) : 0];
   cu_.check(cu_.LaunchKernel(function, launch.blocks, 1, 1, launch.threads, 1, 1, 0,
                              static_cast<device::cuda::Stream>(stream), arguments, nullptr),
             "cuLaunchKernel");

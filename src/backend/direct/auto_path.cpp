@@ -77,7 +77,7 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
 }
 
 bool AutoPath::takes(const Request& request) {
-  if (!is_collective(request.collective)) return false;
+  if (!is_collective(request.call)) return false;
   State state = state_.load(std::memory_order_acquire);
   if (state == State::open && may_meet_ && on_device(request)) {
     try {
@@ -118,9 +118,9 @@ void AutoPath::meet(Device device) {
   std::vector<std::string> names;
   std::vector<std::string> objections;
   Request probe;
-  probe.collective = Collective::all_reduce;
-  probe.dtype = probe.in.dtype = probe.out.dtype = DType::f32;
-  probe.in.count = probe.out.count = probe.count = 1;
+  probe.call.collective = Collective::all_reduce;
+  probe.call.dtype = probe.in.dtype = probe.out.dtype = DType::f32;
+  probe.in.count = probe.out.count = probe.call.count = 1;
   probe.in.device = probe.out.device = device;
   for (const Candidate& candidate : candidates_) {
     std::shared_ptr<Path> way;
@@ -181,10 +181,10 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
 }
 
 Path* AutoPath::way_for(const Request& request) {
-  const std::size_t bytes = request.count * size_of(request.dtype);
-  if (order_.empty() || request.collective != last_call_ || bytes != last_bytes_) {
+  const std::size_t bytes = request.call.count * size_of(request.call.dtype);
+  if (order_.empty() || request.call.collective != last_call_ || bytes != last_bytes_) {
     order_ = fastest_first(figures_, request);
-    last_call_ = request.collective;
+    last_call_ = request.call.collective;
     last_bytes_ = bytes;
   }
   // `ways_` no longer changes in this state, so reading it needs no lock.

@@ -8,23 +8,23 @@
 
 namespace mccl::direct {
 
-Call::Call(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
-           Clock::time_point deadline)
+DirectCall::DirectCall(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
+                       Clock::time_point deadline)
     : path_(std::move(path)),
       lane_(*path_->lane()),
-      collective_(request.collective),
+      collective_(request.call.collective),
       rank_(rank),
       deadline_(deadline) {
   number_ = lane_.run_beside(stream, [&](void* own) { path_->enqueue(request, own); });
 }
 
-std::string Call::description() const {
+std::string DirectCall::description() const {
   return fmt::format("{} on rank {} ({})", name_of(collective_), rank_, lane_.accelerator().name());
 }
 
 /// Aborts the path and returns an error if the path has failed or the deadline has passed.
 /// Otherwise returns null.
-std::exception_ptr Call::failure() {
+std::exception_ptr DirectCall::failure() {
   if (const std::string reason = path_->failure(); !reason.empty()) {
     path_->abort();
     return std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
@@ -36,7 +36,7 @@ std::exception_ptr Call::failure() {
       description())));
 }
 
-bool Call::try_finish() {
+bool DirectCall::try_finish() {
   if (done()) return true;
   std::exception_ptr error;
   if (!lane_.ended(number_)) {
@@ -51,13 +51,13 @@ bool Call::try_finish() {
   return true;
 }
 
-bool Call::wait_on_stream(void* stream) {
+bool DirectCall::wait_on_stream(void* stream) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
   lane_.lead(stream);
   return true;
 }
 
-void Call::help(Clock::time_point deadline) {
+void DirectCall::help(Clock::time_point deadline) {
   for (const staged::Patience patience; !try_finish() && Clock::now() < deadline;) patience.pause();
 }
 

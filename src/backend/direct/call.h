@@ -13,10 +13,10 @@
 namespace mccl::direct {
 
 /// Thread-safe.
-class Call final : public detail::WorkState, public staged::Returning {
+class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
-  Call(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
-       Clock::time_point deadline);
+  DirectCall(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
+             Clock::time_point deadline);
 
   bool try_finish() override;
   std::string description() const override;

@@ -49,10 +49,10 @@ void Figures::take_slower(const Figures& other) {
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request) {
   std::vector<int> order(ways.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto found = std::ranges::find(kMeasuredCalls, like(request.collective));
+  const auto found = std::ranges::find(kMeasuredCalls, like(request.call.collective));
   if (found == kMeasuredCalls.end()) return order;
   const auto call = static_cast<std::size_t>(found - kMeasuredCalls.begin());
-  const std::size_t bytes = request.count * size_of(request.dtype);
+  const std::size_t bytes = request.call.count * size_of(request.call.dtype);
   std::vector<float> seconds;
   for (const Figures& figures : ways) seconds.push_back(seconds_of(figures, call, bytes));
   std::ranges::stable_sort(order, {}, [&](int way) { return seconds[static_cast<size_t>(way)]; });

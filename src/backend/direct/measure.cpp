@@ -27,22 +27,20 @@ Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void
   const std::size_t whole = bytes / size_of(kType);
   const std::size_t part = whole / static_cast<std::size_t>(ranks);
   Request request;
-  request.collective = call;
-  request.dtype = kType;
-  request.op = ReduceKind::sum;
-  request.root = call == Collective::broadcast ? 0 : -1;
-  request.count = whole;
+  request.call.collective = call;
+  request.call.dtype = kType;
+  request.call.root = call == Collective::broadcast ? 0 : -1;
+  request.call.count = whole;
   request.in = ConstBuffer(in, call == Collective::all_gather ? part : whole, kType, device);
   request.out = {out, call == Collective::reduce_scatter ? part : whole, kType, device};
   if (call == Collective::broadcast) request.out.data = in;
   request.in_place = call == Collective::broadcast;
-  request.in_parts = call != Collective::all_reduce && call != Collective::broadcast;
-  request.part = request.in_parts ? part : 0;
+  request.even = call != Collective::all_reduce && call != Collective::broadcast;
   // Rounds the counts down to a multiple of the number of ranks.
-  if (request.in_parts) {
-    request.count = part * static_cast<std::size_t>(ranks);
-    if (call != Collective::all_gather) request.in.count = request.count;
-    if (call != Collective::reduce_scatter) request.out.count = request.count;
+  if (request.even) {
+    request.call.count = part * static_cast<std::size_t>(ranks);
+    if (call != Collective::all_gather) request.in.count = request.call.count;
+    if (call != Collective::reduce_scatter) request.out.count = request.call.count;
   }
   return request;
 }
@@ -78,7 +76,7 @@ class Stopwatch {
       path_.abort();
       throw TimeoutError(
           fmt::format("measurement of {} on {} timed out: a rank has not made the call",
-                      name_of(request.collective), lane_.accelerator().name()));
+                      name_of(request.call.collective), lane_.accelerator().name()));
     }
   }
 

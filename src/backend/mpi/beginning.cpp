@@ -24,19 +24,19 @@ bool is_aligned(const void* data, DType dtype) {
 /// Begins one call of a flight.
 class Beginning {
  public:
-  Beginning(Flight& flight, const Place& place, const engine::Task& task, bool waits)
+  Beginning(Flight& flight, const Place& place, const engine::Request& request, bool waits)
       : flight_(flight),
         waits_(waits),
         place_(place),
         library_(*place.library),
-        task_(task),
-        call_(task.call),
-        type_(place.library->type_of(task.call.dtype)),
-        element_(size_of(task.call.dtype)) {
+        request_(request),
+        call_(request.call),
+        type_(place.library->type_of(request.call.dtype)),
+        element_(size_of(request.call.dtype)) {
     flight.dtype_ = call_.dtype;
     // The hash is 0 if all counts are equal. The call is then treated as one without counts,
     // because other ranks may make it without counts.
-    if (call_.counts_hash != 0) counts_ = task.counts;
+    if (call_.counts_hash != 0) counts_ = request.counts;
   }
 
   void run() {
@@ -71,11 +71,11 @@ class Beginning {
   using Counts = std::span<const std::size_t>;
 
   void all_reduce() {
-    const std::size_t count = task_.input.count;
+    const std::size_t count = request_.in.count;
     if (count == 0) return;
-    result_is(task_.output, call_.kind == ReduceKind::avg);
-    const bool own = stages(count * element_, task_.input.data, task_.output.data);
-    auto* out = own ? staged(count * element_) : static_cast<std::byte*>(task_.output.data);
+    result_is(request_.out, call_.kind == ReduceKind::avg);
+    const bool own = stages(count * element_, request_.in.data, request_.out.data);
+    auto* out = own ? staged(count * element_) : static_cast<std::byte*>(request_.out.data);
     const void* in = place_in(out, count) ? in_place() : input();
     pieces(count, [&](std::size_t at, int n) {
       add(library_.allreduce(in == in_place() ? in : part(in, at), part(out, at), n, type_,
@@ -84,13 +84,13 @@ class Beginning {
   }
 
   void broadcast() {
-    const std::size_t count = task_.output.count;
+    const std::size_t count = request_.out.count;
     if (count == 0) return;
     const bool is_root = call_.root == place_.rank;
-    const bool own = stages(count * element_, task_.output.data, task_.output.data);
-    auto* data = own ? staged(count * element_) : static_cast<std::byte*>(task_.output.data);
-    if (own && is_root) std::memcpy(data, task_.output.data, count * element_);
-    if (!is_root) result_is(task_.output, false);
+    const bool own = stages(count * element_, request_.out.data, request_.out.data);
+    auto* data = own ? staged(count * element_) : static_cast<std::byte*>(request_.out.data);
+    if (own && is_root) std::memcpy(data, request_.out.data, count * element_);
+    if (!is_root) result_is(request_.out, false);
     if (own) flight_.result_ = is_root ? nullptr : data;
     pieces(count, [&](std::size_t at, int n) {
       add(library_.bcast(part(data, at), n, type_, call_.root, place_.comm, waits_));
@@ -98,13 +98,13 @@ class Beginning {
   }
 
   void reduce() {
-    const std::size_t count = task_.input.count;
+    const std::size_t count = request_.in.count;
     if (count == 0) return;
     const bool is_root = call_.root == place_.rank;
-    if (is_root) result_is(task_.output, call_.kind == ReduceKind::avg);
+    if (is_root) result_is(request_.out, call_.kind == ReduceKind::avg);
     const bool own =
-        stages(count * element_, task_.input.data, is_root ? task_.output.data : task_.input.data);
-    std::byte* out = is_root ? static_cast<std::byte*>(task_.output.data) : nullptr;
+        stages(count * element_, request_.in.data, is_root ? request_.out.data : request_.in.data);
+    std::byte* out = is_root ? static_cast<std::byte*>(request_.out.data) : nullptr;
     if (own) out = staged(count * element_);
     if (own && !is_root) flight_.result_ = nullptr;
     const bool placed = out && place_in(out, count);
@@ -120,14 +120,14 @@ class Beginning {
   }
 
   void all_gather() {
-    const std::size_t total = task_.output.count;
+    const std::size_t total = request_.out.count;
     if (total == 0) return;
-    result_is(task_.output, false);
-    const bool own = stages(total * element_, task_.input.data, task_.output.data);
-    auto* out = own ? staged(total * element_) : static_cast<std::byte*>(task_.output.data);
+    result_is(request_.out, false);
+    const bool own = stages(total * element_, request_.in.data, request_.out.data);
+    auto* out = own ? staged(total * element_) : static_cast<std::byte*>(request_.out.data);
     const bool long_call = total > place_.most;
-    const bool placed = own || task_.in_place || long_call;
-    if (own || (long_call && !task_.in_place)) copy_to(part(out, before(place_.rank)));
+    const bool placed = own || request_.in_place || long_call;
+    if (own || (long_call && !request_.in_place)) copy_to(part(out, before(place_.rank)));
     if (long_call) {
       for (int rank = 0; rank < place_.size; ++rank) {
         pieces(share(rank), [&](std::size_t at, int n) {
@@ -148,16 +148,16 @@ class Beginning {
     const std::size_t total = before(place_.size);
     if (total == 0) return;
     const bool is_root = call_.root == place_.rank;
-    if (is_root) result_is(task_.output, false);
-    const std::size_t bytes = (is_root ? total : task_.input.count) * element_;
-    const bool own = stages(bytes, task_.input.data, task_.input.data);
+    if (is_root) result_is(request_.out, false);
+    const std::size_t bytes = (is_root ? total : request_.in.count) * element_;
+    const bool own = stages(bytes, request_.in.data, request_.in.data);
     std::byte* memory = own ? staged(bytes) : nullptr;
     if (own) copy_to(is_root ? part(memory, before(place_.rank)) : memory);
     if (own && !is_root) flight_.result_ = nullptr;
-    auto* out = own ? memory : static_cast<std::byte*>(task_.output.data);
+    auto* out = own ? memory : static_cast<std::byte*>(request_.out.data);
     const void* in = own && !is_root ? memory : input();
-    if (total > place_.most) return long_gather(is_root, in, out, own || task_.in_place);
-    const bool placed = is_root && (own || task_.in_place);
+    if (total > place_.most) return long_gather(is_root, in, out, own || request_.in_place);
+    const bool placed = is_root && (own || request_.in_place);
     if (!is_root) out = kNothing;
     if (counts_.empty()) {
       add(library_.gather(placed ? in_place() : in, count_of(share(place_.rank)), out,
@@ -183,22 +183,22 @@ class Beginning {
     if (total == 0) return;
     const bool is_root = call_.root == place_.rank;
     const std::size_t mine = share(place_.rank);
-    result_is(task_.output, false);
+    result_is(request_.out, false);
     const std::size_t bytes = (is_root ? total + mine : mine) * element_;
-    const bool own = stages(bytes, task_.output.data, task_.output.data);
-    std::byte* out = static_cast<std::byte*>(task_.output.data);
+    const bool own = stages(bytes, request_.out.data, request_.out.data);
+    std::byte* out = static_cast<std::byte*>(request_.out.data);
     const void* in = input();
     if (own) {
       std::byte* memory = staged(bytes);
       out = is_root ? part(memory, total) : memory;
       flight_.result_ = out;
       if (is_root) {
-        std::memcpy(memory, task_.input.data, total * element_);
+        std::memcpy(memory, request_.in.data, total * element_);
         in = memory;
       }
     }
-    if (total > place_.most) return long_scatter(is_root, in, out, !own && task_.in_place);
-    void* into = is_root && !own && task_.in_place ? in_place() : or_nothing(out, mine);
+    if (total > place_.most) return long_scatter(is_root, in, out, !own && request_.in_place);
+    void* into = is_root && !own && request_.in_place ? in_place() : or_nothing(out, mine);
     if (counts_.empty()) {
       add(library_.scatter(in, count_of(share(0)), into, count_of(mine), type_, call_.root,
                            place_.comm, waits_));
@@ -219,16 +219,16 @@ class Beginning {
   }
 
   void reduce_scatter() {
-    const std::size_t total = task_.input.count;
+    const std::size_t total = request_.in.count;
     if (total == 0) return;
     const std::size_t mine = share(place_.rank);
-    result_is(task_.output, call_.kind == ReduceKind::avg);
+    result_is(request_.out, call_.kind == ReduceKind::avg);
     // If the call is in place, the output is a slot of the input. The other slots must not change,
     // so the result is staged.
-    const bool own = stages((total + mine) * element_, task_.input.data, task_.output.data);
+    const bool own = stages((total + mine) * element_, request_.in.data, request_.out.data);
     const void* in = input();
-    auto* out = static_cast<std::byte*>(task_.output.data);
-    if (own || task_.in_place) {
+    auto* out = static_cast<std::byte*>(request_.out.data);
+    if (own || request_.in_place) {
       const std::size_t copied = own ? total : 0;
       std::byte* memory = staged((copied + mine) * element_);
       if (copied > 0 && place_in(memory, total)) in = memory;
@@ -255,15 +255,15 @@ class Beginning {
   }
 
   void all_to_all() {
-    const std::size_t given = task_.input.count;
-    const std::size_t taken = task_.output.count;
-    result_is(task_.output, false);
-    const bool own = stages((given + taken) * element_, task_.input.data, task_.output.data);
+    const std::size_t given = request_.in.count;
+    const std::size_t taken = request_.out.count;
+    result_is(request_.out, false);
+    const bool own = stages((given + taken) * element_, request_.in.data, request_.out.data);
     const void* in = input();
-    std::byte* out = static_cast<std::byte*>(task_.output.data);
+    std::byte* out = static_cast<std::byte*>(request_.out.data);
     if (own) {
       std::byte* memory = staged((given + taken) * element_);
-      if (given > 0) std::memcpy(memory, task_.input.data, given * element_);
+      if (given > 0) std::memcpy(memory, request_.in.data, given * element_);
       in = memory;
       out = part(memory, given);
       flight_.result_ = out;
@@ -284,7 +284,7 @@ class Beginning {
     for (int rank = 0; rank < place_.size; ++rank) {
       const std::size_t to = share(rank);
       const std::size_t from =
-          own_counts() ? task_.recv_counts[static_cast<std::size_t>(rank)] : to;
+          own_counts() ? request_.recv_counts[static_cast<std::size_t>(rank)] : to;
       if (rank == place_.rank) {
         if (to > 0) std::memcpy(part(out, taken), part(in, given), to * element_);
       } else {
@@ -297,12 +297,12 @@ class Beginning {
   }
 
   void send() {
-    const std::size_t bytes = task_.input.bytes();
+    const std::size_t bytes = request_.in.bytes();
     const bool own = bytes <= Flight::kSmallBytes;
     const void* data = input();
     if (own) {
       std::byte* memory = staged(bytes);
-      if (bytes > 0) std::memcpy(memory, task_.input.data, bytes);
+      if (bytes > 0) std::memcpy(memory, request_.in.data, bytes);
       data = memory;
       flight_.result_ = nullptr;
     }
@@ -312,10 +312,10 @@ class Beginning {
   }
 
   void receive() {
-    const std::size_t bytes = task_.output.bytes();
+    const std::size_t bytes = request_.out.bytes();
     const bool own = bytes <= Flight::kSmallBytes;
-    result_is(task_.output, false);
-    void* data = own ? staged(bytes) : task_.output.data;
+    result_is(request_.out, false);
+    void* data = own ? staged(bytes) : request_.out.data;
     flight_.wants_arrival_ = true;
     const int tag = tag_of(place_, call_);
     const int peer = call_.peer < 0 ? library_.constants().any_source : call_.peer;
@@ -330,7 +330,7 @@ class Beginning {
   }
   void* in_place() const { return library_.constants().in_place; }
   Handle operation() const { return place_.operations->of(call_.dtype, call_.kind); }
-  const void* input() const { return task_.input.data ? task_.input.data : kNothing; }
+  const void* input() const { return request_.in.data ? request_.in.data : kNothing; }
   static void* or_nothing(std::byte* out, std::size_t count) {
     return count > 0 ? out : kNothing + 1;
   }
@@ -385,9 +385,7 @@ class Beginning {
   /// reductions that are not aligned as MPI needs.
   bool stages(std::size_t bytes, const void* in, const void* out) const {
     if (bytes <= Flight::kSmallBytes) return true;
-    return (call_.collective == Collective::all_reduce || call_.collective == Collective::reduce ||
-            call_.collective == Collective::reduce_scatter) &&
-           (!is_aligned(in, call_.dtype) || !is_aligned(out, call_.dtype));
+    return reduces(call_) && (!is_aligned(in, call_.dtype) || !is_aligned(out, call_.dtype));
   }
   /// Returns the flight's own memory. It will hold the result, unless the caller changes `result_`.
   std::byte* staged(std::size_t bytes) {
@@ -401,13 +399,13 @@ class Beginning {
     flight_.divides_ = divides;
   }
   void copy_to(std::byte* memory) const {
-    if (task_.input.count > 0) std::memcpy(memory, task_.input.data, task_.input.bytes());
+    if (request_.in.count > 0) std::memcpy(memory, request_.in.data, request_.in.bytes());
   }
   /// Copies the input to `out` if that is the flight's own memory. Returns true if `out` now holds
   /// the input, so that MPI can reduce in place.
   bool place_in(std::byte* out, std::size_t count) {
-    if (out == task_.input.data) return true;
-    if (flight_.own_memory_) std::memcpy(out, task_.input.data, count * element_);
+    if (out == request_.in.data) return true;
+    if (flight_.own_memory_) std::memcpy(out, request_.in.data, count * element_);
     return flight_.own_memory_;
   }
 
@@ -428,17 +426,17 @@ class Beginning {
   const bool waits_;
   const Place& place_;
   Library& library_;
-  const engine::Task& task_;
+  const engine::Request& request_;
   const engine::Call& call_;
   Counts counts_;  ///< Elements of each rank; empty if all parts are equal.
   const Handle type_;
   const std::size_t element_;
 };
 
-void Flight::begin(const Place& place, const engine::Task& task, bool waits) {
+void Flight::begin(const Place& place, const engine::Request& request, bool waits) {
   clear();
   place_ = &place;
-  Beginning(*this, place, task, waits).run();
+  Beginning(*this, place, request, waits).run();
 }
 
 void Flight::gather(const Place& place) {

@@ -47,7 +47,7 @@ class Flight {
   /// Begins the call. If `waits` is true, a collective other than a barrier uses MPI's blocking
   /// function. `place` must outlive the flight. Throws LibraryError, and InvalidArgument for a tag
   /// that is too large.
-  void begin(const Place& place, const engine::Task& task, bool waits = false);
+  void begin(const Place& place, const engine::Request& request, bool waits = false);
   /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
   void gather(const Place& place);
   /// Returns true if all requests have ended.

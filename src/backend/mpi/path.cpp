@@ -53,9 +53,11 @@ std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 /// A large collective that uses MPI's blocking call. All ranks first gather in a nonblocking
 /// barrier; then a thread makes the call. Shared with the thread, which may outlive the group.
 struct Bulk {
-  Bulk(const Task& its_task, const Place& its_place) : task(its_task), place(its_place) {}
+  Bulk(const engine::Request& its_request, const Place& its_place)
+      : request(its_request), kept_counts(request), place(its_place) {}
 
-  const Task task;
+  engine::Request request;
+  const engine::KeptCounts kept_counts;
   const Place place;
   Flight flight;
   bool is_made = false;  ///< True once the call has been handed to the thread.
@@ -74,11 +76,11 @@ class Path final : public engine::Carrier {
         flight_(std::make_unique<Flight>()) {}
 
   std::string_view name() const override { return "mpi"; }
-  void check(const Task& task) const override {
-    if (!is_collective(task.call)) tag_of(place_, task.call);
+  void check(const engine::Request& request) const override {
+    if (!is_collective(request.call)) tag_of(place_, request.call);
   }
-  bool runs_at_once(const Task& task) const override {
-    return !process_.hands_over() && !is_bulk(task);
+  bool runs_at_once(const engine::Request& request) const override {
+    return !process_.hands_over() && !is_bulk(request);
   }
 
   void begin(Task& task) override;
@@ -103,11 +105,11 @@ class Path final : public engine::Carrier {
     std::unique_ptr<Flight> flight;
   };
 
-  /// True if the task uses MPI's blocking call. Depends only on values that all ranks have in
+  /// True if the request uses MPI's blocking call. Depends only on values that all ranks have in
   /// common.
-  bool is_bulk(const Task& task) const {
-    return has_bulk_ && is_collective(task.call) &&
-           task.call.count * size_of(task.call.dtype) >= kBulkBytes;
+  bool is_bulk(const engine::Request& request) const {
+    return has_bulk_ && is_collective(request.call) &&
+           request.call.count * size_of(request.call.dtype) >= kBulkBytes;
   }
   bool look(Flight& flight, int looks = 1);
   bool advance_bulk();
@@ -189,7 +191,7 @@ void Path::make_bulk() {
   bulk_->is_made = true;
   worker_->take([bulk = bulk_, engine = engine_] {
     try {
-      bulk->flight.begin(bulk->place, bulk->task, true);
+      bulk->flight.begin(bulk->place, bulk->request, true);
       while (!bulk->flight.test()) {
       }
     } catch (...) {
@@ -209,9 +211,8 @@ void Path::post(std::shared_ptr<Operation> message) {
     flight = std::move(spare_.back());
     spare_.pop_back();
   }
-  message->traffic = {.bytes_sent = message->input.bytes(),
-                      .bytes_received = message->output.bytes(),
-                      .carried = true};
+  message->traffic = {
+      .bytes_sent = message->in.bytes(), .bytes_received = message->out.bytes(), .carried = true};
   flying_.push_back({message.get(), std::move(flight)});
   messages_.push_back(std::move(message));
   const Flying& own = flying_.back();

@@ -18,28 +18,6 @@ namespace {
 /// count.
 constexpr std::size_t kMostRemembered = 256;
 
-engine::Task task_of(const Request& request) {
-  engine::Task task;
-  task.call.collective = request.collective;
-  task.call.dtype = request.dtype;
-  task.call.kind = request.op.kind;
-  task.call.root = request.root;
-  task.call.peer = request.peer;
-  task.call.tag = request.tag;
-  task.call.count = request.count;
-  task.factor = request.op.factor;
-  task.in_place = request.in_place;
-  task.input = request.in;
-  task.output = request.out;
-  task.conveyor = request.conveyor;
-  if (!request.in_parts) return task;
-  task.even = request.counts.empty();
-  task.call.counts_hash = request.own_counts ? engine::kOwnCounts : engine::hash_of(request.counts);
-  task.counts.assign(request.counts.begin(), request.counts.end());
-  task.recv_counts.assign(request.out_counts.begin(), request.out_counts.end());
-  return task;
-}
-
 }  // namespace
 
 NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
@@ -96,7 +74,7 @@ void NativeGroup::watch_failure(const std::function<void()>& told) {
 /// True for collectives, whose schedules know which memory each step needs. False for premul_sum,
 /// whose factor is applied to the whole input before the schedule starts.
 bool NativeGroup::begins_early(const Request& request) const {
-  return is_collective(request.collective) && request.op.kind != ReduceKind::premul_sum;
+  return is_collective(request.call) && request.call.kind != ReduceKind::premul_sum;
 }
 
 /// Unless the call requests a codec, returns none for small data, for which rounding takes as long
@@ -106,40 +84,39 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
     refuse_codec(options.compression);
     return {};
   }
-  if (options.compression)
-    check_codec(request.collective, request.dtype, request.op, *options.compression);
+  if (options.compression) check_codec(request.call, *options.compression);
   const Compression& wanted = options.compression.value_or(state_->compression());
   if (wanted.codec == Codec::none || state_->is_one_node() || size() < 2) return {};
-  if (!may_be_coded(request.collective, request.dtype, request.op.kind)) return {};
+  if (!may_be_coded(request.call.collective, request.call.dtype, request.call.kind)) return {};
   const std::size_t bytes = std::max(request.in.bytes(), request.out.bytes());
   if (!options.compression && bytes < state_->least_coded_bytes()) return {};
   const Coding coding = mccl::coding_of(wanted, state_->node_count());
   const bool fits = coding.block_bytes(Coded::sum) <= state_->chunk_bytes();
-  if (!fits || !shortens(coding, request.dtype)) return {};
+  if (!fits || !shortens(coding, request.call.dtype)) return {};
   return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
 }
 
 /// True if the call is faster with the codec. All ranks decide alike, because they use the same
 /// facts. Always false for types other than f32; longer types are used for their precision.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
-  if (request.dtype != DType::f32) return false;
+  if (request.call.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);
-  const auto key = std::pair(request.collective, request.count);
+  const auto key = std::pair(request.call.collective, request.call.count);
   const auto found = faster_.find(key);
   if (found != faster_.end()) return found->second;
   schedule::Problem problem;
-  problem.collective = request.collective;
+  problem.collective = request.call.collective;
   problem.size = size();
   problem.coding = coding;
-  const auto ranks = static_cast<std::size_t>(size());
-  if (request.in_parts) {
-    problem.counts.assign(ranks, request.count / ranks);
+  if (request.even || !request.counts.empty()) {
+    const auto ranks = static_cast<std::size_t>(size());
+    problem.counts.assign(ranks, request.call.count / ranks);
   } else {
-    problem.count = request.count;
+    problem.count = request.call.count;
   }
   if (faster_.size() >= kMostRemembered) faster_.clear();
   return faster_[key] =
-             schedule::is_faster_coded(problem, size_of(request.dtype), state_->assumed());
+             schedule::is_faster_coded(problem, size_of(request.call.dtype), state_->assumed());
 }
 
 /// Warns only for topk, which drops most of the data. Codecs that round every element lose little.
@@ -153,8 +130,9 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 }
 
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
-  engine::Task task = task_of(request);
-  const bool is_message = !is_collective(request.collective);
+  engine::Task task;
+  static_cast<Request&>(task) = request;
+  const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
   if (!is_message) task.unit = units_;
   // A message has no codec, but asking for one is an error.
@@ -170,7 +148,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
       return Work(found->second.back());
     }
   }
-  if (options.caller_waits || request.collective == Collective::send) {
+  if (options.caller_waits || request.call.collective == Collective::send) {
     const auto at_once = engine_->run_at_once(state_, task, timeout_of(options));
     if (at_once.begun) return Work(at_once.begun);
     if (at_once.done) return {};

@@ -78,10 +78,10 @@ class NcclPath final : public direct::Path {
   void begin(const Request& request, void* stream);
   void exchange(const Request& request, void* stream);
   const std::byte* part_in(const Request& r, std::size_t before) const {
-    return static_cast<const std::byte*>(r.in.data) + before * size_of(r.dtype);
+    return static_cast<const std::byte*>(r.in.data) + before * size_of(r.call.dtype);
   }
   std::byte* part_out(const Request& r, std::size_t before) const {
-    return static_cast<std::byte*>(r.out.data) + before * size_of(r.dtype);
+    return static_cast<std::byte*>(r.out.data) + before * size_of(r.call.dtype);
   }
 
   const Library& nccl_;
@@ -102,9 +102,9 @@ class NcclPath final : public direct::Path {
 bool NcclPath::takes(const Request& request) {
   const bool here = request.in.device.kind != DeviceKind::cpu || request.in.count == 0;
   const bool there = request.out.device.kind != DeviceKind::cpu || request.out.count == 0;
-  if (!is_collective(request.collective) || !here || !there) return false;
-  if (reduces(request.collective) &&
-      (type_of(request.dtype) < 0 || op_of(request.dtype, request.op.kind) < 0)) {
+  if (!is_collective(request.call) || !here || !there) return false;
+  if (engine::reduces(request.call) &&
+      (type_of(request.call.dtype) < 0 || op_of(request.call.dtype, request.call.kind) < 0)) {
     return false;
   }
   if (!met_) meet(device_of(request));
@@ -224,33 +224,35 @@ void NcclPath::enqueue(const Request& request, void* stream) {
   if (device_of(request) != device_) {
     throw InvalidArgument(fmt::format(
         "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per NCCL group",
-        name_of(request.collective), group_.rank(), group_.name(), device::name_of(device_),
+        name_of(request.call.collective), group_.rank(), group_.name(), device::name_of(device_),
         device::name_of(device_of(request))));
   }
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device_.index));
   const std::lock_guard lock(mutex_);
   if (const std::string reason = why_failed(); !reason.empty()) {
-    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}", name_of(request.collective),
-                                group_.rank(), device::name_of(device_), reason));
+    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}",
+                                name_of(request.call.collective), group_.rank(),
+                                device::name_of(device_), reason));
   }
   begin(request, stream);
 }
 
 void NcclPath::begin(const Request& r, void* stream) {
-  const int type = type_of(r.dtype);
-  const int op = op_of(r.dtype, r.op.kind);
-  const Moved move = moved(r.dtype);
-  switch (r.collective) {
+  const int type = type_of(r.call.dtype);
+  const int op = op_of(r.call.dtype, r.call.kind);
+  const Moved move = moved(r.call.dtype);
+  switch (r.call.collective) {
     case Collective::all_reduce:
-      return settle(nccl_.AllReduce(r.in.data, r.out.data, r.count, type, op, comm_, stream),
+      return settle(nccl_.AllReduce(r.in.data, r.out.data, r.call.count, type, op, comm_, stream),
                     "ncclAllReduce");
     case Collective::reduce:
-      return settle(nccl_.Reduce(r.in.data, r.out.data, r.count, type, op, r.root, comm_, stream),
-                    "ncclReduce");
+      return settle(
+          nccl_.Reduce(r.in.data, r.out.data, r.call.count, type, op, r.call.root, comm_, stream),
+          "ncclReduce");
     case Collective::broadcast:
-      return settle(nccl_.Broadcast(r.in.data, r.out.data, r.count * move.per_element, move.type,
-                                    r.root, comm_, stream),
+      return settle(nccl_.Broadcast(r.in.data, r.out.data, r.call.count * move.per_element,
+                                    move.type, r.call.root, comm_, stream),
                     "ncclBroadcast");
     case Collective::all_gather:
       if (!r.counts.empty()) break;
@@ -273,14 +275,11 @@ void NcclPath::begin(const Request& r, void* stream) {
 /// Uses messages, or one reduction per rank, for a collective that NCCL lacks. The caller groups
 /// these calls, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
-  const Moved move = moved(r.dtype);
-  const auto shares = [&](std::span<const std::size_t> counts) {
-    return counts.empty() ? Shares::equal(group_.size(), r.part) : Shares::of(counts);
-  };
-  const Shares given = shares(r.counts);
-  const Shares taken = r.own_counts ? shares(r.out_counts) : given;
+  const Moved move = moved(r.call.dtype);
+  const Shares given = shares_of(r, group_.size());
+  const Shares taken = r.recv_counts.empty() ? given : Shares::of(r.recv_counts);
   const int own = group_.rank();
-  const bool root = own == r.root;
+  const bool root = own == r.call.root;
   for (int peer = 0; peer < group_.size(); ++peer) {
     const auto send = [&](const void* from, std::size_t count) {
       if (count > 0) nccl_.Send(from, count * move.per_element, move.type, peer, comm_, stream);
@@ -288,7 +287,7 @@ void NcclPath::exchange(const Request& r, void* stream) {
     const auto receive = [&](void* to, std::size_t count) {
       if (count > 0) nccl_.Recv(to, count * move.per_element, move.type, peer, comm_, stream);
     };
-    switch (r.collective) {
+    switch (r.call.collective) {
       case Collective::all_to_all:
         send(part_in(r, given.before(peer)), given.at(peer));
         receive(part_out(r, taken.before(peer)), taken.at(peer));
@@ -298,17 +297,17 @@ void NcclPath::exchange(const Request& r, void* stream) {
         receive(part_out(r, given.before(peer)), given.at(peer));
         break;
       case Collective::gather:
-        if (peer == r.root) send(r.in.data, given.at(own));
+        if (peer == r.call.root) send(r.in.data, given.at(own));
         if (root) receive(part_out(r, given.before(peer)), given.at(peer));
         break;
       case Collective::scatter:
         if (root) send(part_in(r, given.before(peer)), given.at(peer));
-        if (peer == r.root) receive(r.out.data, given.at(own));
+        if (peer == r.call.root) receive(r.out.data, given.at(own));
         break;
       case Collective::reduce_scatter:
         nccl_.Reduce(part_in(r, given.before(peer)), peer == own ? r.out.data : nullptr,
-                     given.at(peer), type_of(r.dtype), op_of(r.dtype, r.op.kind), peer, comm_,
-                     stream);
+                     given.at(peer), type_of(r.call.dtype), op_of(r.call.dtype, r.call.kind), peer,
+                     comm_, stream);
         break;
       default:
         break;

@@ -18,36 +18,33 @@ constexpr std::chrono::seconds kLastWait{5};
 
 }  // namespace
 
-Call::Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
-           Clock::time_point deadline, bool early)
+StagedCall::StagedCall(std::shared_ptr<Line> line, const Request& request,
+                       const CallOptions& options, int rank, Clock::time_point deadline, bool early)
     : line_(std::move(line)),
       request_(request),
-      counts_(request.counts.begin(), request.counts.end()),
-      out_counts_(request.out_counts.begin(), request.out_counts.end()),
+      kept_counts_(request_),
       options_(options),
       deadline_(deadline),
       rank_(rank) {
-  request_.counts = counts_;
-  request_.out_counts = out_counts_;
   if (!needs_stage(request_, options)) return;
   stage_ = std::make_unique<Stage>(request_, rank, options, early);
   is_staged_ = true;
   leads_ = stage_->leads();
 }
 
-bool Call::arrived() const {
+bool StagedCall::arrived() const {
   const std::lock_guard lock(mutex_);
   return !stage_ || stage_->may_start();
 }
 
-std::exception_ptr Call::failure() const {
+std::exception_ptr StagedCall::failure() const {
   const std::lock_guard lock(mutex_);
   return stage_ ? stage_->failure() : nullptr;
 }
 
 /// Sets the timeout to the remaining time of the call. Clears caller_waits, because the thread that
 /// starts the call does not wait for it.
-CallOptions Call::options_now() const {
+CallOptions StagedCall::options_now() const {
   CallOptions options = options_;
   options.caller_waits = false;
   options.stream = nullptr;
@@ -61,22 +58,22 @@ CallOptions Call::options_now() const {
   return options;
 }
 
-void Call::clear_left_out() const {
+void StagedCall::clear_left_out() const {
   const Buffer& left = options_.left_out;
   if (options_.fence && left.data) std::memset(left.data, 0, left.bytes());
 }
 
-void Call::set_inner(const Work& inner) {
+void StagedCall::set_inner(const Work& inner) {
   {
     const std::lock_guard lock(mutex_);
     phase_ = Phase::started;
     inner_ = inner;
   }
-  inner.on_done([self = std::static_pointer_cast<Call>(shared_from_this())](
+  inner.on_done([self = std::static_pointer_cast<StagedCall>(shared_from_this())](
                     const std::exception_ptr& error) { self->returned(error); });
 }
 
-void Call::returned(std::exception_ptr error) {
+void StagedCall::returned(std::exception_ptr error) {
   bool waits = false;
   {
     const std::lock_guard lock(mutex_);
@@ -88,7 +85,7 @@ void Call::returned(std::exception_ptr error) {
     if (stage_) stage_->finish(error_ != nullptr);
     waits = stage_ && !stage_->ended();
   }
-  const auto self = std::static_pointer_cast<Call>(shared_from_this());
+  const auto self = std::static_pointer_cast<StagedCall>(shared_from_this());
   if (!waits) {
     try_finish();
   } else if (!line_->look_after(self)) {
@@ -96,7 +93,7 @@ void Call::returned(std::exception_ptr error) {
   }
 }
 
-bool Call::try_finish() {
+bool StagedCall::try_finish() {
   std::unique_ptr<Stage> stage;
   std::exception_ptr error;
   {
@@ -114,19 +111,19 @@ bool Call::try_finish() {
   return true;
 }
 
-std::string Call::description() const {
-  return fmt::format("{} on rank {}{}", name_of(request_.collective), rank_,
+std::string StagedCall::description() const {
+  return fmt::format("{} on rank {}{}", name_of(request_.call.collective), rank_,
                      is_staged_ ? " (device memory)" : "");
 }
 
-void Call::require_started_batch() const {
+void StagedCall::require_started_batch() const {
   if (!held_back_.load(std::memory_order_acquire)) return;
   throw InvalidArgument(fmt::format(
       "{}: the call starts only when end_coalescing is called; call that before waiting for it",
       description()));
 }
 
-bool Call::wait_on_stream(void* stream) {
+bool StagedCall::wait_on_stream(void* stream) {
   require_started_batch();
   if (!leads_) return false;
   std::exception_ptr error;
@@ -142,12 +139,12 @@ bool Call::wait_on_stream(void* stream) {
   return true;
 }
 
-std::optional<Work> Call::inner() const {
+std::optional<Work> StagedCall::inner() const {
   const std::lock_guard lock(mutex_);
   return inner_;
 }
 
-void Call::help(Clock::time_point deadline) {
+void StagedCall::help(Clock::time_point deadline) {
   require_started_batch();
   Patience patience;
   bool over = false;

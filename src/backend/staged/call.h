@@ -21,12 +21,12 @@ class Line;
 
 /// Thread-safe. The phases are: waiting (for its fence, its input or an earlier call), started (the
 /// call on host memory runs), returning (the device copies the output) and over.
-class Call final : public detail::WorkState, public Returning {
+class StagedCall final : public detail::WorkState, public Returning {
  public:
   /// Starts the copy of the input if `request` needs one. `early`: true if the call on host memory
   /// uses its conveyor. Throws InvalidArgument.
-  Call(std::shared_ptr<Line> line, const Request& request, const CallOptions& options, int rank,
-       Clock::time_point deadline, bool early);
+  StagedCall(std::shared_ptr<Line> line, const Request& request, const CallOptions& options,
+             int rank, Clock::time_point deadline, bool early);
 
   /// True if the call on host memory may start.
   bool arrived() const;
@@ -63,8 +63,7 @@ class Call final : public detail::WorkState, public Returning {
 
   const std::shared_ptr<Line> line_;
   Request request_;
-  std::vector<std::size_t> counts_;
-  std::vector<std::size_t> out_counts_;
+  const engine::KeptCounts kept_counts_;
   const CallOptions options_;
   const Clock::time_point deadline_;
   const int rank_;

@@ -30,7 +30,7 @@ Clock::time_point deadline_of(std::chrono::milliseconds timeout) {
   return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
 }
 
-bool all_arrived(const std::vector<std::shared_ptr<Call>>& batch) {
+bool all_arrived(const std::vector<std::shared_ptr<StagedCall>>& batch) {
   return std::ranges::all_of(batch, [](const auto& call) { return call->arrived(); });
 }
 
@@ -55,9 +55,9 @@ Work Line::enqueue(const Request& request, const CallOptions& options) {
     group = group_;
   }
   // Constructed outside the lock, because it may allocate memory and therefore wait for the device.
-  const auto call =
-      std::make_shared<Call>(shared_from_this(), request, options, group->own_rank(),
-                             deadline_of(group->timeout_of(options)), group->begins_early(request));
+  const auto call = std::make_shared<StagedCall>(
+      shared_from_this(), request, options, group->own_rank(),
+      deadline_of(group->timeout_of(options)), group->begins_early(request));
   {
     const std::lock_guard lock(mutex_);
     if (Batch* const batch = open_batch()) {
@@ -93,7 +93,7 @@ Work Line::end_batch(Work others) {
 }
 
 /// Fails the whole group, because the other ranks wait for a call that this rank cannot make.
-void Line::fail_group(const Call& call, const std::exception_ptr& error) {
+void Line::fail_group(const StagedCall& call, const std::exception_ptr& error) {
   std::string what;
   try {
     std::rethrow_exception(error);

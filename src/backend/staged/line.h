@@ -41,7 +41,7 @@ class Line : public std::enable_shared_from_this<Line> {
   void close();
 
  private:
-  using CallPtr = std::shared_ptr<Call>;
+  using CallPtr = std::shared_ptr<StagedCall>;
   /// Calls that start together.
   using Batch = std::vector<CallPtr>;
   using Starts = std::vector<std::pair<CallPtr, Work>>;
@@ -53,7 +53,7 @@ class Line : public std::enable_shared_from_this<Line> {
   bool finish_returning();
   CallPtr start_ready(Starts& started);
   void start(const Batch& batch, Starts& started);
-  [[noreturn]] void fail_group(const Call& call, const std::exception_ptr& error);
+  [[noreturn]] void fail_group(const StagedCall& call, const std::exception_ptr& error);
   void give_up(const CallPtr& call);
 
   std::atomic<int> attention_{0};  ///< Number of waiting calls and open batches.

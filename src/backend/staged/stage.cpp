@@ -24,7 +24,7 @@ Device device_of(const Request& request) {
   if (lies_on_device(request.out) && request.in.device != request.out.device) {
     throw InvalidArgument(fmt::format(
         "{}: input is on {} and output on {}; both must be on the same device, or one on the host",
-        name_of(request.collective), device::name_of(request.in.device),
+        name_of(request.call.collective), device::name_of(request.in.device),
         device::name_of(request.out.device)));
   }
   return request.in.device;
@@ -35,20 +35,21 @@ void require_there(const device::Accelerator& accelerator, const Request& reques
   if (!lies_on_device(buffer)) return;
   const std::string objection = accelerator.objection(buffer);
   if (objection.empty()) return;
-  throw InvalidArgument(fmt::format("{}: {} {}", name_of(request.collective), argument, objection));
+  throw InvalidArgument(
+      fmt::format("{}: {} {}", name_of(request.call.collective), argument, objection));
 }
 
 /// True if this rank contributes data. In a broadcast, only the root does: on the other ranks, `in`
 /// is the output.
 bool gives(const Request& request, int rank) {
   return request.in.count > 0 &&
-         (request.collective != Collective::broadcast || request.root == rank);
+         (request.call.collective != Collective::broadcast || request.call.root == rank);
 }
 
 /// True if the sum may overwrite the staged copy of its input, which no other code reads.
 bool fold_in_place(const Request& request) {
-  return (request.collective == Collective::all_reduce ||
-          request.collective == Collective::reduce) &&
+  return (request.call.collective == Collective::all_reduce ||
+          request.call.collective == Collective::reduce) &&
          lies_on_device(request.in) && lies_on_device(request.out);
 }
 
@@ -78,7 +79,7 @@ Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
     throw InvalidArgument(
         fmt::format("{}: the stream is being captured, but this call goes through host memory, "
                     "which a graph cannot replay; make the call outside the capture",
-                    name_of(request.collective)));
+                    name_of(request.call.collective)));
   }
   trip_ = stand_in(request, rank);
   trip_.stream = options.stream;

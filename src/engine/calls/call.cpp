@@ -5,20 +5,12 @@
 #include <algorithm>
 
 namespace mccl::engine {
-namespace {
-
-bool reduces(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce ||
-         collective == Collective::reduce_scatter;
-}
-
-}  // namespace
 
 bool Call::matches(const Call& other) const {
   return collective == other.collective && dtype == other.dtype && root == other.root &&
          count == other.count && counts_hash == other.counts_hash &&
          coding.codec == other.coding.codec && coding.kept == other.coding.kept &&
-         (!reduces(collective) || kind == other.kind);
+         (!reduces(*this) || kind == other.kind);
 }
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) {
@@ -49,10 +41,9 @@ std::string describe(const Call& call) {
     default:
       break;
   }
-  const std::string what =
-      reduces(call.collective)
-          ? fmt::format("{} of {} {}", name_of(call.kind), call.count, name_of(call.dtype))
-          : fmt::format("{} {}", call.count, name_of(call.dtype));
+  const std::string what = reduces(call) ? fmt::format("{} of {} {}", name_of(call.kind),
+                                                       call.count, name_of(call.dtype))
+                                         : fmt::format("{} {}", call.count, name_of(call.dtype));
   const std::string how =
       call.coding ? fmt::format(", in {}", describe(call.coding)) : std::string();
   const std::string root = call.root >= 0 ? fmt::format(", root {}", call.root) : "";

@@ -42,6 +42,11 @@ constexpr bool is_collective(const Call& call) {
   return call.collective != Collective::send && call.collective != Collective::recv;
 }
 
+constexpr bool reduces(const Call& call) {
+  return call.collective == Collective::all_reduce || call.collective == Collective::reduce ||
+         call.collective == Collective::reduce_scatter;
+}
+
 /// Call::counts_hash of an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 

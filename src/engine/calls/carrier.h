@@ -21,9 +21,9 @@ class Carrier {
   /// Name of the algorithm in the metrics. Called from any thread.
   virtual std::string_view name() const = 0;
   /// Throws InvalidArgument for a call that the carrier cannot carry out. Called from any thread.
-  virtual void check(const Task& task) const = 0;
+  virtual void check(const Request& request) const = 0;
   /// True if a caller may begin and advance this collective on its own thread.
-  virtual bool runs_at_once(const Task& task) const = 0;
+  virtual bool runs_at_once(const Request& request) const = 0;
 
   /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, whose
   /// address may change.

@@ -30,7 +30,7 @@ CallSample Task::sample() const {
   CallSample sample;
   sample.network_s = traffic.network_s;
   sample.reduce_s = reduce_s;
-  sample.payload_bytes = std::max(input.bytes(), output.bytes());
+  sample.payload_bytes = std::max(in.bytes(), out.bytes());
   sample.bytes_sent = traffic.bytes_sent;
   sample.bytes_received = traffic.bytes_received;
   return sample;

@@ -9,13 +9,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/conveyor.h"
 #include "base/rank.h"
 #include "base/work_state.h"
-#include "engine/calls/call.h"
+#include "engine/calls/request.h"
 #include "engine/calls/traffic.h"
 #include "kernels/unit.h"
-#include "mccl/buffer.h"
 #include "mccl/metrics.h"
 
 namespace mccl::engine {
@@ -34,23 +32,11 @@ class CallDriver {
 /// Returns time_point::max() if the timeout is not positive or is a year or more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
-/// A request to the engine, and what it cost.
-struct Task {
-  Call call;
-  ConstBuffer input;
-  Buffer output;
-  bool in_place = false;
-  /// True if all parts are equal, call.count elements in total. `counts` is then empty.
-  bool even = false;
-  double factor = 1.0;                   ///< premul_sum: factor of the input.
-  std::vector<std::size_t> counts;       ///< See schedule::Problem.
-  std::vector<std::size_t> recv_counts;  ///< all_to_all only; see schedule::Problem.
-  std::vector<std::byte> multiplied;     ///< premul_sum: the input times the factor.
+/// A request that the engine carries out, and what it cost.
+struct Task : Request {
+  std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the rest is not wanted.
   std::byte* left_out = nullptr;
-  /// While the call runs, reports how much of the input has arrived and takes finished output. Null
-  /// if the whole memory is available from the start.
-  Conveyor* conveyor = nullptr;
   /// Processing unit that is tried for reductions before the host's kernels; null for none.
   std::shared_ptr<kernels::Unit> unit;
 
@@ -75,7 +61,7 @@ struct MessageProgress {
 /// to the engine. Afterwards only the thread that holds the progress lock touches it, except for
 /// the WorkState part.
 struct Operation final : detail::WorkState, Task {
-  explicit Operation(Task task) : Task(std::move(task)) {}
+  explicit Operation(Task task) : Task(std::move(task)), kept_counts_(*this) {}
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
@@ -100,6 +86,7 @@ struct Operation final : detail::WorkState, Task {
 
  private:
   friend class OperationList;
+  const KeptCounts kept_counts_;
   std::shared_ptr<Operation> next_;
   Operation* previous_ = nullptr;
 };

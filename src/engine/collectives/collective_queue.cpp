@@ -10,37 +10,36 @@
 namespace mccl::engine {
 namespace {
 
-schedule::Problem problem_of(const Membership& group, const Task& task) {
+schedule::Problem problem_of(const Membership& group, const Request& request) {
   schedule::Problem problem;
-  problem.collective = task.call.collective;
+  problem.collective = request.call.collective;
   problem.rank = group.rank.number();
   problem.size = group.size();
-  problem.root = std::max(task.call.root, 0);
-  if (task.even) {
+  problem.root = std::max(request.call.root, 0);
+  if (request.even) {
     const auto ranks = static_cast<std::size_t>(group.size());
-    problem.counts.assign(ranks, task.call.count / ranks);
-    if (task.call.collective == Collective::all_to_all) {
+    problem.counts.assign(ranks, request.call.count / ranks);
+    if (request.call.collective == Collective::all_to_all) {
       problem.recv_counts = problem.counts;
       problem.even = true;
     }
-  } else if (task.counts.empty()) {
-    problem.count = task.call.count;
+  } else if (request.counts.empty()) {
+    problem.count = request.call.count;
   } else {
-    problem.counts = task.counts;
-    problem.recv_counts = task.recv_counts;
+    problem.counts.assign(request.counts.begin(), request.counts.end());
+    problem.recv_counts.assign(request.recv_counts.begin(), request.recv_counts.end());
   }
-  problem.coding = task.call.coding;
-  problem.in_place = task.call.collective == Collective::broadcast || task.in_place;
+  problem.coding = request.call.coding;
+  problem.in_place = request.call.collective == Collective::broadcast || request.in_place;
   return problem;
 }
 
 /// Multiplies the input of a premul_sum by its factor, since schedules know only sums.
 void multiply(Operation& call) {
-  if (call.call.kind != ReduceKind::premul_sum || call.input.count == 0) return;
-  call.multiplied.resize(call.input.bytes());
-  kernels::scale(call.input.dtype, call.input.data, call.multiplied.data(), call.input.count,
-                 call.factor);
-  call.input.data = call.multiplied.data();
+  if (call.call.kind != ReduceKind::premul_sum || call.in.count == 0) return;
+  call.multiplied.resize(call.in.bytes());
+  kernels::scale(call.in.dtype, call.in.data, call.multiplied.data(), call.in.count, call.factor);
+  call.in.data = call.multiplied.data();
   call.in_place = false;
 }
 
@@ -68,7 +67,7 @@ void CollectiveQueue::begin_carried(Task& task) {
   history_.started(task.call, true);
   carried_ = Carried::runs;
   task.traffic = {
-      .bytes_sent = task.input.bytes(), .bytes_received = task.output.bytes(), .carried = true};
+      .bytes_sent = task.in.bytes(), .bytes_received = task.out.bytes(), .carried = true};
   carrier_->begin(task);
 }
 
@@ -94,21 +93,12 @@ void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
   if (carried_ == Carried::no) executor_.moved_to(calls_.front());
 }
 
-const Plan& CollectiveQueue::plan_for(const Task& task) {
-  PlanShape shape;
-  shape.collective = task.call.collective;
-  shape.root = task.call.root;
-  shape.count = task.call.count;
-  shape.even = task.even;
-  shape.in_place = task.in_place;
-  shape.element_bytes = size_of(task.call.dtype);
-  shape.coding = task.call.coding;
-  const bool by_shape = task.counts.empty();
-  const Plan* last = by_shape ? plans_.same_as_last(shape) : nullptr;
-  if (last) return *last;
+const Plan& CollectiveQueue::plan_for(const Request& request) {
+  if (const Plan* const last = plans_.same_as_last(request)) return *last;
   told_ = false;
-  const schedule::Problem problem = problem_of(group_, task);
-  return by_shape ? plans_.plan(problem, shape) : plans_.plan(problem, shape.element_bytes);
+  const Plan& plan = plans_.plan(problem_of(group_, request), size_of(request.call.dtype));
+  plans_.used(plan, request);
+  return plan;
 }
 
 /// Reports the algorithm, once for several calls in a row that use the same plan.

@@ -65,8 +65,8 @@ class CollectiveQueue {
   /// The Task of the call is now at another address.
   void adopt(std::shared_ptr<Operation> call);
 
-  /// Returns the plan for the task. Valid until the next call of plan_for().
-  const Plan& plan_for(const Task& task);
+  /// Returns the plan for a request. Valid until the next call of plan_for().
+  const Plan& plan_for(const Request& request);
   const schedule::Facts& facts() const { return plans_.facts(); }
   void learn(schedule::Facts facts) { plans_.learn(std::move(facts)); }
 

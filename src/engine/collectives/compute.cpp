@@ -26,7 +26,7 @@ void reduce_two(const Task& task, const void* first, const void* second, void* d
 }  // namespace
 
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes) {
-  if (task.in_place || task.output.bytes() < kernels::kLargeResultBytes) {
+  if (task.in_place || task.out.bytes() < kernels::kLargeResultBytes) {
     std::memcpy(dst, src, bytes);
   } else {
     kernels::copy_past_cache(dst, src, bytes);

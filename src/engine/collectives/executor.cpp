@@ -322,9 +322,9 @@ std::byte* Executor::writable(const Region& region) {
     case Space::scratch:
       return scratch_.data() + offset;
     case Space::output:
-      return static_cast<std::byte*>(task_->output.data) + offset;
+      return static_cast<std::byte*>(task_->out.data) + offset;
     case Space::input:  // only in place, where the caller passed the same memory as output
-      return static_cast<std::byte*>(const_cast<void*>(task_->input.data)) + offset;
+      return static_cast<std::byte*>(const_cast<void*>(task_->in.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +
              task_->call.coding.bytes(region.offset, Coded::contribution);

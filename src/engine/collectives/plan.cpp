@@ -82,7 +82,6 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
 }  // namespace
 
 const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t element_bytes) {
-  last_shape_ = {};
   Key key{problem, element_bytes};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
@@ -95,20 +94,12 @@ const Plan& PlanCache::plan(const schedule::Problem& problem, std::size_t elemen
   return found->second;
 }
 
-const Plan& PlanCache::plan(const schedule::Problem& problem, const PlanShape& shape) {
-  const Plan& found = plan(problem, shape.element_bytes);
-  last_shape_ = shape;
-  last_ = &found;
-  return found;
-}
-
 void PlanCache::learn(schedule::Facts facts) {
   facts_ = std::move(facts);
   clear();
 }
 
 void PlanCache::clear() {
-  last_shape_ = {};
   last_ = nullptr;
   plans_.clear();
   bytes_ = 0;

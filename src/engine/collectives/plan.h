@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "mccl/types.h"
+#include "engine/calls/request.h"
 #include "schedule/choose.h"
 #include "schedule/schedule.h"
 
@@ -29,19 +29,6 @@ struct Plan {
   std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
 };
 
-/// Properties that determine a call's problem if it has no counts. Compared with those of the
-/// previous call.
-struct PlanShape {
-  Collective collective = Collective::barrier;
-  int root = 0;
-  std::size_t count = 0;
-  bool even = false;  ///< See Task.
-  bool in_place = false;
-  std::size_t element_bytes = 0;  ///< 0 only in an empty shape.
-  Coding coding = {};
-  friend bool operator==(const PlanShape&, const PlanShape&) = default;
-};
-
 /// Caches the plans of recent problems. Used under the engine's progress lock.
 class PlanCache {
  public:
@@ -49,12 +36,19 @@ class PlanCache {
 
   /// Returns the plan of a problem. Valid until the next call of plan().
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
-  /// Does the same, and records `shape`, so that same_as_last() can find the plan again.
-  const Plan& plan(const schedule::Problem& problem, const PlanShape& shape);
-
-  /// The plan that was requested last, if that request had this shape; else null.
-  const Plan* same_as_last(const PlanShape& shape) const {
-    return shape == last_shape_ ? last_ : nullptr;
+  /// Records that `plan` carries out `request`, for the next call of same_as_last().
+  void used(const Plan& plan, const Request& request) {
+    last_ = &plan;
+    last_call_ = request.call;
+    last_is_even_ = request.even;
+    last_is_in_place_ = request.in_place;
+  }
+  /// Returns the plan of the last request if `request` needs the same; else null. Always null for a
+  /// request with counts, of which a Call has only the hash.
+  const Plan* same_as_last(const Request& request) const {
+    const bool same = last_ && request.counts.empty() && request.call.matches(last_call_) &&
+                      request.even == last_is_even_ && request.in_place == last_is_in_place_;
+    return same ? last_ : nullptr;
   }
 
   const schedule::Facts& facts() const { return facts_; }
@@ -76,9 +70,11 @@ class PlanCache {
 
   schedule::Facts facts_;
   std::unordered_map<Key, Plan, KeyHash> plans_;
-  std::size_t bytes_ = 0;  // memory of all plans
-  PlanShape last_shape_;
+  std::size_t bytes_ = 0;       // memory of all plans
   const Plan* last_ = nullptr;  // points into plans_
+  Call last_call_;
+  bool last_is_even_ = false;
+  bool last_is_in_place_ = false;
 };
 
 }  // namespace mccl::engine

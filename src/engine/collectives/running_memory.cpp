@@ -13,8 +13,8 @@ void RunningMemory::begin(const Task& task, const schedule::Schedule& schedule) 
   if (!conveyor_) return;
   in_place_ = task.in_place || task.call.collective == Collective::broadcast;
   element_bytes_ = size_of(task.call.dtype);
-  input_bytes_ = task.input.bytes();
-  output_bytes_ = task.output.bytes();
+  input_bytes_ = task.in.bytes();
+  output_bytes_ = task.out.bytes();
   piece_ = std::max<std::size_t>(1, conveyor_->piece_of_output());
   done_ = 0;
   writers_.assign((output_bytes_ + piece_ - 1) / piece_, 0);

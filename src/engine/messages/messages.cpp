@@ -45,14 +45,14 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
   next_deadline_ = std::min(next_deadline_, send.deadline);
   const GroupRank rank(send.call.peer);
   Peer& peer = peers_[rank];
-  const std::size_t bytes = send.input.bytes();
+  const std::size_t bytes = send.in.bytes();
   Outgoing outgoing;
   outgoing.frame.call = send.call;
   send.message.number = outgoing.frame.call.sequence = peer.next_number++;
   if (bytes <= eager_bytes_ && peer.credit_used + bytes + kEagerOverhead <= kEagerCredit) {
     peer.credit_used += bytes + kEagerOverhead;
     outgoing.frame.kind = FrameKind::eager;
-    outgoing.payload = {static_cast<const std::byte*>(send.input.data), bytes};
+    outgoing.payload = {static_cast<const std::byte*>(send.in.data), bytes};
     outgoing.operation = &send;
   } else {
     outgoing.frame.kind = FrameKind::request;
@@ -166,7 +166,7 @@ void Messages::check(const Call& receive, GroupRank source, const Frame& frame) 
 void Messages::grant(GroupRank source, const Frame& request, Operation& receive) {
   receive.received_from(source);
   receive.message.number = request.call.sequence;
-  receive.message.pieces = pieces_of(receive.output.bytes());
+  receive.message.pieces = pieces_of(receive.out.bytes());
   Outgoing outgoing;
   outgoing.frame.kind = FrameKind::grant;
   outgoing.frame.call.sequence = request.call.sequence;
@@ -186,12 +186,12 @@ void Messages::deliver(const Unexpected& message, Operation& receive) {
 }
 
 void Messages::deliver(GroupRank source, std::span<const std::byte> payload, Task& receive) {
-  if (payload.size() != receive.output.bytes()) {
+  if (payload.size() != receive.out.bytes()) {
     throw CorruptionError(fmt::format("{} got {} bytes from rank {}: {} were announced",
                                       describe(receive.call), payload.size(), source,
-                                      receive.output.bytes()));
+                                      receive.out.bytes()));
   }
-  if (!payload.empty()) std::memcpy(receive.output.data, payload.data(), payload.size());
+  if (!payload.empty()) std::memcpy(receive.out.data, payload.data(), payload.size());
   receive.traffic.bytes_received += payload.size();
   return_credit(source, payload.size() + kEagerOverhead);
 }

@@ -14,7 +14,7 @@ Messages::AtOnce Messages::send_at_once(Task& task) {
   const GroupRank rank(task.call.peer);
   Peer& peer = peers_[rank];
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
-  const std::size_t cost = task.input.bytes() + kEagerOverhead;
+  const std::size_t cost = task.in.bytes() + kEagerOverhead;
   if (cost > eager_bytes_ + kEagerOverhead || peer.credit_used + cost > kEagerCredit ||
       peer.has_to_write() || !channel.connected() || !channel.lost.empty()) {
     return AtOnce::no;
@@ -24,7 +24,7 @@ Messages::AtOnce Messages::send_at_once(Task& task) {
   outgoing.frame.kind = FrameKind::eager;
   outgoing.frame.call = task.call;
   outgoing.frame.call.sequence = peer.next_number;
-  outgoing.payload = {static_cast<const std::byte*>(task.input.data), task.input.bytes()};
+  outgoing.payload = {static_cast<const std::byte*>(task.in.data), task.in.bytes()};
   Lane& lane = *channel.lanes.front();
   bool whole = false;
   try {

@@ -190,7 +190,7 @@ void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
                              grant.call.sequence));
   }
   Operation& send = *found->second;
-  send.message.pieces = pieces_of(send.input.bytes());
+  send.message.pieces = pieces_of(send.in.bytes());
   if (send.message.pieces > 0) peer.granted.push_back(&send);
   peer.awaiting_grant.erase(found);
   if (send.message.pieces == 0) finish(send);
@@ -215,7 +215,7 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
   const std::size_t piece = frame.message;
   if (frame.call.count != call.count || frame.call.dtype != call.dtype ||
       frame.call.tag != call.tag || piece >= receive.message.pieces ||
-      frame.payload_bytes != piece_size(piece, receive.output.bytes())) {
+      frame.payload_bytes != piece_size(piece, receive.out.bytes())) {
     refuse(rank, fmt::format("sent {} bytes as piece {} of {}, which does not fit into {}",
                              frame.payload_bytes, piece, describe(frame.call), describe(call)));
   }
@@ -252,8 +252,8 @@ bool Messages::take_piece(Peer& peer, LaneState& state, Lane& lane) {
   const auto found = peer.incoming.find(arriving.message);
   Operation& receive = *found->second;
   const std::span<std::byte> destination(
-      static_cast<std::byte*>(receive.output.data) + arriving.piece * piece_bytes_,
-      piece_size(arriving.piece, receive.output.bytes()));
+      static_cast<std::byte*>(receive.out.data) + arriving.piece * piece_bytes_,
+      piece_size(arriving.piece, receive.out.bytes()));
   if (!lane.read_payload(destination, receive.traffic)) return false;
   lane.finish_incoming();
   state.reading = {};

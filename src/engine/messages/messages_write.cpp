@@ -87,8 +87,8 @@ Messages::Outgoing Messages::next_piece(Peer& peer) {
   outgoing.frame.call = send.call;
   outgoing.frame.call.sequence = send.message.number;
   outgoing.frame.message = static_cast<std::uint32_t>(piece);
-  outgoing.payload = {static_cast<const std::byte*>(send.input.data) + piece * piece_bytes_,
-                      piece_size(piece, send.input.bytes())};
+  outgoing.payload = {static_cast<const std::byte*>(send.in.data) + piece * piece_bytes_,
+                      piece_size(piece, send.in.bytes())};
   outgoing.operation = &send;
   if (send.message.begun == send.message.pieces) {
     peer.granted.pop_front();

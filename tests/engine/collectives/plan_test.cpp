@@ -50,18 +50,48 @@ TEST(PlanCache, OneThatAloneWeighsTooMuchIsStillMade) {
   EXPECT_EQ(&plans.plan(problem, 1), plan) << "it is kept until another one comes";
 }
 
-/// A call that looks up the last plan by its shape must not find a deleted plan.
+Request even_exchange() {
+  Request request;
+  request.call.collective = Collective::all_to_all;
+  request.call.count = 4;
+  request.even = true;
+  return request;
+}
+
+/// A call that looks up the last plan must not find a deleted plan.
 TEST(PlanCache, ForgetsTheLastPlanWithTheOthers) {
   PlanCache plans{schedule::Facts()};
-  PlanShape shape;
-  shape.collective = Collective::all_to_all;
-  shape.count = 4;
-  shape.element_bytes = 4;
-  const Plan* plan = &plans.plan(exchange(4, 1), shape);
-  EXPECT_EQ(plans.same_as_last(shape), plan);
+  const Request request = even_exchange();
+  const Plan* plan = &plans.plan(exchange(4, 1), 4);
+  plans.used(*plan, request);
+  EXPECT_EQ(plans.same_as_last(request), plan);
   plans.clear();
-  EXPECT_EQ(plans.same_as_last(shape), nullptr);
+  EXPECT_EQ(plans.same_as_last(request), nullptr);
   EXPECT_TRUE(plans.empty());
+}
+
+TEST(PlanCache, FindsTheLastPlanOnlyForTheSameRequest) {
+  PlanCache plans{schedule::Facts()};
+  const Request request = even_exchange();
+  EXPECT_EQ(plans.same_as_last(request), nullptr);
+  plans.used(plans.plan(exchange(4, 1), 4), request);
+  Request later = request;
+  later.call.sequence = 7;
+  EXPECT_NE(plans.same_as_last(later), nullptr);
+  const std::vector<std::size_t> counts(4, 1);
+  const auto differs = [&](auto change) {
+    Request other = request;
+    change(other);
+    return plans.same_as_last(other) == nullptr;
+  };
+  EXPECT_TRUE(differs([](Request& r) { r.call.collective = Collective::all_gather; }));
+  EXPECT_TRUE(differs([](Request& r) { r.call.dtype = DType::f64; }));
+  EXPECT_TRUE(differs([](Request& r) { r.call.root = 1; }));
+  EXPECT_TRUE(differs([](Request& r) { r.call.count = 8; }));
+  EXPECT_TRUE(differs([](Request& r) { r.call.coding.codec = Codec::int8; }));
+  EXPECT_TRUE(differs([](Request& r) { r.in_place = true; }));
+  EXPECT_TRUE(differs([](Request& r) { r.even = false; }));
+  EXPECT_TRUE(differs([&](Request& r) { r.counts = counts; }));
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ class RunningMemoryTest : public ::testing::Test {
  protected:
   RunningMemoryTest() {
     task_.call.dtype = DType::f32;
-    task_.input = {data_, kCount, DType::f32};
-    task_.output = {data_, kCount, DType::f32};
+    task_.in = {data_, kCount, DType::f32};
+    task_.out = {data_, kCount, DType::f32};
     task_.conveyor = &conveyor_;
   }
   static Step copy(Region from, Region to) {
