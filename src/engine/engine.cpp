@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -9,7 +8,6 @@
 
 #include "base/cores.h"
 #include "base/environment.h"
-#include "base/keep.h"
 #include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/settings.h"
@@ -55,26 +53,6 @@ constexpr int kRanksOfANap = 16;
 
 Clock::duration silence_before_giving_up(const Config& config, double ranks_per_core) {
   return seconds_to_duration(config.liveness_interval * patience_of(ranks_per_core));
-}
-
-/// Returns the members as ranks of the job. Throws InvalidArgument unless they are distinct, valid
-/// and include this rank.
-std::vector<WorldRank> checked_members(const std::string& group, const std::vector<int>& ranks,
-                                       int self, int size) {
-  std::vector<WorldRank> members;
-  for (const int rank : ranks) {
-    if (rank < 0 || rank >= size || std::count(ranks.begin(), ranks.end(), rank) != 1) {
-      throw InvalidArgument(
-          fmt::format("group '{}': rank {} is listed, but members are distinct ranks from 0 to {}",
-                      group, rank, size - 1));
-    }
-    members.emplace_back(rank);
-  }
-  if (std::find(ranks.begin(), ranks.end(), self) == ranks.end()) {
-    throw InvalidArgument(
-        fmt::format("group '{}': this rank, {}, is not among its members", group, self));
-  }
-  return members;
 }
 
 /// "rank 1", or "ranks 0, 2 to 5".
@@ -235,99 +213,6 @@ void Engine::throw_if_a_peer_is_lost() {
   }
 }
 
-std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
-                                               const std::vector<int>& ranks, milliseconds timeout,
-                                               const Compression& compression) {
-  refuse_in_child();
-  const std::vector<WorldRank> members = checked_members(name, ranks, rank(), size());
-  schedule::Facts facts = facts_;
-  facts.nodes = nodes_of(members);
-  facts.cables = cables_of(ranks);
-  // The identity is numbered so that it differs from earlier groups of the same name, which other
-  // ranks may still hold.
-  const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
-  std::uint32_t number = 0;
-  {
-    std::lock_guard lock(inbox_.mutex());
-    const std::optional<std::uint32_t> times = names_.give(name, group_id(identity));
-    if (!times) {
-      throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
-    }
-    number = *times;
-  }
-  std::shared_ptr<GroupState> group;
-  try {
-    group = std::make_shared<GroupState>(
-        Membership(name, group_id(identity + std::to_string(number)), members, WorldRank(rank())),
-        timeout, std::move(facts), compression, surroundings_);
-    inbox_.create(group);
-  } catch (...) {
-    const std::lock_guard lock(inbox_.mutex());
-    names_.take_back(name);
-    throw;
-  }
-  if (compression.codec != Codec::none && group->is_one_node() && ranks.front() == rank()) {
-    log_.info(
-        "sums of group '{}' are exact: its ranks share memory, where nothing is gained with {}",
-        name, describe(compression));
-  }
-  return group;
-}
-
-/// Returns the node of each member, indexed by group rank; empty if no two members share a node.
-std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
-  if (nodes().empty()) return {};
-  std::map<int, int> counts;
-  std::vector<int> found;
-  for (const WorldRank member : members) {
-    found.push_back(nodes()[member.index()]);
-    ++counts[found.back()];
-  }
-  if (counts.size() == found.size()) return {};
-  for (int& node : found) {
-    node = static_cast<int>(std::distance(counts.begin(), counts.find(node)));
-  }
-  return found;
-}
-
-/// Returns the cables between the members; null if one network joins all ranks.
-std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<int>& members) const {
-  if (cabling_.is_one_network()) return nullptr;
-  return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
-                                              facts_.bytes_per_s);
-}
-
-std::vector<std::string> Engine::equal_ways(int peer) {
-  if (peer >= options_.rank) return {""};
-  const std::lock_guard lock(driver_.mutex());
-  return links_.equal_ways(WorldRank(peer));
-}
-
-void Engine::take_way(int peer, std::size_t way) {
-  const std::lock_guard lock(driver_.mutex());
-  links_.take_way(WorldRank(peer), way);
-}
-
-schedule::Facts Engine::facts_of(GroupState& group) {
-  std::lock_guard lock(driver_.mutex());
-  return group.facts();
-}
-
-void Engine::carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier) {
-  const std::lock_guard lock(driver_.mutex());
-  groups_.departing().add(group->carry_by(std::move(carrier)), Clock::now());
-}
-
-void Engine::close_group(const std::shared_ptr<GroupState>& group) noexcept {
-  if (abandoned_) return;
-  {
-    std::lock_guard lock(inbox_.mutex());
-    names_.give_up(group->membership().name);
-  }
-  inbox_.close(group);
-  driver_.wake();
-}
-
 void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
   refuse_in_child();
   const Clock::time_point now = Clock::now();
@@ -425,56 +310,6 @@ bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
   return !peers_.have_all_arrived();
-}
-
-void Engine::refuse_in_child() const {
-  if (!abandoned_) return;
-  throw InvalidArgument(
-      "this process is the child of a fork: it cannot use its parent's groups; make its own");
-}
-
-void Engine::before_fork() noexcept {
-  if (abandoned_ || driver_.stopping()) return;
-  driver_.make_way();
-  inbox_.mutex().lock();
-  if (options_.wiring) options_.wiring->before_fork();
-  forker_ = std::this_thread::get_id();
-}
-
-void Engine::after_fork_in_parent() noexcept {
-  if (forker_.load() != std::this_thread::get_id()) return;
-  forker_ = std::thread::id();
-  if (options_.wiring) options_.wiring->after_fork_in_parent();
-  inbox_.mutex().unlock();
-  driver_.go_on();
-}
-
-void Engine::abandon_after_fork() noexcept {
-  abandoned_ = true;
-  if (forker_.load() != std::this_thread::get_id())
-    return;  // the state in which the parent's threads left this copy is unknown
-  try {
-    links_.abandon();
-    Sleep beside;
-    peers_.watch(beside);
-    std::vector<pollfd> open = std::move(beside.watched);
-    groups_.for_each([&open](GroupState& group) {
-      group.channels().for_each_lane([&open](Lane& lane) {
-        open.push_back({lane.link().descriptor(), 0, 0});
-      });
-    });
-    groups_.departing().watch(open);
-    for (const pollfd& descriptor : open) ::close(descriptor.fd);
-    driver_.abandon();
-    if (options_.wiring) options_.wiring->abandon_after_fork();
-    // Nothing of the engine may be destroyed here: its thread belongs to the parent.
-    keep_for_ever(shared_from_this());
-  } catch (...) {
-    // The child is out of memory. Its descriptors close when it ends.
-  }
-  forker_ = std::thread::id();
-  inbox_.mutex().unlock();
-  driver_.mutex().unlock();
 }
 
 }  // namespace mccl::engine

@@ -169,8 +169,12 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
   void see_links_off(std::unique_lock<std::mutex>& lock) noexcept;
+
+  // engine_groups.cpp
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
+
+  // engine_fork.cpp
   void refuse_in_child() const;
 
   // engine_at_once.cpp

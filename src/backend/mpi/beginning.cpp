@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <span>
 
 #include "backend/mpi/flight.h"
+#include "backend/shares.h"
 
 namespace mccl::mpi {
 namespace {
@@ -31,12 +31,15 @@ class Beginning {
         library_(*place.library),
         request_(request),
         call_(request.call),
+        // The hash is 0 if all counts are equal. The call is then treated as one without counts,
+        // because other ranks may make it without counts.
+        counts_(call_.counts_hash != 0 ? request.counts : Counts()),
+        shares_(counts_.empty()
+                    ? Shares::equal(place.size, call_.count / static_cast<std::size_t>(place.size))
+                    : Shares::of(counts_)),
         type_(place.library->type_of(request.call.dtype)),
         element_(size_of(request.call.dtype)) {
     flight.dtype_ = call_.dtype;
-    // The hash is 0 if all counts are equal. The call is then treated as one without counts,
-    // because other ranks may make it without counts.
-    if (call_.counts_hash != 0) counts_ = request.counts;
   }
 
   void run() {
@@ -340,15 +343,9 @@ class Beginning {
     return static_cast<const std::byte*>(data) + at * element_;
   }
 
-  std::size_t share(int rank) const {
-    return counts_.empty() ? call_.count / static_cast<std::size_t>(place_.size)
-                           : counts_[static_cast<std::size_t>(rank)];
-  }
+  std::size_t share(int rank) const { return shares_.at(rank); }
   bool own_counts() const { return call_.counts_hash == engine::kOwnCounts; }
-  std::size_t before(int rank) const {
-    if (counts_.empty()) return static_cast<std::size_t>(rank) * share(rank);
-    return std::accumulate(counts_.begin(), counts_.begin() + rank, std::size_t{0});
-  }
+  std::size_t before(int rank) const { return shares_.before(rank); }
   static int count_of(std::size_t count) { return static_cast<int>(count); }
 
   /// Calls `begin(at, n)` for each piece: `n` elements from `at`, at most `place_.most`.
@@ -428,7 +425,8 @@ class Beginning {
   Library& library_;
   const engine::Request& request_;
   const engine::Call& call_;
-  Counts counts_;  ///< Elements of each rank; empty if all parts are equal.
+  const Counts counts_;  ///< Elements of each rank; empty if all parts are equal.
+  const Shares shares_;
   const Handle type_;
   const std::size_t element_;
 };
