@@ -20,7 +20,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
 
-.PHONY: help packages packages-test packages-lint peers clean docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
+.PHONY: help packages packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -233,6 +233,18 @@ test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
+# Line coverage of src by the C++ tests. Ranks that the tests fork write their counts when they end.
+coverage: | packages-test
+	@scripts/install_packages.sh apt-packages-coverage.txt
+	@cmake --preset coverage >/dev/null
+	@cmake --build --preset coverage --parallel $(JOBS)
+	@find build/coverage -name '*.gcda' -delete
+	@ctest --preset coverage --parallel $(TESTS_AT_ONCE)
+	@mkdir -p build/coverage/html
+	@gcovr --root . --filter src/ --object-directory build/coverage build/coverage --print-summary \
+		--sort-percentage --txt build/coverage/lines.txt --html-details build/coverage/html/index.html
+	@echo "coverage: build/coverage/html/index.html"
+
 # Needs no build of MCCL. Warnings are errors; the pages work from the disk, without a server.
 docs: .venv-docs/.installed
 	@mkdir -p build/docs
@@ -281,6 +293,8 @@ clean:
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes
 #                          on two cores)
+#   make coverage          the share of the lines of src that the C++ tests run; writes
+#                          build/coverage/html
 #   make fuzz              fuzz every parser of input from peers and users for FUZZ_SECONDS=60 each,
 #                          with libFuzzer; FUZZ="frame messages" selects targets
 #   make docs              build the documentation as a site in build/docs/html; needs no build of MCCL

@@ -43,6 +43,7 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
   ContextOptions options;
   options.rank = rank;
   options.size = static_cast<int>(table.size());
+  options.config.backend = "native";
   options.config.transport = "tcp";
   options.config.job_key = key;
   options.config.liveness_interval = 20;

@@ -41,8 +41,10 @@ std::string said_by_ranks(const std::string& transport, const std::string& level
 /// others.
 TEST(Reach, InfoHasAFewLinesForAJob) {
   const std::string said = said_by_ranks("tcp", "INFO");
-  EXPECT_THAT(said, ContainsRegex("rank 0\\] mccl [0-9.]+, 2 ranks; settings: transport=tcp "
-                                  "\\(program\\), log_level=INFO \\(program\\)"));
+  EXPECT_THAT(
+      said,
+      ContainsRegex("rank 0\\] mccl [0-9.]+, 2 ranks; settings: backend=native "
+                    "\\(program\\), transport=tcp \\(program\\), log_level=INFO \\(program\\)"));
   EXPECT_THAT(said, Not(HasSubstr("rank 1] mccl ")));
   EXPECT_THAT(said, Not(HasSubstr("MCCL_RDMA_GID")));
   std::istringstream lines(said);

@@ -19,6 +19,11 @@
 #include "mccl/mccl.h"
 #include "support/ranks.h"
 
+#ifdef __linux__
+/// Writes the counts of executed lines. Defined only in a build that counts them.
+extern "C" void __gcov_dump() __attribute__((weak));
+#endif
+
 namespace mccl::testing {
 
 /// Returns a port of this host that was free at the time of the call.
@@ -150,6 +155,9 @@ class Processes {
       say("(something else was thrown)");
     }
     if (store) leave(rank, size, *store);
+#ifdef __linux__
+    if (__gcov_dump) __gcov_dump();
+#endif
     ::_exit(0);
   }
 
