@@ -31,11 +31,6 @@ constexpr std::chrono::seconds kGraceHere{2};
 /// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
 
-/// Options of a call without a codec. The caller waits immediately, so that the call runs on its
-/// thread.
-const CallOptions kExact = {
-    .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
-
 /// The collective that the routine calls; nothing for sendrecv.
 std::optional<Collective> collective_of(Routine routine) {
   for (int i = 0; i < kCollectiveCount; ++i)

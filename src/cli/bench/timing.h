@@ -12,6 +12,9 @@ namespace mccl::cli::bench {
 
 /// Options of a collective whose caller waits for it immediately.
 inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+/// The same, without a codec.
+inline const CallOptions kExact = {
+    .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
 /// Collectives of single values, from which every rank of a run gets the same result.
 /// value_of_first() returns rank 0's value.
