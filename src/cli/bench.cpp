@@ -9,16 +9,15 @@
 
 #include "base/environment.h"
 #include "base/placement.h"
-#include "cli/bench/host.h"
+#include "cli/bench/bounds.h"
 #include "cli/bench/kernels.h"
-#include "cli/bench/local_job.h"
-#include "cli/bench/options.h"
 #include "cli/bench/pattern.h"
 #include "cli/bench/report.h"
+#include "cli/bench/routine.h"
 #include "cli/bench/run.h"
-#include "cli/bench/sizes.h"
 #include "cli/command.h"
 #include "cli/flag_values.h"
+#include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
 #include "rendezvous/join.h"
 
@@ -27,7 +26,7 @@ namespace {
 
 using namespace bench;
 
-constexpr int kMostRanks = 1024;
+constexpr int kMostBenchRanks = 1024;
 constexpr std::uint64_t kMostCalls = 10'000'000;
 
 constexpr const char* kSummary = "Measure the collectives, and the upper bounds of this machine";
@@ -57,6 +56,11 @@ To measure a codec on the links between them (sums between ranks that share memo
 
 Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
+/// Hidden flags: the first marks ranks that this command has started; the second makes rank 0 print
+/// nothing, for `mccl plan --measure`.
+constexpr const char* kOneHost = "--one-host";
+constexpr const char* kQuiet = "--quiet";
+
 /// Values as given; empty or absent where the default applies.
 struct Flags {
   std::vector<std::string> routines;
@@ -67,6 +71,8 @@ struct Flags {
   std::string transport;
   std::string algorithm;
   std::string compression;
+  /// True if `mccl bench` has started this rank.
+  bool one_host = false;
   Options rest;
 };
 
@@ -122,17 +128,18 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-/// Runs as one rank of a job that was started elsewhere.
-int run_as_rank(const Placement& placement, const Config& config, const Options& options) {
+/// Runs as one rank of a job that this command or another launcher has started.
+int run_as_rank(const Placement& placement, const Config& config, const Options& options,
+                bool one_host) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
   const auto context = Context::create({placement.rank, placement.size, std::move(joined.store),
                                         config, nullptr, std::move(joined.wiring)});
-  run_rank(*context, options, placement.size == 1);
+  run_rank(*context, options, one_host || placement.size == 1);
   context->shutdown();
   return kGood;
 }
 
-int run_bench(const Flags& flags) {
+int run_bench(const Flags& flags, const std::vector<std::string>& arguments) {
   if (flags.routines == std::vector<std::string>{"kernels"}) {
     fmt::print("{}", kernels_text(config_of(flags)));
     return kGood;
@@ -144,16 +151,17 @@ int run_bench(const Flags& flags) {
   if (!placement) {
     const int ranks = flags.ranks.value_or(2);
     check_ranks(options, ranks, true, all_asked);
-    return run_local_job(ranks, "mccl bench", config,
-                         [&](Context& context) { run_rank(context, options, true); });
+    std::vector<std::string> words = {"bench", kOneHost};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return run_here(ranks, "mccl bench", words);
   }
   if (flags.ranks && *flags.ranks != placement->size) {
     throw InvalidArgument(fmt::format(
         "--ranks {}, but this is one rank of a job of {}, according to {}: leave one out",
         *flags.ranks, placement->size, placement->found_by));
   }
-  check_ranks(options, placement->size, false, all_asked);
-  return run_as_rank(*placement, config, options);
+  check_ranks(options, placement->size, flags.one_host, all_asked);
+  return run_as_rank(*placement, config, options, flags.one_host);
 }
 
 void add_what(CLI::App& app, Flags& flags) {
@@ -164,7 +172,7 @@ void add_what(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->option_text("...");
   app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
-      ->check(integer_between(1, kMostRanks))
+      ->check(integer_between(1, kMostBenchRanks))
       ->option_text("N");
   app.add_option("-s,--sizes", flags.sizes,
                  "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
@@ -179,7 +187,7 @@ void add_what(CLI::App& app, Flags& flags) {
                  "Reduction: sum (default), avg, product, min, max, band, bor, bxor,\npremul_sum")
       ->option_text("OP");
   app.add_option("--root", flags.rest.root, "Root of rooted collectives; default 0")
-      ->check(integer_between(0, kMostRanks * kMostRanks))
+      ->check(integer_between(0, kMostBenchRanks * kMostBenchRanks))
       ->option_text("RANK");
   app.add_option("--transport", flags.transport,
                  "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
@@ -234,7 +242,12 @@ Command add_bench(CLI::App& program) {
   app->footer(kFooter);
   add_what(*app, *flags);
   add_how(*app, *flags);
-  return {app, [flags] { return run_bench(*flags); }};
+  app->add_flag(kOneHost, flags->one_host)->group("");
+  app->add_flag(kQuiet, flags->rest.quiet)->group("");
+  const auto arguments = std::make_shared<std::vector<std::string>>();
+  return {.app = app,
+          .run = [flags, arguments] { return run_bench(*flags, *arguments); },
+          .arguments = arguments};
 }
 
 }  // namespace mccl::cli

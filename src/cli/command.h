@@ -31,6 +31,8 @@ struct Command {
   /// Set for a command that starts another program: receives the name and the arguments of that
   /// program, which are not parsed.
   std::shared_ptr<std::vector<std::string>> program = {};
+  /// Set for a command that starts itself again, once for each rank: receives its arguments.
+  std::shared_ptr<std::vector<std::string>> arguments = {};
   /// Flags of similar programs that this command lacks. If the user gives one, the error message
   /// suggests the equivalent flag of this command.
   std::span<const OtherName> other_names = {};

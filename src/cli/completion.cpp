@@ -1,13 +1,16 @@
+// `mccl completion` and `mccl man`: the flags of all commands, for shells and for manual pages.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/completion/pages.h"
 #include "cli/flag_values.h"
 #include "mccl/error.h"
 
@@ -20,6 +23,253 @@ constexpr const char* kFooter =
   zsh    mccl completion zsh > FOLDER/_mccl, for a FOLDER of $fpath
   fish   mccl completion fish > ~/.config/fish/completions/mccl.fish)text";
 
+enum class Takes { nothing, text, file, folder };
+
+struct Flag {
+  std::vector<std::string> names;  ///< Names with their dashes.
+  std::string value;               ///< Placeholder in the help, such as LIST.
+  std::string about;               ///< Description, in one line.
+  Takes takes = Takes::nothing;
+};
+
+struct Page {
+  std::string name;
+  std::string about;
+  std::vector<Flag> flags;
+};
+
+bool is_listed(const CLI::App* command) { return !command->get_group().empty(); }
+
+std::vector<const CLI::App*> listed_commands(const CLI::App& program) {
+  std::vector<const CLI::App*> commands;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; }))
+    if (is_listed(command)) commands.push_back(command);
+  return commands;
+}
+
+std::string in_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+Flag flag_of(const CLI::Option& option) {
+  Flag flag{.names = {}, .value = option.get_option_text(), .about = {}, .takes = Takes::nothing};
+  for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
+  flag.about = in_one_line(option.get_description());
+  if (option.get_items_expected_max() == 0) {
+    flag.value.clear();
+  } else if (flag.value == "FILE" || flag.value == "PATH") {
+    flag.takes = Takes::file;
+  } else {
+    flag.takes = flag.value == "DIR" ? Takes::folder : Takes::text;
+  }
+  return flag;
+}
+
+std::vector<Flag> flags_of(const CLI::App& command) {
+  std::vector<Flag> flags;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_group().empty() && !option->get_positional())
+      flags.push_back(flag_of(*option));
+  return flags;
+}
+
+std::string names_of(const std::vector<Page>& pages) {
+  std::vector<std::string> names;
+  names.reserve(pages.size());
+  for (const Page& page : pages) names.push_back(page.name);
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+/// Returns all names of the flags for which `condition` is true, surrounded by blanks.
+std::string names_that(const Page& page, auto condition) {
+  std::string names = " ";
+  for (const Flag& flag : page.flags)
+    if (condition(flag.takes)) names += fmt::format("{} ", fmt::join(flag.names, " "));
+  return names;
+}
+
+std::string replaced(std::string_view text, std::string_view characters, std::string_view before) {
+  std::string result;
+  for (const char c : text) {
+    if (characters.find(c) != characters.npos) result += before;
+    result += c;
+  }
+  return result;
+}
+
+/// Quotes the text for zsh and POSIX shells.
+std::string in_single_quotes(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+/// Escapes text for roff. A line must not begin with a dot or a quote, and a backslash begins an
+/// escape.
+std::string roff(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool begins = result.empty() || result.back() == '\n';
+    if (begins && (c == '.' || c == '\'')) result += "\\&";
+    result += c == '\\' ? std::string("\\e") : c == '-' ? std::string("\\-") : std::string(1, c);
+  }
+  return result;
+}
+
+/// Returns the commands that the help lists.
+std::vector<Page> pages_of(const CLI::App& program) {
+  std::vector<Page> pages;
+  for (const CLI::App* command : listed_commands(program))
+    pages.push_back({command->get_name(), command->get_description(), flags_of(*command)});
+  return pages;
+}
+
+std::string bash_of(const std::vector<Page>& pages) {
+  std::string cases;
+  for (const Page& page : pages) {
+    const auto all = [](Takes) { return true; };
+    cases += fmt::format("    {}) flags=\"{}\" texts=\"{}\" files=\"{}\" folders=\"{}\" ;;\n",
+                         page.name, names_that(page, all),
+                         names_that(page, [](Takes takes) { return takes == Takes::text; }),
+                         names_that(page, [](Takes takes) { return takes == Takes::file; }),
+                         names_that(page, [](Takes takes) { return takes == Takes::folder; }));
+  }
+  return fmt::format(R"sh(# Completions of mccl for bash, as `mccl completion bash` prints them.
+_mccl() {{
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}
+  local flags= texts= files= folders=
+  COMPREPLY=()
+  if [[ $COMP_CWORD == 1 ]]; then
+    COMPREPLY=($(compgen -W "{} help --help --version" -- "$cur"))
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+    completion) COMPREPLY=($(compgen -W "bash zsh fish --help" -- "$cur")); return ;;
+    help) COMPREPLY=($(compgen -W "{}" -- "$cur")); return ;;
+{}  esac
+  if [[ $texts == *" $prev "* ]]; then
+    return
+  elif [[ $folders == *" $prev "* ]]; then
+    COMPREPLY=($(compgen -d -- "$cur"))
+  elif [[ $files == *" $prev "* ]]; then
+    COMPREPLY=($(compgen -f -- "$cur"))
+  elif [[ $cur == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+  fi
+}}
+complete -o default -o filenames -F _mccl mccl
+)sh",
+                     names_of(pages), names_of(pages), cases);
+}
+
+std::string zsh_of(const std::vector<Page>& pages) {
+  std::string commands;
+  std::string cases;
+  for (const Page& page : pages) {
+    commands += fmt::format("    {}\n", in_single_quotes(page.name + ":" + page.about));
+    cases += fmt::format("    {})\n      _arguments -S \\\n", page.name);
+    for (const Flag& flag : page.flags) {
+      const std::string about = replaced(flag.about, "[]:\\", "\\");
+      const std::string value =
+          flag.takes == Takes::nothing
+              ? ""
+              : fmt::format(":{}:{}", flag.value.empty() ? "value" : flag.value,
+                            flag.takes == Takes::file     ? "_files"
+                            : flag.takes == Takes::folder ? "_files -/"
+                                                          : "");
+      for (const std::string& name : flag.names)
+        cases += fmt::format("        {} \\\n",
+                             in_single_quotes(fmt::format("*{}[{}]{}", name, about, value)));
+    }
+    cases += page.name == "completion" ? "        '1:shell:(bash zsh fish)'\n      ;;\n"
+                                       : "        '*:: :_normal'\n      ;;\n";
+  }
+  return fmt::format(R"sh(#compdef mccl
+# Completions of mccl for zsh, as `mccl completion zsh` prints them.
+_mccl() {{
+  local -a commands
+  commands=(
+{}  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  shift words
+  (( CURRENT-- ))
+  case $words[1] in
+{}  esac
+}}
+_mccl "$@"
+)sh",
+                     commands, cases);
+}
+
+std::string fish_of(const std::vector<Page>& pages) {
+  std::string text = "# Completions of mccl for fish, as `mccl completion fish` prints them.\n";
+  const auto quoted = [](std::string_view about) {
+    return fmt::format("'{}'", replaced(about, "'\\", "\\"));
+  };
+  for (const Page& page : pages) {
+    text += fmt::format("complete -c mccl -n __fish_use_subcommand -f -a {} -d {}\n", page.name,
+                        quoted(page.about));
+    const std::string when = fmt::format("'__fish_seen_subcommand_from {}'", page.name);
+    if (page.name == "completion")
+      text += fmt::format("complete -c mccl -n {} -f -a 'bash zsh fish'\n", when);
+    for (const Flag& flag : page.flags) {
+      text += fmt::format("complete -c mccl -n {}", when);
+      for (const std::string& name : flag.names)
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      const char* value = flag.takes == Takes::file     ? " -r -F"
+                          : flag.takes == Takes::folder ? " -x -a '(__fish_complete_directories)'"
+                          : flag.takes == Takes::text   ? " -x"
+                                                        : "";
+      text += fmt::format("{} -d {}\n", value, quoted(flag.about));
+    }
+  }
+  return text;
+}
+
+/// Returns the manual page of a command, or of the program if `command` is empty, as roff. Throws
+/// InvalidArgument if there is no such command.
+std::string manual_of(const CLI::App& program, const std::string& command) {
+  const std::vector<const CLI::App*> commands = listed_commands(program);
+  const CLI::App* app = &program;
+  if (!command.empty()) {
+    const auto found = std::ranges::find_if(
+        commands, [&](const CLI::App* each) { return each->get_name() == command; });
+    if (found == commands.end())
+      throw InvalidArgument(
+          fmt::format("{} is not a command; \"mccl --help\" lists them", in_quotes(command)));
+    app = *found;
+  }
+  const std::string name = command.empty() ? "mccl" : "mccl-" + command;
+  std::string title = name;
+  std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::string text = fmt::format(
+      ".\\\" Made from the help by `mccl man`.\n.TH {} 1 \"\" \"mccl {}\" \"MCCL\"\n.SH NAME\n{} "
+      "\\- "
+      "{}\n.SH SYNOPSIS\n.B mccl{}\n[\\fIflags\\fR]{}\n",
+      roff(title), MCCL_VERSION, roff(name), roff(in_one_line(app->get_description())),
+      command.empty() ? " \\fIcommand\\fR" : " " + command,
+      command == "launch" ? " \\fIprogram\\fR [\\fIarguments\\fR]" : "");
+  if (command.empty()) {
+    text += ".SH COMMANDS\n";
+    for (const CLI::App* each : commands)
+      text += fmt::format(".TP\n.BR mccl\\-{} (1)\n{}\n", each->get_name(),
+                          roff(in_one_line(each->get_description())));
+  }
+  text += ".SH OPTIONS\n";
+  for (const Flag& flag : flags_of(*app))
+    text += fmt::format(
+        ".TP\n\\fB{}\\fR{}\n{}\n", roff(fmt::format("{}", fmt::join(flag.names, ", "))),
+        flag.value.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(flag.value)), roff(flag.about));
+  const std::string footer = app->get_footer();
+  if (!footer.empty()) text += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", roff(footer));
+  return text;
+}
+
 }  // namespace
 
 Command add_completion(CLI::App& program) {
@@ -31,10 +281,10 @@ Command add_completion(CLI::App& program) {
       ->check(one_of({"bash", "zsh", "fish"}))
       ->option_text("SHELL");
   return {app, [shell, &program] {
-            const std::vector<completion::Page> pages = completion::pages_of(program);
-            fmt::print("{}", *shell == "bash"  ? completion::bash_of(pages)
-                             : *shell == "zsh" ? completion::zsh_of(pages)
-                                               : completion::fish_of(pages));
+            const std::vector<Page> pages = pages_of(program);
+            fmt::print("{}", *shell == "bash"  ? bash_of(pages)
+                             : *shell == "zsh" ? zsh_of(pages)
+                                               : fish_of(pages));
             return kGood;
           }};
 }
@@ -45,7 +295,7 @@ Command add_man(CLI::App& program) {
   app->group("");
   app->add_option("command", *name, "Command to describe; default: the program itself");
   return {app, [name, &program] {
-            fmt::print("{}", completion::manual_of(program, *name));
+            fmt::print("{}", manual_of(program, *name));
             return kGood;
           }};
 }

@@ -21,7 +21,7 @@
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/kept_file.h"
-#include "cli/launch/process.h"
+#include "cli/kit/find_program.h"
 #include "cli/probe/gather.h"
 #include "cluster/choice.h"
 #include "cluster/cluster_check.h"
@@ -48,7 +48,7 @@ void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text
 
 /// State of one run of the command.
 struct Cluster {
-  std::vector<launch::Host> hosts;
+  std::vector<Host> hosts;
   std::vector<HostFacts> facts;
   cluster::Joined joined;
   Choice choice;
@@ -75,7 +75,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
       cluster.facts.push_back(each.facts);
       cluster.findings.insert(cluster.findings.end(), each.facts.odd.begin(), each.facts.odd.end());
     } else {
-      faults += fmt::format("\n  {}: {}", launch::text_of(each.host), each.fault);
+      faults += fmt::format("\n  {}: {}", text_of(each.host), each.fault);
       if (each.needs_install) faults += "; " + cluster::how_to_install(each.host.name);
     }
   }
@@ -87,17 +87,14 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
 }
 
 void refuse_without_graphviz() {
-  const std::map<std::string, std::string> environment = process_environment();
-  const auto path = environment.find("PATH");
-  if (path != environment.end() && !launch::find_program("dot", path->second, "").empty()) return;
+  if (!find_program("dot", path_of(process_environment())).empty()) return;
   throw Error(
       "--svg: dot is not in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
       "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
 /// Called before any host is queried.
-void refuse_what_cannot_be_written(const ConfigFlags& flags,
-                                   const std::vector<launch::Host>& hosts) {
+void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
         "a host is named twice; name each host once: \"slots\" in the hostfile sets its number of "
@@ -105,7 +102,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags,
   if (std::filesystem::is_directory(flags.output))
     throw InvalidArgument(
         fmt::format("{} is a folder; expected the name of the hostfile to write", flags.output));
-  for (const std::string& variable : flags.variables) launch::parse_variable("--env", variable);
+  for (const std::string& variable : flags.variables) parse_variable("--env", variable);
   if ((flags.dot || flags.svg) && (flags.auto_setup || !flags.output.empty()))
     throw InvalidArgument(fmt::format(
         "--{} prints a picture and does nothing else; leave it out to use --{}",
@@ -162,8 +159,8 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
 }
 
 /// Runs the steps after the user has agreed. Returns the path of the script that undoes them.
-std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching,
-                   launch::Signals& signals, const Cluster& cluster) {
+std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, Signals& signals,
+                   const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
   for (const SetupStep& step : all) {
     const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
@@ -251,7 +248,7 @@ int run_config(const ConfigFlags& flags) {
   refuse_what_cannot_be_written(flags, file.hosts);
   const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
                                  flags.which.verbose};
-  launch::Signals signals;
+  Signals signals;
   hosts::Inquiry inquiry(file.hosts, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   Cluster cluster;

@@ -24,7 +24,7 @@
 #include "cli/flag_values.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
-#include "cli/launch/python.h"
+#include "cli/kit/find_program.h"
 #include "cluster/cluster_check.h"
 #include "cluster/hostfile_check.h"
 #include "cluster/machine_check.h"
@@ -81,13 +81,13 @@ Finding unreachable(const Asked& asked) {
     return {.id = "mccl-unusable",
             .severity = Severity::problem,
             .what = asked.fault,
-            .where = launch::text_of(asked.host),
+            .where = text_of(asked.host),
             .why = "programs that use MCCL cannot run there, and the host cannot be checked",
             .cure = cluster::how_to_install(asked.host.name)};
   return {.id = "host-unreachable",
           .severity = Severity::problem,
           .what = "it cannot be queried",
-          .where = launch::text_of(asked.host),
+          .where = text_of(asked.host),
           .why = "no rank can be started there: " + asked.fault,
           .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
                               asked.host.name)};
@@ -172,12 +172,12 @@ doctor::ThisMachine this_machine(const doctor::Report& report,
                                  const hosts::Variables& environment) {
   const auto path = environment.find("PATH");
   doctor::ThisMachine machine{
-      .program = launch::this_program().string(),
-      .python = launch::find_python(path == environment.end() ? "" : path->second),
+      .program = this_program().string(),
+      .python = find_python(path == environment.end() ? "" : path->second),
       .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
       .rdma_gbs = {}};
   for (const Asked& asked : report.asked)
-    if (launch::is_here(asked.host)) machine.rdma_gbs = doctor::rdma_gbs_of(asked.facts);
+    if (is_here(asked.host)) machine.rdma_gbs = doctor::rdma_gbs_of(asked.facts);
   return machine;
 }
 
@@ -202,7 +202,7 @@ class Folder {
 };
 
 /// Runs all trials and writes all results to the file. Returns true if no trial failed.
-bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Signals& signals) {
+bool run_selftest(const Flags& flags, const doctor::Report& report, Signals& signals) {
   const hosts::Variables environment = process_environment();
   const Folder folder;
   const std::vector<doctor::Trial> trials = doctor::selftest_trials(
@@ -234,8 +234,8 @@ doctor::Measuring measuring_of(const Flags& flags) {
   return {when, std::chrono::seconds(flags.longest_measuring)};
 }
 
-doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
-                    const hosts::Reaching& reaching, launch::Signals& signals) {
+doctor::Report look(const Flags& flags, const std::vector<Host>& all,
+                    const hosts::Reaching& reaching, Signals& signals) {
   hosts::Inquiry inquiry(all, reaching, signals, [](const std::string& text) {
     fmt::print(stderr, "mccl doctor: {}\n", text);
   });
@@ -253,10 +253,10 @@ doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
 }
 
 int run_doctor(const Flags& flags) {
-  const std::vector<launch::Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
+  const std::vector<Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
   const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
                                  flags.which.verbose};
-  launch::Signals signals;
+  Signals signals;
   doctor::Report report = look(flags, all, reaching, signals);
   fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
   std::fflush(stdout);

@@ -1,32 +1,288 @@
+// `mccl forward`: a port of this host that forwards to a local socket, for processes of this user
+// only.
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/value_text.h"
+#include "base/clock.h"
+#include "base/no_signal.h"
 #include "cli/command.h"
 #include "cli/flag_values.h"
-#include "cli/forward/relay.h"
+#include "cli/kit/process.h"
+#include "cli/kit/watch.h"
 #include "mccl/error.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl::cli {
 namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Address;
+using transport::tcp::Listener;
+using transport::tcp::Socket;
 
 constexpr const char* kFooter =
     R"(mccl launch starts it; it is not meant to be run by hand. It prints one of these lines:
   mccl-forward direct ADDRESS   one of the addresses answers at the port; mccl forward ends
   mccl-forward listening PORT   otherwise: it forwards connections of this user from that port of
                                 127.0.0.1 to the socket, until its input ends)";
-constexpr std::chrono::milliseconds kForAnswer{1500};
+constexpr auto kForAnswer = 1500ms;
 
 struct Flags {
   std::string socket;
   int port = 0;
   std::vector<std::string> addresses;
 };
+constexpr auto kBetweenTries = 200ms;
+constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
+constexpr std::size_t kMostPairs = 8192;
+
+/// Starts to connect; an error is reported later. Returns an empty socket if the attempt cannot
+/// start.
+Socket dial(const std::string& address, std::uint16_t port) {
+  try {
+    const Address to = transport::tcp::resolve(address, port).front();
+    Socket made = Socket::stream(to.family());
+    const int error = transport::tcp::start_connect(made, to, nullptr);
+    if (error == 0 || error == EINPROGRESS || error == ECONNREFUSED) return made;
+  } catch (const Error&) {
+    // The address does not resolve, or its family is not available here. It counts as not
+    // answering.
+  }
+  return {};
+}
+
+bool has_answered(const Socket& connection) {
+  const int error = connection.take_error();
+  return error == 0 || error == ECONNREFUSED;
+}
+
+/// Listens at the port, or at any other if it is taken.
+Listener listen_at(std::uint16_t wanted) {
+  const Address here = *Address::parse_numeric("127.0.0.1", wanted);
+  try {
+    return Listener(here, 0);
+  } catch (const transport::tcp::BindError&) {
+    return Listener(here.with_port(0), 0);
+  }
+}
+
+/// Sends as much as `to` accepts, and removes that from `waiting`. Returns false if the other side
+/// has closed the connection.
+bool send_from(std::string& waiting, int to) {
+  if (waiting.empty()) return true;
+  const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
+  if (n > 0) waiting.erase(0, static_cast<std::size_t>(n));
+  return n >= 0 || errno == EAGAIN || errno == EINTR;
+}
+
+/// Returns the user who owns a connection. Searches the kernel's table at `path` for the
+/// connection's two addresses.
+std::optional<uid_t> owner_of(const char* path, const std::string& local,
+                              const std::string& remote) {
+  std::ifstream table(path);
+  for (std::string line; std::getline(table, line);) {
+    std::array<char, 64> from = {};
+    std::array<char, 64> to = {};
+    unsigned uid = 0;
+    if (std::sscanf(line.c_str(), " %*d: %63s %63s %*s %*s %*s %*s %u", from.data(), to.data(),
+                    &uid) == 3 &&
+        local == from.data() && remote == to.data())
+      return static_cast<uid_t>(uid);
+  }
+  return {};
+}
+
+/// True if the process at the other end of a connection to 127.0.0.1:`port` belongs to this user.
+bool is_own(const Address& peer, std::uint16_t port) {
+  // The kernel prints the four bytes of an address as one integer in the machine's byte order.
+  const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
+  const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
+  const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
+  const auto owner = owner_of("/proc/net/tcp", there, here);
+  if (owner) return *owner == ::getuid();
+  // The peer may be an IPv6 socket that is connected to an IPv4 address.
+  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
+  return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
+}
+
+/// Returns the first address where a host answers a connection to the port, even by refusing it.
+/// Empty if none answers within `patience`.
+std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
+                               std::chrono::milliseconds patience) {
+  std::vector<Socket> dialled;
+  dialled.reserve(addresses.size());
+  std::vector<bool> answered(addresses.size(), false);
+  for (const std::string& address : addresses) dialled.push_back(dial(address, port));
+  const Clock::time_point limit = Clock::now() + patience;
+  while (Clock::now() < limit) {
+    Watch watch;
+    bool waits = false;
+    for (std::size_t i = 0; i < dialled.size(); ++i) {
+      // Earlier addresses are preferred as long as they may still answer.
+      if (answered[i] && !waits) return addresses[i];
+      if (answered[i] || !dialled[i]) continue;
+      waits = true;
+      watch.on(dialled[i].descriptor(), POLLOUT, [&, i] {
+        answered[i] = has_answered(dialled[i]);
+        if (!answered[i]) dialled[i].close();
+      });
+    }
+    if (!waits) return {};
+    watch.at(limit);
+    watch.wait();
+  }
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    if (answered[i]) return addresses[i];
+  return {};
+}
+
+/// Listens on 127.0.0.1 and forwards each connection to the socket. The server behind the socket
+/// may not listen yet. If the onward connection closes before the first answer, the relay connects
+/// again and repeats everything that the client has sent.
+class Relay {
+ public:
+  /// Listens at `wanted`, or at any free port if that is taken. Throws Error.
+  Relay(std::uint16_t wanted, std::string socket);
+
+  std::uint16_t port() const { return listener_.address().port(); }
+  /// Relays until standard input ends.
+  void run();
+
+ private:
+  struct Pair {
+    transport::tcp::Socket client;
+    Descriptor onward;
+    std::string to_client;
+    std::string to_onward;
+    std::string unanswered;  ///< Everything that the client has sent before the first answer.
+    bool answered = false;
+    bool over = false;
+    Clock::time_point retry_at = {};
+  };
+
+  void watch(Watch& watch, Pair& pair);
+  void accept();
+  void lead_on(Pair& pair);
+  void read_client(Pair& pair);
+  void read_onward(Pair& pair);
+
+  const std::string socket_;
+  transport::tcp::Listener listener_;
+  std::list<Pair> pairs_;
+};
+
+Relay::Relay(std::uint16_t wanted, std::string socket)
+    : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
+
+void Relay::run() {
+  bool ends = false;
+  while (!ends) {
+    Watch watch;
+    watch.on(STDIN_FILENO, POLLIN, [&] {
+      std::array<char, 256> ignored;
+      ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
+    });
+    if (pairs_.size() < kMostPairs) watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
+    for (Pair& pair : pairs_) this->watch(watch, pair);
+    watch.wait();
+    pairs_.remove_if([](const Pair& pair) { return pair.over; });
+  }
+}
+
+void Relay::accept() {
+  transport::tcp::Accepted accepted = listener_.accept();
+  if (!accepted.socket || !is_own(accepted.from, port())) return;
+  Pair& pair = pairs_.emplace_back();
+  pair.client = std::move(accepted.socket);
+  lead_on(pair);
+}
+
+void Relay::lead_on(Pair& pair) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
+  pair.retry_at = Clock::now() + kBetweenTries;
+  pair.to_onward = pair.unanswered;
+  pair.onward = Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ::fcntl(pair.onward.get(), F_SETFD, FD_CLOEXEC);
+  ::fcntl(pair.onward.get(), F_SETFL, O_NONBLOCK);
+  if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+      0)
+    pair.onward.close();
+}
+
+void Relay::watch(Watch& watch, Pair& pair) {
+  if (!pair.onward) {
+    if (Clock::now() >= pair.retry_at) lead_on(pair);
+    watch.at(pair.retry_at);
+  }
+  const bool may_read_client =
+      pair.answered ? pair.to_onward.size() < kMostWaiting : pair.unanswered.size() < kMostWaiting;
+  if (may_read_client)
+    watch.on(pair.client.descriptor(), POLLIN, [this, &pair] { read_client(pair); });
+  if (!pair.to_client.empty()) {
+    watch.on(pair.client.descriptor(), POLLOUT,
+             [&pair] { pair.over |= !send_from(pair.to_client, pair.client.descriptor()); });
+  }
+  if (!pair.onward) return;
+  if (pair.to_client.size() < kMostWaiting)
+    watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
+  if (!pair.to_onward.empty()) {
+    watch.on(pair.onward.get(), POLLOUT, [&pair] {
+      // A failure is noticed when the socket is read.
+      if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
+    });
+  }
+}
+
+void Relay::read_client(Pair& pair) {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
+  if (n < 0 && errno == EAGAIN) return;
+  if (n <= 0) {
+    pair.over = true;
+    return;
+  }
+  const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
+  if (!pair.answered) pair.unanswered += read;
+  if (!pair.onward) return;
+  pair.to_onward += read;
+}
+
+void Relay::read_onward(Pair& pair) {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
+  if (n < 0 && errno == EAGAIN) return;
+  if (n > 0) {
+    pair.answered = true;
+    pair.unanswered.clear();
+    pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
+    pair.over |= !send_from(pair.to_client, pair.client.descriptor());
+  } else if (pair.answered) {
+    pair.over = true;
+  } else {
+    pair.onward.close();
+    pair.retry_at = Clock::now() + kBetweenTries;
+  }
+}
 
 /// Prints an empty line first, because a start-up file may have printed an unfinished line.
 int say(const std::string& what) {
@@ -36,13 +292,13 @@ int say(const std::string& what) {
 
 int run_forward(const Flags& flags) {
   const auto port = static_cast<std::uint16_t>(flags.port);
-  const std::string direct = forward::first_that_answers(flags.addresses, port, kForAnswer);
+  const std::string direct = first_that_answers(flags.addresses, port, kForAnswer);
   if (!direct.empty()) return say("direct " + direct);
 #ifndef __linux__
   throw Error(
       "this system does not report the owner of a connection, so no connection is forwarded");
 #endif
-  forward::Relay relay(port, flags.socket);
+  Relay relay(port, flags.socket);
   if (say(fmt::format("listening {}", relay.port())) != kGood) return kFailed;
   relay.run();
   return kGood;

@@ -14,7 +14,7 @@
 #include <iterator>
 
 #include "base/value_text.h"
-#include "cli/kit/pipe.h"
+#include "cli/kit/process.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {

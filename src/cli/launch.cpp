@@ -14,22 +14,16 @@
 #include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/flag_values.h"
-#include "cli/launch/binding.h"
-#include "cli/launch/flags.h"
-#include "cli/launch/free_ports.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/shell_words.h"
+#include "cli/launch/failure.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mpi.h"
-#include "cli/launch/process.h"
-#include "cli/launch/python.h"
-#include "cli/launch/rdma.h"
-#include "cli/launch/report.h"
+#include "cli/launch/options.h"
+#include "cli/launch/ports.h"
 #include "cli/launch/run.h"
-#include "cli/launch/silence.h"
-#include "cli/launch/slurm.h"
-#include "cli/launch/words.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
 
 namespace mccl::cli {
 namespace {
@@ -139,23 +133,8 @@ void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend
                                variable.first, backend);
 }
 
-/// Returns the key in the launcher's environment, so that processes outside the job can share it.
-/// Makes a new key if there is none, or if a rank of another job started this launcher.
-std::string key_of(const Variables& inherited) {
-  const Setting& setting = find_setting("job_key");
-  const auto found = inherited.find(std::string(setting.info.variable));
-  if (found == inherited.end() || inherited.contains(kMark)) return rendezvous::make_job_key();
-  refuse_empty_secret(setting, found->second, found->first);
-  return found->second;
-}
-
-std::string path_of(const Variables& inherited) {
-  const auto path = inherited.find("PATH");
-  return path == inherited.end() ? "" : path->second;
-}
-
 std::string python_of(const Flags& flags, const Variables& inherited) {
-  if (!flags.python.empty()) return flags.python;
+  if (!flags.request.python.empty()) return flags.request.python;
   std::string found = find_python(path_of(inherited));
   if (found.empty())
     throw InvalidArgument("no Python was found on this machine; name one with --python");
@@ -166,31 +145,26 @@ std::string python_of(const Flags& flags, const Variables& inherited) {
 /// the Python interpreter, if there is one, regardless of PATH.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
-  std::string beside =
-      find_program(program, std::filesystem::path(python).parent_path().string(), "");
+  std::string beside = find_program(program, std::filesystem::path(python).parent_path().string());
   return beside.empty() ? program : beside;
 }
 
 Request request_of(const Flags& flags, std::vector<std::string> program,
                    const Variables& inherited) {
   const Hostfile file = hosts_of(flags, inherited);
-  Request request;
+  Request request = flags.request;
   request.program = std::move(program);
   request.hosts = file.hosts;
-  request.ranks_per_host = flags.ranks_per_host;
   request.environment = variables_of(flags, file, inherited);
   const bool all_here = std::ranges::all_of(request.hosts, is_here);
-  if (!all_here || !flags.directory.empty())
-    request.directory = (std::filesystem::current_path() / flags.directory).string();
+  if (!all_here || !request.directory.empty())
+    request.directory = (std::filesystem::current_path() / request.directory).string();
   request.backend = backend_of(flags, file);
   refuse_variables_of_ranks(flags, file, request.backend);
-  request.connections_per_address = flags.connections_per_address;
-  request.nccl_port = flags.nccl_port;
-  request.verbose = flags.verbose;
   const bool under_python = runs_under_python(request);
-  if (under_python || flags.on_mccl) request.python = python_of(flags, inherited);
-  if (flags.on_mccl) {
-    if (flags.verbose && !inherited.contains("MCCL_LOG_LEVEL"))
+  request.python = under_python || flags.run.on_mccl ? python_of(flags, inherited) : "";
+  if (flags.run.on_mccl) {
+    if (request.verbose && !inherited.contains("MCCL_LOG_LEVEL"))
       request.environment.emplace("MCCL_LOG_LEVEL", "INFO");
     request.environment.emplace(std::string(kMlxVariable), "1");
     if (!under_python)
@@ -221,37 +195,30 @@ Prefix prefix_of(const Flags& flags, const Job& job) {
 }
 
 RunOptions run_options(const Flags& flags, const Job& job, const Variables& inherited) {
-  if (flags.input_rank && *flags.input_rank >= job.size()) {
+  RunOptions options = flags.run;
+  if (options.input_rank && *options.input_rank >= job.size()) {
     throw InvalidArgument(
-        fmt::format("--stdin-to {}: the ranks are 0 to {}", *flags.input_rank, job.size() - 1));
+        fmt::format("--stdin-to {}: the ranks are 0 to {}", *options.input_rank, job.size() - 1));
   }
-  RunOptions options;
   options.inherited = inherited;
   options.console.prefix = prefix_of(flags, job);
   options.console.colour = !inherited.contains("NO_COLOR");
-  options.console.log_folder = flags.log_folder;
-  options.console.timestamps = flags.timestamps;
-  options.starting_port = flags.starting_port;
-  options.input_rank = flags.input_rank;
   options.grace = milliseconds_of(flags.grace);
   if (flags.timeout) options.timeout = milliseconds_of(*flags.timeout);
-  options.ssh_arguments = flags.ssh_arguments;
   options.silence = silence_of(job, inherited, flags.silence);
-  options.patience = std::chrono::seconds(flags.patience);
   options.bind_to_is_asked = !flags.bind_to.empty();
   if (options.bind_to_is_asked)
     options.bind_to = kind_of<BindTo>("--bind-to", flags.bind_to, kBindToCount);
-  options.verbose = flags.verbose;
-  options.on_mccl = flags.on_mccl;
   return options;
 }
 
 int run_mpi(const Flags& flags, const Job& job, const Variables& inherited) {
-  const int first = flags.starting_port.value_or(kUsualPort);
-  const std::uint16_t master = job.all_here() && !flags.starting_port
-                                   ? free_ports(1).front()
-                                   : static_cast<std::uint16_t>(first - 1);
-  const MpiOptions options{flags.mpi_arguments, inherited, flags.starting_port, master};
+  const std::optional<int>& starting_port = flags.run.starting_port;
+  const std::uint16_t master =
+      job.all_here() && !starting_port
+          ? free_ports(1).front()
+          : static_cast<std::uint16_t>(starting_port.value_or(kUsualPort) - 1);
+  const MpiOptions options{flags.mpi_arguments, inherited, starting_port, master};
   const Mpirun mpirun = find_mpirun(inherited);
   if (!flags.dry_run && !flags.print_environment) become_mpirun(job, options, mpirun);
   const Variables variables = mpi_variables(job, options, mpirun);
@@ -283,10 +250,11 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {
-    fmt::print("{}", text_of(job, options, flags.dry_run));
+    fmt::print("{}", text_of(job, choose_ports(job, options.starting_port, {}),
+                             expected_places(job), inherited, flags.dry_run));
     return kGood;
   }
-  return run(job, options);
+  return run(job, options).status;
 }
 
 }  // namespace
@@ -298,7 +266,10 @@ Command add_launch(CLI::App& program) {
   const auto words = std::make_shared<std::vector<std::string>>();
   app->add_option("program", *words, "Program to start, and its arguments")->option_text("...");
   add_flags(*app, *flags);
-  return {app, [flags, words] { return run_launch(*flags, *words); }, words, kOtherNames};
+  return {.app = app,
+          .run = [flags, words] { return run_launch(*flags, *words); },
+          .program = words,
+          .other_names = kOtherNames};
 }
 
 }  // namespace mccl::cli

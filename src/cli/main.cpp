@@ -163,6 +163,7 @@ int run(int argc, char** argv) {
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);
   const Command* command = command_of(argc, argv, commands);
   const bool json = is_to_print_json(argc, argv, command);
+  if (command != nullptr && command->arguments) command->arguments->assign(argv + 2, argv + argc);
   const int ours = take_program(argc, argv, command);
   if (const auto status = parse(program, command, ours, argv, json)) return *status;
   if (command != nullptr) return run_command(*command, json);

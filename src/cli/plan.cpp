@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "base/value_text.h"
-#include "cli/bench/host.h"
+#include "cli/bench/bounds.h"
 #include "cli/bench/report.h"
-#include "cli/bench/sizes.h"
+#include "cli/bench/routine.h"
 #include "cli/command.h"
 #include "cli/flag_values.h"
+#include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "cli/plan/links.h"
 #include "cli/plan/measure.h"
-#include "cli/plan/quantity.h"
 #include "cli/plan/report.h"
 #include "cli/plan/table.h"
 #include "mccl/error.h"
@@ -259,7 +259,7 @@ int run_questions(const Flags& flags) {
   auto rows = nlohmann::ordered_json::array();
   std::optional<bench::Routine> under;
   for (const Question& question : questions) {
-    if (under != question.routine) fmt::print("{}", heading(question.routine));
+    if (under != question.routine) fmt::print("{}", plan::heading(question.routine));
     under = question.routine;
     const Answer found = answer(question, facts);
     const auto others =

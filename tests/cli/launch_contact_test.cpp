@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch/contact.h"
+#include "cli/kit/ssh.h"
+#include "cli/launch/failure.h"
 #include "cli/launch/remote_script.h"
-#include "cli/launch/silence.h"
-#include "cli/launch/ssh.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {

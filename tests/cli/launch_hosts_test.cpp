@@ -8,8 +8,6 @@
 #include <string>
 
 #include "cli/launch/hostfile.h"
-#include "cli/launch/rdma.h"
-#include "cli/launch/slurm.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {

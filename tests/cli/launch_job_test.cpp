@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <string>
 
+#include "cli/kit/ssh.h"
+#include "cli/launch/failure.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mpi.h"
+#include "cli/launch/ports.h"
 #include "cli/launch/remote_script.h"
-#include "cli/launch/report.h"
-#include "cli/launch/ssh.h"
-#include "cli/launch/verdict.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -38,7 +38,7 @@ TEST(LaunchJob, RanksFollowTheHosts) {
   EXPECT_EQ(job.hosts.size(), 2U);
   EXPECT_EQ(job.ranks[5].host, 0U);
   EXPECT_EQ(job.ranks[5].local_rank, 3);
-  EXPECT_EQ(job.ranks_on(0), 4);
+  EXPECT_EQ(job.ranks_on(0).size(), 4U);
   EXPECT_FALSE(job.all_here());
 }
 
@@ -305,7 +305,8 @@ TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {
 TEST(LaunchJob, ADryRunShowsEverythingButTheKey) {
   Request request = request_for("a", 1);
   request.program = {"./my program", "it's"};
-  const std::string text = text_of(plan_job(request, "topsecret"), {}, true);
+  const Job job = plan_job(request, "topsecret");
+  const std::string text = text_of(job, choose_ports(job, {}, {}), expected_places(job), {}, true);
   EXPECT_THAT(text, HasSubstr("# rank 0 of 1, on a, by ssh"));
   EXPECT_THAT(text, HasSubstr("cd /work &&"));
   EXPECT_THAT(text, HasSubstr("'./my program' 'it'\\''s'"));
@@ -357,8 +358,8 @@ TEST(LaunchVerdict, ItTellsWhoWhereAndHow) {
   EXPECT_EQ(
       text_of(Failure{3, "a", {.status = 139}}, 4),
       "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "
-      "job was ended\n");
-  EXPECT_EQ(text_of(Failure{0, "a", {.status = 3}}, 1), "rank 0 of 1 on a exited with status 3\n");
+      "job was ended");
+  EXPECT_EQ(text_of(Failure{0, "a", {.status = 3}}, 1), "rank 0 of 1 on a exited with status 3");
 }
 
 }  // namespace

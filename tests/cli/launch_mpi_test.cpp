@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "cli/kit/find_program.h"
 #include "cli/launch/mpi.h"
-#include "cli/launch/python.h"
 #include "mccl/error.h"
 #include "support/folder.h"
 

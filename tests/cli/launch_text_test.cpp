@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/kit/dialogue.h"
+#include "cli/kit/shell_words.h"
+#include "cli/kit/ssh.h"
 #include "cli/launch/input.h"
-#include "cli/launch/lines.h"
-#include "cli/launch/logins.h"
-#include "cli/launch/rank_words.h"
-#include "cli/launch/words.h"
+#include "cli/launch/remote_script.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <string>
 
-#include "cli/launch/writer.h"
+#include "cli/launch/console.h"
 
 namespace mccl::cli::launch {
 namespace {

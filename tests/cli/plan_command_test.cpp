@@ -126,12 +126,6 @@ TEST(Plan, WritesWhatItPrints) {
   EXPECT_TRUE(json["rows"][1]["algbw"].is_null());
 }
 
-TEST(Plan, MeasuresThisMachine) {
-  const Said said = plan("--ranks 2 --sizes 64K --measure");
-  EXPECT_EQ(said.status, kGood);
-  EXPECT_THAT(said.text, HasSubstr("# facts, measured here"));
-}
-
 TEST(Plan, SaysWhatIsWrongWithItsArguments) {
   EXPECT_THAT(refusal("all_reduces"), HasSubstr("did you mean all_reduce"));
   EXPECT_THAT(refusal("sendrecv"), HasSubstr("sendrecv is not a collective"));

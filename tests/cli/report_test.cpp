@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/bench/sizes.h"
-#include "cli/bench/table.h"
+#include "cli/kit/quantity.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {

@@ -1,8 +1,8 @@
-#include "cli/bench/sizes.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/bench/routine.h"
+#include "cli/kit/quantity.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {

@@ -87,7 +87,7 @@ TEST(Trial, NumbersThatEveryCodecCanCarryHaveExactSumsToo) {
       const Memory b(shape.bytes);
       const Trial trial(*context.world(), routine, shape, options, false, true, a, b);
       trial.fill();
-      trial.run_exact();
+      trial.run(kExact);
       EXPECT_EQ(trial.error(), 0);
     }
   });

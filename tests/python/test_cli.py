@@ -50,13 +50,20 @@ def endless():
     ranks = []
     try:
         assert started.stdout.readline().startswith("# mccl")
-        ranks = sorted(psutil.Process(started.pid).children(), key=lambda rank: rank.pid)
+        ranks = ranks_of(started)
         yield started, ranks
     finally:
         for rank in filter(runs, ranks):
             rank.kill()
         started.kill()
         started.communicate(timeout=PATIENCE)
+
+
+def ranks_of(started: subprocess.Popen) -> list[psutil.Process]:
+    """Returns the children that are ranks, in the order of their ranks."""
+    places = {child: child.environ() for child in psutil.Process(started.pid).children()}
+    ranks = [child for child, variables in places.items() if "MCCL_RANK" in variables]
+    return sorted(ranks, key=lambda rank: int(places[rank]["MCCL_RANK"]))
 
 
 def runs(process: psutil.Process) -> bool:
@@ -223,6 +230,12 @@ def test_csv_is_the_same_as_json(tmp_path: Path):
     assert [float(row["time_us"]) for row in rows] == [row["time_us"] for row in expected]
 
 
+def test_a_plan_can_measure_this_machine():
+    done = run("plan", "--ranks", 2, "--sizes", "64K", "--measure")
+    assert "# facts, measured here" in done.stdout
+    assert "# mccl" not in done.stdout
+
+
 def test_without_a_check_nothing_counts_as_right(tmp_path: Path):
     file = tmp_path / "result.json"
     run("bench", "--no-check", *TINY, "64", "--json", file)
@@ -368,7 +381,7 @@ def test_a_rank_that_is_killed_ends_the_run(endless, victim: int):
     ranks[victim].kill()
     stdout, stderr = started.communicate(timeout=PATIENCE)
     assert started.returncode == 1, stdout + stderr
-    assert f"rank {victim} was killed by signal 9" in stderr
+    assert f"mccl bench: rank {victim} of 3 on 127.0.0.1 was killed by signal 9" in stderr
     assert not any(map(runs, ranks))
 
 

@@ -1,13 +1,28 @@
-// Measures the upper bounds of this machine, for comparison with the collectives.
+// Facts about this machine, and its upper bounds for comparison with the collectives.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
-#include "cli/bench/loopback.h"
 #include "mccl/group.h"
 
 namespace mccl::cli::bench {
+
+/// Returns the model name of the CPU, or its architecture if the system reports no name.
+std::string cpu_name();
+/// Returns the number of cores on which this process may run.
+unsigned core_count();
+/// Returns the size of physical memory, in bytes; 0 if it is unknown.
+std::uint64_t memory_bytes();
+
+/// Plain TCP sockets between two processes of this machine.
+struct Loopback {
+  double one_way_gbs = 0;    ///< Rate from one process to the other, in GB/s.
+  double both_ways_gbs = 0;  ///< Rate in each direction with both in use, in GB/s.
+  double round_trip_us = 0;  ///< Median round trip of 8 bytes, in the best batch.
+};
 
 /// Copy rates of this machine, in GB/s per process: bytes of a process's buffer divided by the time
 /// of the slowest process.

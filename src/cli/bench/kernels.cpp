@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/bench/sizes.h"
+#include "cli/kit/quantity.h"
 #include "kernels/accelerate.h"
 #include "kernels/metal/reducer.h"
 #include "kernels/reduce.h"

@@ -51,23 +51,10 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// Encodes one real component; `value` is exact in the type.
+/// Encodes one real component; `value` is exact in the type. Integers are little-endian.
 void encode(DType dtype, double value, std::byte* to) {
-  const auto integer = is_floating(dtype) || is_complex(dtype) ? 0 : std::llround(value);
+  static_assert(std::endian::native == std::endian::little);
   switch (dtype) {
-    case DType::boolean:
-    case DType::u8:
-    case DType::i8:
-      return put(to, static_cast<std::uint8_t>(integer));
-    case DType::u16:
-    case DType::i16:
-      return put(to, static_cast<std::uint16_t>(integer));
-    case DType::u32:
-    case DType::i32:
-      return put(to, static_cast<std::uint32_t>(integer));
-    case DType::u64:
-    case DType::i64:
-      return put(to, static_cast<std::uint64_t>(integer));
     case DType::f16:
       return put(to, narrow_f16(static_cast<float>(value)));
     case DType::bf16:
@@ -78,12 +65,15 @@ void encode(DType dtype, double value, std::byte* to) {
     case DType::f64:
     case DType::c128:
       return put(to, value);
+    default:
+      const std::int64_t integer = std::llround(value);
+      std::memcpy(to, &integer, size_of(dtype));
   }
 }
 
-/// Builds a pattern from `value(element, component)`. Complex types have two components.
+/// Encodes `value(element, component)` for one period. Complex types have two components.
 template <typename Value>
-Pattern pattern_of(DType dtype, Value&& value) {
+std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
   const std::size_t element_bytes = size_of(dtype);
   const std::size_t components = is_complex(dtype) ? 2 : 1;
   std::vector<std::byte> cycle(kPeriod * element_bytes);
@@ -92,7 +82,7 @@ Pattern pattern_of(DType dtype, Value&& value) {
       encode(dtype, value(i, c), &cycle[i * element_bytes + c * element_bytes / components]);
     }
   }
-  return {std::move(cycle), element_bytes};
+  return cycle;
 }
 
 /// Returns a power of two, so that elements vary in their exponents without a loss of bits. Returns
@@ -110,19 +100,6 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
   const std::uint64_t most = limit / ranks;
   const std::uint64_t term = most > 0 ? random_of(rank ^ salt, element) % (most + 1)
                                       : ((rank + element) % ranks < limit ? 1 : 0);
-  return static_cast<double>(term) * scale_of(dtype, element);
-}
-
-/// Returns a rank's element of a sum that is a multiple of the number of ranks. The elements of the
-/// ranks differ if `limit` is large enough.
-double average_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
-                    std::uint64_t ranks, std::uint64_t salt) {
-  const std::uint64_t mean = limit / ranks;
-  std::uint64_t term = std::min<std::uint64_t>(mean, element % 2);
-  if (mean >= ranks - 1) {
-    const std::uint64_t base = random_of(salt, element) % (mean - (ranks - 1) + 1);
-    term = base + 2 * ((rank + element) % ranks);
-  }
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
@@ -154,7 +131,9 @@ double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, st
     case ReduceKind::premul_sum:
       return sum_term(dtype, limit / 2, element, rank, ranks, salt);
     case ReduceKind::avg:
-      return average_term(dtype, limit, element, rank, ranks, salt);
+      // All terms are multiples of the number of ranks, so the mean is exact, too.
+      return static_cast<double>(ranks) *
+             sum_term(dtype, limit / ranks, element, rank, ranks, salt);
     case ReduceKind::product:
       return c == 0 ? product_term(dtype, element, rank, ranks) : 0;
     case ReduceKind::min:
@@ -168,27 +147,12 @@ double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, st
   return 0;
 }
 
-double combined(DType dtype, ReduceKind kind, double a, double b) {
-  const bool logical = dtype == DType::boolean;
-  switch (kind) {
-    case ReduceKind::sum:
-    case ReduceKind::premul_sum:
-    case ReduceKind::avg:
-      return logical ? std::max(a, b) : a + b;
-    case ReduceKind::product:
-      return a * b;
-    case ReduceKind::min:
-      return std::min(a, b);
-    case ReduceKind::max:
-      return std::max(a, b);
-    case ReduceKind::band:
-      return static_cast<double>(std::llround(a) & std::llround(b));
-    case ReduceKind::bor:
-      return static_cast<double>(std::llround(a) | std::llround(b));
-    case ReduceKind::bxor:
-      return static_cast<double>(std::llround(a) ^ std::llround(b));
-  }
-  return 0;
+/// Returns one period of what a rank contributes.
+std::vector<std::byte> given_by(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
+  return cycle_of(dtype, [&](std::size_t element, std::size_t c) {
+    return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
+                static_cast<std::uint64_t>(ranks), most);
+  });
 }
 
 /// Returns an element of a floating type as a double.
@@ -254,29 +218,32 @@ double Pattern::largest_error(DType dtype, std::span<const std::byte> memory,
 }
 
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
-  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
-    return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
-                static_cast<std::uint64_t>(ranks), most);
-  });
+  return {given_by(dtype, kind, rank, ranks, most), size_of(dtype)};
 }
 
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most) {
-  const auto n = static_cast<std::uint64_t>(ranks);
-  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
-    double result = term(dtype, kind, element, c, 0, n, most);
-    for (std::uint64_t rank = 1; rank < n; ++rank)
-      result = combined(dtype, kind, result, term(dtype, kind, element, c, rank, n, most));
-    if (kind == ReduceKind::avg) result /= ranks;
-    if (kind == ReduceKind::premul_sum) result *= kPremulFactor;
-    return result;
-  });
+  namespace reference = kernels::reference;
+  const bool sums = kind == ReduceKind::avg || kind == ReduceKind::premul_sum;
+  std::vector<std::byte> result = given_by(dtype, kind, 0, ranks, most);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::vector<std::byte> given = given_by(dtype, kind, rank, ranks, most);
+    reference::reduce(dtype, sums ? ReduceKind::sum : kind, result.data(), given.data(),
+                      result.data(), kPeriod);
+  }
+  if (kind == ReduceKind::avg) reference::divide(dtype, result.data(), kPeriod, ranks);
+  if (kind == ReduceKind::premul_sum)
+    reference::scale(dtype, result.data(), result.data(), kPeriod, kPremulFactor);
+  return {std::move(result), size_of(dtype)};
 }
 
 Pattern message(DType dtype, std::uint64_t source) {
   const std::uint64_t values = largest_exact(dtype) + 1;
-  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
-    return static_cast<double>(random_of(source ^ (std::uint64_t{c} << 32), element) % values);
-  });
+  return {cycle_of(dtype,
+                   [&](std::size_t element, std::size_t c) {
+                     return static_cast<double>(
+                         random_of(source ^ (std::uint64_t{c} << 32), element) % values);
+                   }),
+          size_of(dtype)};
 }
 
 }  // namespace mccl::cli::bench

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/value_text.h"
+#include "cli/kit/quantity.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -73,7 +75,120 @@ Json rows_json(const Result& result) {
   return rows;
 }
 
+constexpr const char* kNone = "-";
+constexpr const char* kAlgorithmColumn = "  {:>18}";
+
+std::string left_half(std::string_view size, std::string_view count, std::string_view type,
+                      std::string_view op, std::string_view root) {
+  return fmt::format("{:>11} {:>11} {:>5} {:>10} {:>4}", size, count, type, op, root);
+}
+
+std::string half(std::string_view time, std::string_view p50, std::string_view p99,
+                 std::string_view algbw, std::string_view busbw, std::string_view wrong) {
+  return fmt::format("  {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}", time, p50, p99, algbw, busbw, wrong);
+}
+
+std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes) {
+  if (!measured) return half(kNone, kNone, kNone, kNone, kNone, kNone);
+  const Timing& timing = measured->timing;
+  const auto rate = [&](double gbs) { return moves_bytes ? rate_text(gbs) : kNone; };
+  return half(number_text(timing.time_us), number_text(timing.p50_us), number_text(timing.p99_us),
+              rate(measured->algbw_gbs), rate(measured->busbw_gbs),
+              measured->error   ? fmt::format("{:.1e}", *measured->error)
+              : measured->wrong ? fmt::format("{}", *measured->wrong)
+                                : kNone);
+}
+
+std::string algorithm_text(const Row& row) {
+  if (!row.out_of_place || !row.in_place)
+    return (row.in_place ? row.in_place : row.out_of_place)->algorithm;
+  const std::string& first = row.out_of_place->algorithm;
+  return first == row.in_place->algorithm ? first : first + "/" + row.in_place->algorithm;
+}
+
 }  // namespace
+
+std::string setup_text(const Setup& setup) {
+  return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}{}\n",
+                     setup.version, setup.ranks, setup.ranks == 1 ? "" : "s",
+                     setup.one_host ? "on this machine" : "of a job", setup.cpu, setup.cores,
+                     setup.transport, setup.algorithm,
+                     setup.compression == "none" ? "" : ", compression " + setup.compression);
+}
+
+std::string bounds_text(const Bounds& bounds, int ranks) {
+  std::string text = fmt::format("# bounds of this machine now, with {} per process:\n",
+                                 text_of_size(bounds.buffer_bytes));
+  const auto line = [&](const std::string& what, double value, std::string_view unit) {
+    fmt::format_to(std::back_inserter(text), "#   {:<52} {:>8.2f} {}\n", what, value, unit);
+  };
+  line("copy, one process", bounds.copy_one_gbs, "GB/s");
+  line(fmt::format("copy, {} at once", ranks), bounds.copy_all_gbs, "GB/s each");
+  line(fmt::format("pass in place through a 256K stage, {} at once", ranks), bounds.pass_all_gbs,
+       "GB/s each");
+  if (!bounds.loopback) return text;
+  line("TCP on loopback, one way", bounds.loopback->one_way_gbs, "GB/s");
+  line("TCP on loopback, both ways at once", bounds.loopback->both_ways_gbs, "GB/s each way");
+  line("TCP on loopback, round trip of 8 bytes", bounds.loopback->round_trip_us, "us");
+  return text;
+}
+
+std::string heading(Routine routine, bool may_be_rounded) {
+  const auto names =
+      half("time", "p50", "p99", "algbw", "busbw", may_be_rounded ? "error" : "wrong");
+  const auto units = half("us", "us", "us", "GB/s", "GB/s", "");
+  const std::string blank(left_half("", "", "", "", "").size(), ' ');
+  const std::string title = fmt::format("# {}", info_of(routine).name);
+  std::string text = fmt::format("#\n{:<{}}  {:^{}}  {:^{}}\n", title, blank.size(), "out of place",
+                                 names.size() - 2, "in place", names.size() - 2);
+  std::string columns = left_half("size", "count", "type", "op", "root") + names + names +
+                        fmt::format(kAlgorithmColumn, "algorithm");
+  std::string below = left_half("B", "elements", "", "", "") + units + units;
+  columns.front() = below.front() = '#';
+  below.erase(below.find_last_not_of(' ') + 1);
+  while (text.size() > 1 && text[text.size() - 2] == ' ') text.erase(text.size() - 2, 1);
+  return text + columns + "\n" + below + "\n";
+}
+
+std::string row_text(const Row& row) {
+  const bool moves_bytes = row.shape.bytes > 0;
+  if (!row.out_of_place && !row.in_place)
+    return fmt::format("# {:>10} B: not measured; the call would use {}\n", row.shape.bytes,
+                       row.instead);
+  return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
+                   moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
+                   row.root ? fmt::format("{}", *row.root) : kNone) +
+         half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) +
+         fmt::format(kAlgorithmColumn, algorithm_text(row)) + "\n";
+}
+
+std::string calls_refused(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (row.instead.empty()) continue;
+    if (!text.empty()) text += ", ";
+    text += info_of(row.routine).name;
+    if (row.shape.bytes > 0) text += " of " + text_of_size(row.shape.bytes);
+    if (row.out_of_place) text += " in place";
+  }
+  return text;
+}
+
+std::string sent_text(const std::vector<Row>& rows, std::string_view codec) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (!row.sent) continue;
+    const auto rounded = static_cast<double>(row.sent->rounded);
+    const auto exact = static_cast<double>(row.sent->exact);
+    if (text.empty()) {
+      text = fmt::format("# bytes that a rank sends in a call, with {} and exact:\n", codec);
+    }
+    fmt::format_to(std::back_inserter(text), "#   {} {:>6}: {:>12} {:>12}  {:.2f} times fewer\n",
+                   info_of(row.routine).name, text_of_size(row.shape.bytes), row.sent->rounded,
+                   row.sent->exact, rounded > 0 ? exact / rounded : 1.0);
+  }
+  return text;
+}
 
 std::uint64_t wrong_elements(const std::vector<Row>& rows) {
   std::uint64_t wrong = 0;
@@ -83,8 +198,6 @@ std::uint64_t wrong_elements(const std::vector<Row>& rows) {
   }
   return wrong;
 }
-
-std::string costs_json(const Costs& costs) { return json_of(costs).dump(); }
 
 std::string to_json(const Result& result) {
   const Json json = {{"version", result.setup.version},

@@ -1,17 +1,94 @@
-// Writes the result for other programs.
+// The results as values, and the table and the files that are made from them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "cli/bench/result.h"
+#include "cli/bench/bounds.h"
+#include "cli/bench/routine.h"
+#include "cli/bench/timing.h"
+#include "mccl/context.h"
+#include "mccl/types.h"
 
 namespace mccl::cli::bench {
+
+/// One half of a row: the call out of place, or the call in place.
+struct Measurement {
+  Timing timing;
+  double algbw_gbs = 0;  ///< Size over time, in GB/s; 0 for a barrier.
+  double busbw_gbs = 0;  ///< Rate that the hardware must have moved, in GB/s.
+  /// Number of wrong elements on all ranks; empty: not checked.
+  std::optional<std::uint64_t> wrong;
+  /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
+  /// to the largest expected magnitude.
+  std::optional<double> error;
+  std::string algorithm;  ///< Algorithm that ran; "messages" for sendrecv.
+};
+
+/// Bytes that the busiest rank sends in one call, including frames and the bytes that pass through
+/// windows.
+struct Sent {
+  std::uint64_t rounded = 0;
+  std::uint64_t exact = 0;  ///< Bytes of the same call without a codec.
+};
+
+struct Row {
+  Routine routine = Routine::all_reduce;
+  Shape shape;
+  DType dtype = DType::f32;
+  std::optional<ReduceKind> op;
+  std::optional<int> root;
+  std::optional<Measurement> out_of_place;  ///< Empty if the routine has no such call.
+  std::optional<Measurement> in_place;
+  std::optional<Sent> sent;  ///< Set if sums may be rounded.
+  /// If the requested algorithm does not support the call: the algorithm that ran instead. That
+  /// half of the row was not measured. Empty if the requested one ran.
+  std::string instead = {};
+};
+
+/// Conditions under which the figures were measured.
+struct Setup {
+  std::string version;
+  std::string cpu;
+  unsigned cores = 0;
+  int ranks = 0;
+  bool one_host = true;
+  std::string transport;
+  std::string algorithm;
+  std::string compression = "none";
+};
+
+struct Result {
+  Setup setup;
+  std::optional<Bounds> bounds;
+  Costs costs;
+  std::vector<Row> rows;
+};
+
+/// Returns the number of wrong elements in all rows. Elements that were not checked count as right.
+std::uint64_t wrong_elements(const std::vector<Row>& rows);
+
+// The table for users. Lines that begin with # are explanations; the others are rows.
+
+std::string setup_text(const Setup& setup);
+std::string bounds_text(const Bounds& bounds, int ranks);
+/// Returns the names of the columns, and their units.
+std::string heading(Routine routine, bool may_be_rounded = false);
+/// Returns one line.
+std::string row_text(const Row& row);
+/// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
+/// are none.
+std::string calls_refused(const std::vector<Row>& rows);
+/// Returns a line for each row that has Sent: the bytes with the codec and without.
+std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist
 /// is null.
 std::string to_json(const Result& result);
-/// Returns the object under "costs" in that JSON, on one line.
-std::string costs_json(const Costs& costs);
 /// Returns CSV: a heading, and a line for each half of a row (out of place and in place).
 std::string to_csv(const Result& result);
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -47,6 +49,10 @@ const RoutineInfo& info_of(Routine routine);
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
+/// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M; without a factor, sizes
+/// double. Keeps the order. Throws InvalidArgument.
+std::vector<std::size_t> parse_sizes(std::string_view text);
+
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
 /// the size.
 double bus_factor(Routine routine, int ranks);
@@ -61,5 +67,22 @@ struct Shape {
 /// Returns the largest shape of at most `bytes` bytes, but at least one element (per rank, if there
 /// are parts).
 Shape shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
+
+/// Options of a run of `mccl bench`. The same on every rank.
+struct Options {
+  std::vector<Routine> routines;
+  std::vector<std::size_t> sizes;
+  DType dtype = DType::f32;
+  ReduceOp op;
+  int root = 0;
+  bool check = true;
+  bool bounds = true;
+  double seconds = 0.2;          ///< Time to spend on each half of a row.
+  std::uint64_t iterations = 0;  ///< Number of timed calls; 0: as many as `seconds` allows.
+  std::uint64_t warmup = 5;
+  bool quiet = false;  ///< True if nothing is printed.
+  std::string json;    ///< Path of the JSON file to write; empty: none. `csv` likewise.
+  std::string csv;
+};
 
 }  // namespace mccl::cli::bench

@@ -5,21 +5,28 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
 #include "base/coding.h"
-#include "cli/bench/agree.h"
+#include "base/environment.h"
 #include "cli/bench/bounds.h"
-#include "cli/bench/host.h"
 #include "cli/bench/report.h"
-#include "cli/bench/sizes.h"
-#include "cli/bench/table.h"
+#include "cli/bench/timing.h"
 #include "cli/bench/trial.h"
+#include "cli/command.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/quantity.h"
+#include "cli/launch/run.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
 namespace {
+
+/// Time between SIGTERM and SIGKILL for ranks of run_here().
+constexpr std::chrono::seconds kGraceHere{2};
 
 /// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
@@ -60,7 +67,7 @@ class Run {
       : options_(options),
         group_(context.world()),
         metrics_(context.metrics()),
-        voice_(context.rank() == 0),
+        voice_(context.rank() == 0 && !options.quiet),
         a_(largest_shape()),
         b_(largest_shape()) {
     result_.setup = {MCCL_VERSION,
@@ -187,7 +194,7 @@ class Run {
     };
     Sent sent;
     sent.rounded = sent_by([&] { trial.run(); });
-    sent.exact = sent_by([&] { trial.run_exact(); });
+    sent.exact = sent_by([&] { trial.run(kExact); });
     return sent;
   }
 
@@ -217,6 +224,27 @@ void run_rank(Context& context, const Options& options, bool one_host) {
     throw CorruptionError(fmt::format(
         "{} wrong elements; --algorithm direct shows whether an algorithm is at fault", wrong));
   }
+}
+
+int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments) {
+  launch::RunOptions options;
+  options.command = command;
+  options.inherited = process_environment();
+  options.inherits_streams = true;
+  options.grace = kGraceHere;
+  options.bind_to = launch::BindTo::core;
+  launch::Request request;
+  request.program = {this_program().string()};
+  request.program.insert(request.program.end(), arguments.begin(), arguments.end());
+  request.hosts = {Host{}};
+  request.ranks_per_host = ranks;
+  const launch::Job job = launch::plan_job(request, launch::key_of(options.inherited));
+  const launch::Ended ended = launch::run(job, options);
+  if (ended.signal != 0) {
+    std::signal(ended.signal, SIG_DFL);
+    std::raise(ended.signal);
+  }
+  return ended.status == kGood ? kGood : kFailed;
 }
 
 }  // namespace mccl::cli::bench

@@ -1,18 +1,22 @@
-// One rank's part in a run of `mccl bench`.
+// The ranks of a run of `mccl bench`: how they start, and what each does.
 #pragma once
 
-#include <memory>
 #include <string>
+#include <vector>
 
-#include "cli/bench/options.h"
-#include "mccl/config.h"
+#include "cli/bench/routine.h"
 #include "mccl/context.h"
-#include "mccl/store.h"
 
 namespace mccl::cli::bench {
 
 /// Measures everything. Rank 0 prints the results and writes the files. At the very end, throws
 /// Error if elements were wrong, or if the requested algorithm could not do a call.
 void run_rank(Context& context, const Options& options, bool one_host);
+
+/// Runs this program with these arguments in `ranks` processes of this machine, each on a core of
+/// its own if there are enough. They use the standard output and error of this process. `command`
+/// begins each message of the launcher. Returns the exit status: 0, or 1 if a rank failed. If a
+/// signal to this process ends the job, this process then dies of it, too.
+int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace mccl::cli::bench

@@ -1,14 +1,27 @@
-// Measures the duration of a call. All ranks take part in the measurement.
+// Measures the duration of a call. All ranks take part in the measurement, and agree on values.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
 
-#include "cli/bench/options.h"
+#include "cli/bench/routine.h"
 #include "mccl/group.h"
 
 namespace mccl::cli::bench {
+
+/// Options of a collective whose caller waits for it immediately.
+inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
+/// The same, without a codec.
+inline const CallOptions kExact = {
+    .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
+
+/// Collectives of single values, from which every rank of a run gets the same result.
+/// value_of_first() returns rank 0's value.
+std::uint64_t value_of_first(Group& group, std::uint64_t value);
+double largest(Group& group, double value);
+std::uint64_t sum(Group& group, std::uint64_t value);
+void meet(Group& group);
 
 struct Timing {
   double time_us = 0;            ///< Mean time of a call on the slowest rank.

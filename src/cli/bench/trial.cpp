@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/machine.h"
-#include "cli/bench/agree.h"
+#include "cli/bench/timing.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -15,10 +15,6 @@ namespace {
 
 constexpr int kRubbish = 0xa5;
 constexpr std::uint32_t kTag = 0;
-/// Options of a call without a codec. The caller waits immediately, so that the call runs on its
-/// thread.
-const CallOptions kExact = {
-    .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
 }  // namespace
 
@@ -43,7 +39,8 @@ Trial::Trial(Group& group, Routine routine, const Shape& shape, const Options& o
       root_(options.root),
       most_(rounded ? kMostRounded : kNoLimit) {
   place(a, b, in_place);
-  call_ = make_call();
+  in_ = {input_.data(), input_.size() / size_of(dtype_), dtype_};
+  out_ = {output_.data(), output_.size() / size_of(dtype_), dtype_, {}};
 }
 
 std::span<std::byte> Trial::part(std::span<std::byte> whole, int index) const {
@@ -92,51 +89,33 @@ void Trial::place(const Memory& a, const Memory& b, bool in_place) {
   }
 }
 
-ConstBuffer Trial::in() const { return {input_.data(), input_.size() / size_of(dtype_), dtype_}; }
-
-Buffer Trial::out() const { return {output_.data(), output_.size() / size_of(dtype_), dtype_, {}}; }
-
-void Trial::run_exact() const {
-  if (routine_ == Routine::all_reduce) group_.all_reduce(in(), out(), op_, kExact).wait();
-  if (routine_ == Routine::reduce_scatter) group_.reduce_scatter(in(), out(), op_, kExact).wait();
-}
-
-std::function<void()> Trial::make_call() const {
-  Group& group = group_;
-  const ConstBuffer in = this->in();
-  const Buffer out = this->out();
-  const ReduceOp op = op_;
-  const int root = root_;
+void Trial::run(const CallOptions& options) const {
   switch (routine_) {
     case Routine::all_reduce:
-      return [=, &group] { group.all_reduce(in, out, op, kBlocking).wait(); };
+      return group_.all_reduce(in_, out_, op_, options).wait();
     case Routine::all_gather:
-      return [=, &group] { group.all_gather(in, out, kBlocking).wait(); };
+      return group_.all_gather(in_, out_, options).wait();
     case Routine::reduce_scatter:
-      return [=, &group] { group.reduce_scatter(in, out, op, kBlocking).wait(); };
+      return group_.reduce_scatter(in_, out_, op_, options).wait();
     case Routine::all_to_all:
-      return [=, &group] { group.all_to_all(in, out, kBlocking).wait(); };
+      return group_.all_to_all(in_, out_, options).wait();
     case Routine::broadcast:
-      return [=, &group] { group.broadcast(out, root, kBlocking).wait(); };
+      return group_.broadcast(out_, root_, options).wait();
     case Routine::reduce:
-      return [=, &group] { group.reduce(in, out, op, root, kBlocking).wait(); };
+      return group_.reduce(in_, out_, op_, root_, options).wait();
     case Routine::gather:
-      return [=, &group] { group.gather(in, out, root, kBlocking).wait(); };
+      return group_.gather(in_, out_, root_, options).wait();
     case Routine::scatter:
-      return [=, &group] { group.scatter(in, out, root, kBlocking).wait(); };
+      return group_.scatter(in_, out_, root_, options).wait();
     case Routine::barrier:
-      return [&group] { group.barrier(kBlocking).wait(); };
-    case Routine::sendrecv:
-      break;
+      return group_.barrier(options).wait();
+    case Routine::sendrecv: {
+      const int ranks = group_.size();
+      const Work sent = group_.send(in_, (group_.rank() + 1) % ranks, kTag, options);
+      group_.recv(out_, (group_.rank() + ranks - 1) % ranks, kTag, options).wait();
+      sent.wait();
+    }
   }
-  const int ranks = group.size();
-  const int next = (group.rank() + 1) % ranks;
-  const int previous = (group.rank() + ranks - 1) % ranks;
-  return [=, &group] {
-    const Work sent = group.send(in, next, kTag, kBlocking);
-    group.recv(out, previous, kTag, kBlocking).wait();
-    sent.wait();
-  };
 }
 
 void Trial::fill() const {
@@ -156,49 +135,45 @@ void Trial::fill() const {
   }
 }
 
-std::uint64_t Trial::wrong_parts(std::uint64_t first_source, std::uint64_t step) const {
-  std::uint64_t wrong = 0;
-  for (int j = 0; j < group_.size(); ++j) {
-    const std::uint64_t source = first_source + static_cast<std::uint64_t>(j) * step;
-    wrong += message(dtype_, source).count_wrong(part(output_, j));
-  }
-  return wrong;
+std::size_t Trial::first_of_output() const {
+  const bool scatters = routine_ == Routine::reduce_scatter;
+  return scatters ? static_cast<std::size_t>(group_.rank()) * shape_.part : 0;
 }
 
 double Trial::error() const {
-  const std::size_t first = routine_ == Routine::reduce_scatter
-                                ? static_cast<std::size_t>(group_.rank()) * shape_.part
-                                : 0;
-  return reduction(dtype_, op_.kind, group_.size(), most_).largest_error(dtype_, output_, first);
+  return reduction(dtype_, op_.kind, group_.size(), most_)
+      .largest_error(dtype_, output_, first_of_output());
+}
+
+std::uint64_t Trial::source_of(int part) const {
+  const int ranks = group_.size();
+  const int rank = group_.rank();
+  switch (routine_) {
+    case Routine::all_to_all:
+      return static_cast<std::uint64_t>(part) * static_cast<std::uint64_t>(ranks) +
+             static_cast<std::uint64_t>(rank);
+    case Routine::scatter:
+      return static_cast<std::uint64_t>(rank);
+    case Routine::broadcast:
+      return static_cast<std::uint64_t>(root_);
+    case Routine::sendrecv:
+      return static_cast<std::uint64_t>((rank + ranks - 1) % ranks);
+    default:
+      return static_cast<std::uint64_t>(part);
+  }
 }
 
 std::uint64_t Trial::wrong() const {
   if (output_.empty()) return 0;
-  const int ranks = group_.size();
-  const auto rank = static_cast<std::uint64_t>(group_.rank());
-  switch (routine_) {
-    case Routine::all_reduce:
-    case Routine::reduce:
-      return reduction(dtype_, op_.kind, ranks).count_wrong(output_);
-    case Routine::reduce_scatter:
-      return reduction(dtype_, op_.kind, ranks).count_wrong(output_, rank * shape_.part);
-    case Routine::all_gather:
-    case Routine::gather:
-      return wrong_parts(0, 1);
-    case Routine::all_to_all:
-      return wrong_parts(rank, static_cast<std::uint64_t>(ranks));
-    case Routine::scatter:
-      return message(dtype_, rank).count_wrong(output_);
-    case Routine::broadcast:
-      return message(dtype_, static_cast<std::uint64_t>(root_)).count_wrong(output_);
-    case Routine::sendrecv:
-      return message(dtype_, (rank + static_cast<std::uint64_t>(ranks) - 1) %
-                                 static_cast<std::uint64_t>(ranks))
-          .count_wrong(output_);
-    case Routine::barrier:
-      return 0;
+  if (info_of(routine_).reduces)
+    return reduction(dtype_, op_.kind, group_.size()).count_wrong(output_, first_of_output());
+  const std::size_t bytes = shape_.part * size_of(dtype_);
+  std::uint64_t wrong = 0;
+  for (std::size_t at = 0; at < output_.size(); at += bytes) {
+    const int part = static_cast<int>(at / bytes);
+    wrong += message(dtype_, source_of(part)).count_wrong(output_.subspan(at, bytes));
   }
-  return 0;
+  return wrong;
 }
 
 }  // namespace mccl::cli::bench

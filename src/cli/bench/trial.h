@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
-#include "cli/bench/options.h"
 #include "cli/bench/pattern.h"
+#include "cli/bench/routine.h"
+#include "cli/bench/timing.h"
 #include "mccl/group.h"
 
 namespace mccl::cli::bench {
@@ -38,9 +38,7 @@ class Trial {
   /// Fills the input with this rank's data, and the output with rubbish.
   void fill() const;
   /// Makes the call and blocks until it has ended.
-  void run() const { call_(); }
-  /// Makes the same call without a codec. Only for sums.
-  void run_exact() const;
+  void run(const CallOptions& options = kBlocking) const;
   /// Returns the number of wrong elements in what the call wrote on this rank, after one fill and
   /// one run.
   std::uint64_t wrong() const;
@@ -49,11 +47,11 @@ class Trial {
 
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
-  std::function<void()> make_call() const;
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
-  ConstBuffer in() const;
-  Buffer out() const;
-  std::uint64_t wrong_parts(std::uint64_t first_source, std::uint64_t step) const;
+  /// Returns the source of the data that a part of the output must hold. Not for reductions.
+  std::uint64_t source_of(int part) const;
+  /// Returns the first element of the reduction that the output must hold.
+  std::size_t first_of_output() const;
 
   Group& group_;
   Routine routine_;
@@ -65,7 +63,8 @@ class Trial {
   std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
   /// Memory that the call writes; the same as input_ if the call has only one buffer.
   std::span<std::byte> output_;
-  std::function<void()> call_;
+  ConstBuffer in_;  ///< The same memory as input_, as the calls take it; out_ likewise.
+  Buffer out_;
 };
 
 }  // namespace mccl::cli::bench

@@ -7,7 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json entry_of(const launch::Host& host, const cluster::Entry& entry) {
+Json entry_of(const Host& host, const cluster::Entry& entry) {
   // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
   Json json = {{"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
                {"ips", entry.ips},
@@ -27,14 +27,13 @@ std::string text_of(const Json& json) {
 
 }  // namespace
 
-std::string hostfile_text(std::span<const launch::Host> hosts,
-                          std::span<const cluster::Entry> entries, const std::string& backend,
-                          const std::vector<std::string>& variables) {
+std::string hostfile_text(std::span<const Host> hosts, std::span<const cluster::Entry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables) {
   std::string text = "{\n";
   if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
   text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const launch::Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
+    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
     text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
                         i + 1 < entries.size() ? "," : "");
   }

@@ -12,8 +12,7 @@ namespace mccl::cli::config {
 
 /// Returns a hostfile with each host on a line of its own. Keeps the other settings of `hosts`,
 /// such as user and port. `variables` have the form NAME=VALUE.
-std::string hostfile_text(std::span<const launch::Host> hosts,
-                          std::span<const cluster::Entry> entries, const std::string& backend,
-                          const std::vector<std::string>& variables);
+std::string hostfile_text(std::span<const Host> hosts, std::span<const cluster::Entry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables);
 
 }  // namespace mccl::cli::config

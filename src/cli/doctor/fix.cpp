@@ -34,19 +34,19 @@ std::vector<SetupStep> steps_of(const Report& report) {
 
 }  // namespace
 
-bool fix_findings(const Report& report, const hosts::Reaching& reaching, launch::Signals& signals,
+bool fix_findings(const Report& report, const hosts::Reaching& reaching, Signals& signals,
                   bool sure) {
   const std::vector<SetupStep> steps = steps_of(report);
   if (steps.empty()) {
     fmt::print(stderr, "mccl doctor: no finding can be cured automatically\n");
     return false;
   }
-  std::vector<hosts::Host> all;
+  std::vector<Host> all;
   for (const hosts::Asked& asked : report.asked) hosts::refuse_unconfirmed({&asked.facts, 1});
   for (const hosts::Asked& asked : report.asked) all.push_back(asked.host);
   fmt::print(stderr, "These commands cure {} of the findings:\n", steps.size());
   for (const SetupStep& step : steps)
-    fmt::print(stderr, "  on {}: {}\n", launch::text_of(all[static_cast<std::size_t>(step.host)]),
+    fmt::print(stderr, "  on {}: {}\n", text_of(all[static_cast<std::size_t>(step.host)]),
                step.command);
   if (!sure && !hosts::person_agrees("Run these commands?", "--yes", signals)) return false;
   const auto say = [](const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); };

@@ -127,7 +127,7 @@ json json_of(const Report& report) {
   json hosts = json::array();
   for (const Asked& each : report.asked) {
     json host = each.reached ? json_of(each.facts) : json{{"fault", each.fault}};
-    host["host"] = launch::text_of(each.host);
+    host["host"] = text_of(each.host);
     host["reached"] = each.reached;
     hosts.push_back(std::move(host));
   }

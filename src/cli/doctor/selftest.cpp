@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/launch/process.h"
-#include "cli/launch/watch.h"
-#include "cli/launch/words.h"
+#include "cli/kit/process.h"
+#include "cli/kit/shell_words.h"
+#include "cli/kit/watch.h"
 #include "cluster/table.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
@@ -115,10 +115,10 @@ std::string read_file(const std::string& path) {
 class Running {
  public:
   Running(const Trial& trial, const hosts::Variables& environment) {
-    launch::ProcessPlan plan;
+    ProcessPlan plan;
     plan.argv = trial.argv;
     plan.environment = environment;
-    process_ = launch::start(plan);
+    process_ = start_process(plan);
     process_.input.close();
   }
   ~Running() {
@@ -127,14 +127,14 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  void watch(launch::Watch& watch) {
+  void watch(Watch& watch) {
     for (Descriptor* stream : {&process_.output, &process_.error})
       if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
   }
   /// Returns the exit status of the process; empty until it has ended and all its output is read.
   std::optional<int> ended() {
     if (process_.output.get() >= 0 || process_.error.get() >= 0) return {};
-    const auto exit = launch::collect(process_.id);
+    const auto exit = reap(process_.id);
     if (!exit) return {};
     over_ = true;
     return exit->status;
@@ -156,7 +156,7 @@ class Running {
     if (output_.size() > kMostOutput) output_.erase(0, output_.size() - kMostOutput);
   }
 
-  launch::Process process_;
+  Process process_;
   std::string output_;
   bool over_ = false;
 };
@@ -181,7 +181,7 @@ Trial among(const std::string& program, const Others& others, bool by_rdma) {
       "s=$?\n"
       "[ -s \"$f\" ] && {{ echo {}; cat \"$f\"; echo; }}\n"
       "rm -f \"$f\"; exit $s",
-      launch::command_line(others.programs), by_rdma ? "--transport rdma " : "", kResult);
+      command_line(others.programs), by_rdma ? "--transport rdma " : "", kResult);
   Trial trial{.name = by_rdma ? "all hosts, rdma" : "all hosts",
               .argv = {program, "launch"},
               .result_file = "",
@@ -287,8 +287,7 @@ std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& oth
   return trials;
 }
 
-Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
-                  launch::Signals& signals) {
+Outcome run_trial(const Trial& trial, const hosts::Variables& environment, Signals& signals) {
   const Clock::time_point begin = Clock::now();
   Outcome outcome;
   Running running(trial, environment);
@@ -296,7 +295,7 @@ Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
   bool told = false;
   std::optional<int> status;
   while (!(status = running.ended())) {
-    launch::Watch watch;
+    Watch watch;
     running.watch(watch);
     watch.on(signals.descriptor(), POLLIN, [&] { signals.heed(); });
     watch.at(limit);

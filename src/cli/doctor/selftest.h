@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/hosts/session.h"
-#include "cli/launch/signals.h"
+#include "cli/kit/watch.h"
 #include "cluster/host_facts.h"
 
 namespace mccl::cli::doctor {
@@ -63,8 +63,7 @@ std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& oth
                                    const std::string& folder);
 
 /// Runs the trial to its end, or to a time limit. Throws Error if a signal ends it.
-Outcome run_trial(const Trial& trial, const hosts::Variables& environment,
-                  launch::Signals& signals);
+Outcome run_trial(const Trial& trial, const hosts::Variables& environment, Signals& signals);
 
 /// Returns text for the user: a line for each trial, then the measured rates beside the best
 /// possible ones.

@@ -7,17 +7,17 @@
 #include <cstdio>
 #include <optional>
 
-#include "cli/launch/watch.h"
+#include "cli/kit/watch.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::hosts {
 namespace {
 
 /// Returns a line of standard input without its line end, or nothing at the end of input.
-std::optional<std::string> line_of_person(launch::Signals& signals) {
+std::optional<std::string> line_of_person(Signals& signals) {
   std::string line;
   for (bool ended = false, more = true; more;) {
-    launch::Watch watch;
+    Watch watch;
     watch.on(STDIN_FILENO, POLLIN, [&] {
       char next = '\n';
       ended = ::read(STDIN_FILENO, &next, 1) != 1;
@@ -33,7 +33,7 @@ std::optional<std::string> line_of_person(launch::Signals& signals) {
 
 }  // namespace
 
-bool person_agrees(const std::string& question, const std::string& flag, launch::Signals& signals) {
+bool person_agrees(const std::string& question, const std::string& flag, Signals& signals) {
   fmt::print(stderr, "{} [y/N] ", question);
   std::fflush(stderr);
   const auto answer = line_of_person(signals);

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "cli/launch/signals.h"
+#include "cli/kit/watch.h"
 
 namespace mccl::cli::hosts {
 
 /// Prints `question` and reads a line from standard input. Returns true if the line is "y", "Y" or
 /// "yes". Throws Error on a signal, or if standard input has ended. The latter error mentions
 /// `flag`, which skips the question.
-bool person_agrees(const std::string& question, const std::string& flag, launch::Signals& signals);
+bool person_agrees(const std::string& question, const std::string& flag, Signals& signals);
 
 }  // namespace mccl::cli::hosts

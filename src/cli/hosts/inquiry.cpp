@@ -9,8 +9,8 @@
 
 #include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/launch/python.h"
-#include "cli/launch/words.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/shell_words.h"
 #include "cli/probe/agent.h"
 #include "cluster/read_facts.h"
 #include "cluster/table.h"
@@ -120,7 +120,7 @@ std::string finding_script(const std::string& token, const std::vector<std::stri
       "for p in {}; do [ -n \"$m\" ] || {{ [ -x \"$p\" ] && m=$p; }}; done\n"
       "[ -n \"$m\" ] || {{ printf '\\n%s none\\n' {}; exit; }}\n"
       "printf '\\n%s probe %s\\n' {} \"$m\"; exec \"$m\" probe\n",
-      launch::command_line(places), token, token);
+      command_line(places), token, token);
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) 
 std::string Inquiry::python_of(const Host& host) const {
   if (!host.python.empty()) return host.python;
   const auto path = reaching_.environment.find("PATH");
-  return launch::find_python(path == reaching_.environment.end() ? "" : path->second);
+  return find_python(path == reaching_.environment.end() ? "" : path->second);
 }
 
 /// The conversation with one host.
@@ -166,8 +166,7 @@ struct Inquiry::Line {
   cluster::Calls calls;  ///< All discovery messages that the host has received.
 };
 
-Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,
-                 Progress progress)
+Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Progress progress)
     : reaching_(std::move(reaching)),
       progress_(std::move(progress)),
       key_(rendezvous::make_job_key()),
@@ -175,7 +174,7 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& si
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Asked& asked = asked_.emplace_back();
     asked.host = std::move(hosts[i]);
-    asked.facts.host = launch::text_of(asked.host);
+    asked.facts.host = text_of(asked.host);
     lines_.push_back(std::make_unique<Line>());
   }
 }
@@ -199,11 +198,11 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   std::vector<std::string> places;
   if (python.find('/') != python.npos)
     places.push_back((std::filesystem::path(python).parent_path() / "mccl").string());
-  places.push_back(launch::this_program().string());
+  places.push_back(this_program().string());
   line.session->tell(finding_script(line.token, places));
   if (reaching_.verbose)
-    progress_(fmt::format("{}: being queried {}", launch::text_of(asked_[host].host),
-                          launch::is_here(asked_[host].host) ? "with sh" : "with ssh"));
+    progress_(fmt::format("{}: being queried {}", text_of(asked_[host].host),
+                          is_here(asked_[host].host) ? "with sh" : "with ssh"));
 }
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
@@ -256,7 +255,7 @@ void Inquiry::hear_probe(std::size_t host, const json& answer) {
 void Inquiry::settle(std::size_t host, const json& told) {
   Asked& asked = asked_[host];
   const Line& line = *lines_[host];
-  asked.facts = cluster::read_facts(launch::text_of(asked.host), told);
+  asked.facts = cluster::read_facts(text_of(asked.host), told);
   asked.facts.mccl = line.program;
   asked.facts.clock_off_s = line.clock_off_s.value_or(0);
   if (!line.clock_off_s) note_odd(asked.facts, "mccl probe", "the time", "");
@@ -267,7 +266,7 @@ void Inquiry::settle(std::size_t host, const json& told) {
 void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done) {
   for (;;) {
     bool all = true;
-    launch::Watch watch;
+    Watch watch;
     for (std::size_t host = 0; host < lines_.size(); ++host) {
       const Line& line = *lines_[host];
       if (!line.session || line.session->ended() || done(host)) continue;
@@ -350,7 +349,7 @@ Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds pati
     for (const json& request : requests[host]) {
       line.session->tell(request.dump() + "\n");
       if (reaching_.verbose)
-        progress_(fmt::format("{}: {}", launch::text_of(asked_[host].host), request.dump()));
+        progress_(fmt::format("{}: {}", text_of(asked_[host].host), request.dump()));
     }
   }
   wait(Clock::now() + patience,

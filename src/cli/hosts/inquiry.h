@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "cli/hosts/session.h"
-#include "cli/launch/signals.h"
+#include "cli/kit/watch.h"
 #include "cluster/host_facts.h"
 #include "cluster/links.h"
 
@@ -45,7 +45,7 @@ class Inquiry {
   using Progress = std::function<void(const std::string& text)>;
 
   /// Functions that wait throw Error if one of `signals` asks the program to end.
-  Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals, Progress progress);
+  Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Progress progress);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
@@ -86,7 +86,7 @@ class Inquiry {
   const Progress progress_;
   const std::string key_;
   std::vector<Asked> asked_;
-  launch::Signals& signals_;
+  Signals& signals_;
   std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
 };
 

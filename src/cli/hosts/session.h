@@ -9,15 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch/host.h"
-#include "cli/launch/lines.h"
-#include "cli/launch/process.h"
-#include "cli/launch/ssh.h"
-#include "cli/launch/watch.h"
+#include "cli/kit/dialogue.h"
+#include "cli/kit/host.h"
+#include "cli/kit/process.h"
+#include "cli/kit/ssh.h"
+#include "cli/kit/watch.h"
 
 namespace mccl::cli::hosts {
 
-using launch::Host;
 using Variables = std::map<std::string, std::string>;
 
 /// Options for connecting to hosts, the same for all hosts.
@@ -47,11 +46,11 @@ class Session {
   void tell(std::string_view text);
   /// Closes the shell's input once all pending text has been sent. The shell ends when it has run
   /// everything.
-  void tell_no_more();
+  void tell_no_more() { shell_.tell_no_more(); }
 
-  void watch(launch::Watch& watch);
+  void watch(Watch& watch);
   /// True if the shell's output has ended and no login will be retried.
-  bool ended() const { return !waits_ && process_.output.get() < 0; }
+  bool ended() const { return !waits_ && shell_.output_ended(); }
   /// Error message of ssh, or of the shell itself, with advice for the user.
   std::string complaint() const;
   /// Standard error of the program that has replaced the shell, for the user.
@@ -59,26 +58,22 @@ class Session {
 
  private:
   void start();
-  void send();
-  void read_output();
+  void hear(std::string_view line);
   void end_login();
-  void read_error();
+  /// Kills the process and waits for its end.
+  void kill();
 
   const Host host_;
   const bool here_;
   Hear hear_;
   const Reaching& reaching_;
-  launch::Process process_;
-  launch::LoginRetry retry_;
+  Dialogue shell_;
+  LoginRetry retry_;
   bool waits_ = false;  ///< True while there is no process and a login will be retried.
   bool heard_ = false;  ///< True once a line of output was received, so the login has succeeded.
-  launch::Lines said_;
   /// Text that was sent before the first line of output. Sent again if the login fails and is
   /// repeated.
   std::string told_;
-  std::string unsent_;
-  bool no_more_ = false;
-  std::string complaint_;
 };
 
 }  // namespace mccl::cli::hosts

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/value_text.h"
-#include "cli/launch/words.h"
+#include "cli/kit/shell_words.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
@@ -47,7 +47,7 @@ struct Job {
 class Worker {
  public:
   Worker(const Host& host, const Reaching& reaching)
-      : name_(launch::text_of(host)),
+      : name_(text_of(host)),
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
         session_(std::make_unique<Session>(host, reaching,
                                            [this](std::string_view line) { hear(line); })) {
@@ -67,7 +67,7 @@ class Worker {
   /// Sends a command and does not wait for its end.
   void tell(const std::string& script) { session_->tell(script); }
 
-  void watch(launch::Watch& watch) {
+  void watch(Watch& watch) {
     session_->watch(watch);
     if (busy()) watch.at(limit_);
   }
@@ -169,7 +169,7 @@ class Guard {
 
 class SetupRun {
  public:
-  SetupRun(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
+  SetupRun(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
            const std::function<void(const std::string&)>& say)
       : plan_(plan),
         reaching_(reaching),
@@ -304,7 +304,7 @@ class SetupRun {
   }
 
   void wait(Clock::time_point limit) {
-    launch::Watch watch;
+    Watch watch;
     watch.at(limit);
     for (const std::size_t host : busy_) workers_[host]->watch(watch);
     watch.on(signals_.descriptor(), POLLIN, [this] {
@@ -318,7 +318,7 @@ class SetupRun {
 
   const SetupPlan& plan_;
   const Reaching& reaching_;
-  launch::Signals& signals_;
+  Signals& signals_;
   const std::function<void(const std::string&)>& say_;
   const Guard guard_;
   std::set<std::size_t> busy_;  ///< Hosts that have steps.
@@ -344,8 +344,8 @@ std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> 
     if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
     words.insert(words.end(), ssh_arguments.begin(), ssh_arguments.end());
     words.insert(words.end(), {"--", host.name, steps[i].undo});
-    if (launch::is_here(host)) words = {"sh", "-c", steps[i].undo};
-    text += fmt::format("{} < /dev/null || status=1\n", launch::command_line(words));
+    if (is_here(host)) words = {"sh", "-c", steps[i].undo};
+    text += fmt::format("{} < /dev/null || status=1\n", command_line(words));
   }
   return text + "exit $status\n";
 }
@@ -384,7 +384,7 @@ void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts) {
                       host.host));
 }
 
-SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
+SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
                       const std::function<void(const std::string&)>& say) {
   return SetupRun(plan, reaching, signals, say).run();
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cli/hosts/session.h"
-#include "cli/launch/signals.h"
+#include "cli/kit/watch.h"
 #include "cluster/setup.h"
 
 namespace mccl::cli::hosts {
@@ -52,7 +52,7 @@ struct SetupPlan {
 
 /// Carries out the steps: in parallel on all hosts, and one by one on each host. `say` reports each
 /// step.
-SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
+SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
                       const std::function<void(const std::string&)>& say);
 
 }  // namespace mccl::cli::hosts

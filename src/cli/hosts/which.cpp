@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cli/flag_values.h"
-#include "cli/launch/host.h"
+#include "cli/kit/host.h"
 
 namespace mccl::cli::hosts {
 
@@ -46,20 +46,20 @@ launch::Hostfile hosts_of(const WhichHosts& which) {
   if (!which.hostfile.empty()) {
     file = launch::read_hostfile(which.hostfile);
   } else if (!which.hosts.empty()) {
-    file.hosts = launch::parse_hosts("--hosts", which.hosts);
+    file.hosts = parse_hosts("--hosts", which.hosts);
   } else {
-    file.hosts = {launch::Host{}};
+    file.hosts = {Host{}};
   }
-  for (launch::Host& host : file.hosts)
-    if (!which.user.empty() && host.user.empty() && !launch::is_here(host)) host.user = which.user;
+  for (Host& host : file.hosts)
+    if (!which.user.empty() && host.user.empty() && !is_here(host)) host.user = which.user;
   return file;
 }
 
-std::vector<launch::Host> each_once(const std::vector<launch::Host>& hosts) {
-  std::vector<launch::Host> once;
-  for (const launch::Host& host : hosts) {
+std::vector<Host> each_once(const std::vector<Host>& hosts) {
+  std::vector<Host> once;
+  for (const Host& host : hosts) {
     const auto same = std::ranges::find_if(
-        once, [&](const launch::Host& other) { return text_of(other) == text_of(host); });
+        once, [&](const Host& other) { return text_of(other) == text_of(host); });
     if (same == once.end()) {
       once.push_back(host);
     } else {

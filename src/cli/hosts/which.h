@@ -27,6 +27,6 @@ launch::Hostfile hosts_of(const WhichHosts& which);
 
 /// Returns each host once, with the addresses of all its entries. A host may have several entries,
 /// one for each of its ranks.
-std::vector<launch::Host> each_once(const std::vector<launch::Host>& hosts);
+std::vector<Host> each_once(const std::vector<Host>& hosts);
 
 }  // namespace mccl::cli::hosts

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "cli/launch/process.h"
+#include "cli/kit/process.h"
 
 namespace mccl::cli::launch {
 

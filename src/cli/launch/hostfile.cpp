@@ -14,8 +14,8 @@
 
 #include "base/json_text.h"
 #include "base/nearest.h"
+#include "base/node_list.h"
 #include "base/value_text.h"
-#include "cli/launch/rdma.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -147,7 +147,80 @@ void read_hosts(const Place& place, const json& list, Hostfile& file) {
   check_rdma(place.path, file.hosts, Backend::any);
 }
 
+constexpr std::size_t kMostLinksNamed = 3;
+
+bool leads_nowhere(const nlohmann::json& device) {
+  return device.is_null() || device.empty() ||
+         (device.is_string() && device.get<std::string>().empty());
+}
+
+std::string name_of_entry(const std::vector<Host>& hosts, std::size_t host) {
+  return fmt::format("{} (#{})", printable(text_of(hosts[host])), host);
+}
+
+void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& hosts) {
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    if (leads_nowhere(hosts[host].rdma[host])) continue;
+    throw InvalidArgument(fmt::format(
+        "{}: \"rdma\" of {}: expected null for the host itself, which is number {} in "
+        "the list; found {}",
+        where, name_of_entry(hosts, host), host, printable(hosts[host].rdma[host].dump())));
+  }
+}
+
+[[noreturn]] void refuse_incomplete_table(std::string_view where, const std::vector<Host>& hosts,
+                                          Backend backend) {
+  const auto has_none = [](const Host& host) { return !host.rdma.is_array(); };
+  if (std::ranges::all_of(hosts, has_none)) {
+    throw InvalidArgument(
+        fmt::format("{}: {} needs \"rdma\" devices for every host; give them in a --hostfile",
+                    where, name_of(backend)));
+  }
+  std::size_t faulty = 0;
+  while (!has_none(hosts[faulty]) && hosts[faulty].rdma.size() == hosts.size()) ++faulty;
+  throw InvalidArgument(fmt::format(
+      "{}: \"rdma\" of {}: {} needs a list with a device for each of the {} hosts; found {}", where,
+      name_of_entry(hosts, faulty), name_of(backend), hosts.size(),
+      has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
+}
+
+/// Lists pairs without a device, such as "a (#0) to b (#1)", and the number of further ones. Empty
+/// if all pairs have one.
+std::string missing_links(const std::vector<Host>& hosts, bool ring) {
+  std::vector<std::string> missing;
+  const std::size_t count = hosts.size();
+  for (std::size_t host = 0; host < count; ++host) {
+    for (std::size_t peer = 0; peer < count; ++peer) {
+      const bool neighbours = (host + 1) % count == peer || (peer + 1) % count == host;
+      if (host == peer || (ring && !neighbours) || !leads_nowhere(hosts[host].rdma[peer])) continue;
+      missing.push_back(
+          fmt::format("{} to {}", name_of_entry(hosts, host), name_of_entry(hosts, peer)));
+    }
+  }
+  if (missing.size() <= kMostLinksNamed) return fmt::format("{}", fmt::join(missing, ", "));
+  const std::size_t more = missing.size() - kMostLinksNamed;
+  missing.resize(kMostLinksNamed);
+  return fmt::format("{} and {} more", fmt::join(missing, ", "), more);
+}
+
+[[noreturn]] void refuse_tasks(const std::string& text) {
+  throw InvalidArgument(fmt::format(
+      "SLURM_TASKS_PER_NODE: {} is not a list of tasks; expected a list such as 4(x2),3",
+      in_quotes(text)));
+}
+
+int count_of(std::string_view text, const std::string& whole) {
+  const auto count = parse_integer(text);
+  if (!count || *count < 1 || *count > kMostSlots) refuse_tasks(whole);
+  return static_cast<int>(*count);
+}
+
 }  // namespace
+
+const char* name_of(Backend backend) {
+  constexpr const char* kNames[] = {"any", "ring", "jaccl", "jaccl-ring", "nccl", "mpi"};
+  return kNames[static_cast<int>(backend)];
+}
 
 Hostfile parse_hostfile(std::string_view name, std::string_view text) {
   const json read = parse_json(
@@ -210,6 +283,75 @@ std::string table_of(const Hostfile& file) {
         host.rdma.is_array() ? printable(host.rdma.dump()) : "-");
   }
   return text;
+}
+
+bool is_whole_table(const std::vector<Host>& hosts) {
+  return std::ranges::all_of(hosts, [&](const Host& host) {
+    return host.rdma.is_array() && host.rdma.size() == hosts.size();
+  });
+}
+
+void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend) {
+  const bool mesh = backend == Backend::jaccl;
+  const bool ring = backend == Backend::jaccl_ring;
+  if (!is_whole_table(hosts)) {
+    if (mesh || ring) refuse_incomplete_table(where, hosts, backend);
+    return;  // Other backends do not read the table.
+  }
+  refuse_devices_to_itself(where, hosts);
+  const std::string of_mesh = missing_links(hosts, false);
+  const std::string of_ring = missing_links(hosts, true);
+  if (mesh && !of_mesh.empty()) {
+    throw InvalidArgument(fmt::format(
+        "{}: \"rdma\" has no device from {}; jaccl needs one from every host to every "
+        "other{}",
+        where, of_mesh, of_ring.empty() ? ", but these devices suffice for jaccl-ring" : ""));
+  }
+  if (!mesh && !of_ring.empty()) {
+    throw InvalidArgument(fmt::format(
+        "{}: \"rdma\" has no device from {}; even a ring needs one from every host to the host "
+        "before it and to the host after it",
+        where, of_ring));
+  }
+}
+
+std::vector<int> expand_tasks_per_node(const std::string& text) {
+  std::vector<int> tasks;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view item = std::string_view(text).substr(begin, end - begin);
+    const std::size_t times = item.find("(x");
+    if (times != item.npos && item.back() != ')') refuse_tasks(text);
+    const int repeated =
+        times == item.npos ? 1 : count_of(item.substr(times + 2, item.size() - times - 3), text);
+    tasks.insert(tasks.end(), static_cast<std::size_t>(repeated),
+                 count_of(item.substr(0, times), text));
+    if (tasks.size() > kMostHosts) refuse_tasks(text);
+    begin = end + 1;
+  }
+  return tasks;
+}
+
+std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment) {
+  const auto nodes = environment.find("SLURM_JOB_NODELIST");
+  if (nodes == environment.end()) {
+    throw InvalidArgument(
+        "--slurm: this is not a Slurm allocation: SLURM_JOB_NODELIST is not set; run it under "
+        "salloc or sbatch, or give --hosts");
+  }
+  std::vector<Host> hosts;
+  for (const std::string& name : expand_node_list(nodes->second, kMostHosts))
+    hosts.push_back(parse_host("SLURM_JOB_NODELIST", name));
+  const auto tasks = environment.find("SLURM_TASKS_PER_NODE");
+  if (tasks == environment.end()) return hosts;
+  const std::vector<int> slots = expand_tasks_per_node(tasks->second);
+  if (slots.size() != hosts.size()) {
+    throw InvalidArgument(fmt::format(
+        "--slurm: SLURM_JOB_NODELIST has {} nodes and SLURM_TASKS_PER_NODE {}; give --hosts",
+        hosts.size(), slots.size()));
+  }
+  for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = slots[i];
+  return hosts;
 }
 
 }  // namespace mccl::cli::launch

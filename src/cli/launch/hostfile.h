@@ -1,5 +1,5 @@
-// Hostfiles describe the machines of a job. A hostfile is a JSON list of hosts, or an object around
-// one.
+// Describes the machines of a job: hostfiles, Slurm allocations, and RDMA devices between hosts. A
+// hostfile is a JSON list of hosts, or an object around one.
 #pragma once
 
 #include <map>
@@ -7,9 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch/host.h"
+#include "cli/kit/host.h"
 
 namespace mccl::cli::launch {
+
+/// Backends of MLX for which the launcher can prepare ranks. `any` leaves the choice to the
+/// launcher.
+enum class Backend { any, ring, jaccl, jaccl_ring, nccl, mpi };
+inline constexpr int kBackendCount = 6;
+const char* name_of(Backend backend);
 
 struct Hostfile {
   std::string backend;  ///< Empty if the file specifies none.
@@ -31,5 +37,21 @@ std::string warning_of(const Hostfile& file);
 
 /// Returns the contents of the file as a readable table.
 std::string table_of(const Hostfile& file);
+
+/// True if the table of devices is complete: every host has a list with an entry for each host.
+bool is_whole_table(const std::vector<Host>& hosts);
+
+/// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for
+/// each pair of neighbours. jaccl needs a mesh, and any other backend needs at least a ring. An
+/// incomplete table is an error for jaccl and jaccl-ring only, since other backends do not read it.
+/// Throws InvalidArgument for such errors; the message begins with `where`.
+void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
+
+/// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives
+/// ("4(x2),3"). Throws InvalidArgument outside an allocation, or if the two do not match.
+std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment);
+
+/// Expands "4(x2),3" to 4, 4, 3. Throws InvalidArgument.
+std::vector<int> expand_tasks_per_node(const std::string& text);
 
 }  // namespace mccl::cli::launch

@@ -6,15 +6,16 @@
 #include <iterator>
 #include <sstream>
 
-#include "cli/launch/rdma.h"
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "cli/kit/shell_words.h"
 #include "mccl/error.h"
+#include "rendezvous/job_key.h"
 
 namespace mccl::cli::launch {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kLargestPort = 65535;
 
 /// Prefixes of variables that all ranks must agree on. They are therefore also passed to hosts that
 /// are reached by ssh.
@@ -134,7 +135,7 @@ void add_torch(Variables& variables, const Job& job, const Rank& rank, const Por
   variables["RANK"] = std::to_string(rank.rank);
   variables["WORLD_SIZE"] = std::to_string(job.size());
   variables["LOCAL_RANK"] = std::to_string(rank.local_rank);
-  variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host));
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host).size());
   variables["GROUP_RANK"] = std::to_string(rank.host);
   variables["MASTER_ADDR"] = store.address.empty() ? meeting : store.address;
   variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
@@ -155,6 +156,18 @@ void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Port
   if (may_be_sparse(job)) variables["MCCL_HOSTFILE"] = folder + "/" + kRingFile;
 }
 
+/// Quotes the value as a shell would need it. Used for display only.
+std::string variable_text(const std::string& name, const std::string& value) {
+  if (name == "MCCL_JOB_KEY") return "MCCL_JOB_KEY=(a secret of this job)";
+  return fmt::format("{}={}", name, shell_word(value));
+}
+
+std::string heading(const Job& job, const Rank& rank) {
+  const Host& host = job.entry_of(rank);
+  return fmt::format("# rank {} of {}, on {}{}\n", rank.rank, job.size(), printable(text_of(host)),
+                     is_here(host) ? " (this machine)" : ", by ssh");
+}
+
 }  // namespace
 
 bool may_be_sparse(const Job& job) {
@@ -169,9 +182,11 @@ std::string with_port(const std::string& address, int port) {
   return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
 }
 
-int Job::ranks_on(std::size_t host) const {
-  return static_cast<int>(
-      std::ranges::count_if(ranks, [&](const Rank& rank) { return rank.host == host; }));
+std::vector<const Rank*> Job::ranks_on(std::size_t host) const {
+  std::vector<const Rank*> found;
+  for (const Rank& rank : ranks)
+    if (rank.host == host) found.push_back(&rank);
+  return found;
 }
 
 bool Job::all_here() const { return std::ranges::all_of(hosts, is_here); }
@@ -197,7 +212,7 @@ Job plan_job(const Request& request, std::string key) {
       job.ranks.push_back({.rank = job.size(),
                            .host = place->second,
                            .entry = entry,
-                           .local_rank = job.ranks_on(place->second),
+                           .local_rank = static_cast<int>(job.ranks_on(place->second).size()),
                            .argv = argv_of(request, host),
                            .directory = first_of(host.directory, request.directory)});
     }
@@ -205,33 +220,16 @@ Job plan_job(const Request& request, std::string key) {
   return job;
 }
 
+std::string key_of(const Variables& inherited) {
+  const Setting& setting = find_setting("job_key");
+  const auto found = inherited.find(std::string(setting.info.variable));
+  if (found == inherited.end() || inherited.contains(kMark)) return rendezvous::make_job_key();
+  refuse_empty_secret(setting, found->second, found->first);
+  return found->second;
+}
+
 const std::string* script_of(const Rank& rank) {
   return rank.argv.size() > 1 && is_script(rank.argv[1]) ? &rank.argv[1] : nullptr;
-}
-
-std::size_t ring_ports(const Job& job) {
-  std::size_t ports = 0;
-  for (const Rank& rank : job.ranks) {
-    const std::size_t addresses = std::max<std::size_t>(1, job.entry_of(rank).addresses.size());
-    ports += addresses * static_cast<std::size_t>(job.request.connections_per_address);
-  }
-  return ports;
-}
-
-Ports ports_from(const Job& job, int first) {
-  const std::size_t needed = ring_ports(job);
-  if (first < 3 || static_cast<std::size_t>(first) + needed > kLargestPort + 1) {
-    throw InvalidArgument(
-        fmt::format("--starting-port {}: the job needs {} ports starting at it, and two before it; "
-                    "the last port is {}",
-                    first, needed, kLargestPort));
-  }
-  Ports ports{.root = static_cast<std::uint16_t>(first - 2),
-              .master = static_cast<std::uint16_t>(first - 1),
-              .ring = {}};
-  for (std::size_t i = 0; i < needed; ++i)
-    ports.ring.push_back(static_cast<std::uint16_t>(static_cast<std::size_t>(first) + i));
-  return ports;
 }
 
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reached>& reached) {
@@ -300,6 +298,30 @@ Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
   for (const auto& [name, value] : job.entry_of(rank).environment) variables[name] = value;
   return variables;
+}
+
+std::string text_of(const Job& job, const Ports& ports, const std::vector<Reached>& places,
+                    const Variables& inherited, bool commands) {
+  std::string text;
+  for (const Rank& rank : job.ranks) {
+    text += heading(job, rank);
+    if (commands && !rank.directory.empty())
+      text += fmt::format("cd {} &&\n", shell_word(rank.directory));
+    for (const auto& [name, value] : environment_of(job, rank, ports, places, inherited))
+      text += fmt::format("{}{}\n", variable_text(name, value), commands ? " \\" : "");
+    if (commands) text += fmt::format("  {}\n", command_line(rank.argv));
+  }
+  if (commands && !job.all_here() && std::ranges::any_of(job.request.hosts, [](const Host& host) {
+        return host.addresses.empty();
+      }))
+    text += "# Host names stand for the addresses at which ssh reaches the hosts.\n";
+  return text;
+}
+
+std::string text_of(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += variable_text(name, value) + "\n";
+  return text;
 }
 
 }  // namespace mccl::cli::launch

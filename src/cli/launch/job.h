@@ -9,8 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/launch/backend.h"
-#include "cli/launch/host.h"
+#include "cli/launch/hostfile.h"
 
 namespace mccl::cli::launch {
 
@@ -73,7 +72,7 @@ struct Job {
 
   int size() const { return static_cast<int>(ranks.size()); }
   const Host& entry_of(const Rank& rank) const { return request.hosts[rank.entry]; }
-  int ranks_on(std::size_t host) const;
+  std::vector<const Rank*> ranks_on(std::size_t host) const;
   bool all_here() const;
 };
 
@@ -86,6 +85,10 @@ bool runs_under_python(const Request& request);
 /// InvalidArgument if there are more than kMostRanks.
 Job plan_job(const Request& request, std::string key);
 
+/// Returns the key in the launcher's environment, so that processes outside the job can share it.
+/// Makes a new key if there is none, or if a rank of another job started this launcher.
+std::string key_of(const Variables& inherited);
+
 /// The script that Python runs in this rank. Null if it runs none.
 const std::string* script_of(const Rank& rank);
 
@@ -95,12 +98,6 @@ bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.
 std::string with_port(const std::string& address, int port);
-
-/// Number of ports that MLX's ring needs.
-std::size_t ring_ports(const Job& job);
-/// Returns consecutive ports from `first` - 2 up: root, master, and those of the ring. Throws
-/// InvalidArgument if they do not fit.
-Ports ports_from(const Job& job, int first);
 
 /// Return the contents of the files that ranks read. ring_file() returns MLX's list of addresses.
 /// devices_file() returns its table of devices, or an empty text if the hosts have none.
@@ -136,5 +133,13 @@ Variables forwarded(const Variables& inherited);
 /// Variables of the request override those, and variables of the host override both.
 Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
                          const std::vector<Reached>& reached, const Variables& inherited);
+
+/// Describes a job that is not started: what each rank would run and where, or only its variables
+/// if `commands` is false. Secrets are masked.
+std::string text_of(const Job& job, const Ports& ports, const std::vector<Reached>& places,
+                    const Variables& inherited, bool commands);
+
+/// Returns one line per variable. Secrets are masked.
+std::string text_of(const Variables& variables);
 
 }  // namespace mccl::cli::launch

@@ -10,9 +10,10 @@
 #include <filesystem>
 
 #include "base/value_text.h"
-#include "cli/launch/process.h"
-#include "cli/launch/run.h"
-#include "cli/launch/words.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/process.h"
+#include "cli/kit/shell_words.h"
+#include "cli/launch/ports.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNames[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"};
+constexpr const char* kMpiruns[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"};
 /// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
@@ -83,7 +84,7 @@ std::string hosts_of(const Job& job) {
   if (job.all_here()) return fmt::format("localhost:{}", job.size());
   std::vector<std::string> hosts;
   for (std::size_t host = 0; host < job.hosts.size(); ++host)
-    hosts.push_back(fmt::format("{}:{}", job.hosts[host].name, job.ranks_on(host)));
+    hosts.push_back(fmt::format("{}:{}", job.hosts[host].name, job.ranks_on(host).size()));
   return fmt::format("{}", fmt::join(hosts, ","));
 }
 
@@ -112,9 +113,8 @@ MpirunKind kind_of_mpirun(const std::string& program, std::string_view version) 
 }
 
 Mpirun find_mpirun(const Variables& inherited) {
-  const auto path = inherited.find("PATH");
-  for (const char* name : kNames) {
-    const std::string program = find_program(name, path == inherited.end() ? "" : path->second, "");
+  for (const char* name : kMpiruns) {
+    const std::string program = find_program(name, path_of(inherited));
     if (!program.empty()) return {program, kind_of_mpirun(program, version_of(program))};
   }
   throw Error(

@@ -15,13 +15,16 @@
 //
 // The end of its input has the same effect as "finish". A long time without a beat also has it; the
 // guard then first says "silence" if ranks still run. Each rank is a script in that folder, run by
-// a session of its own; rank_words.h describes the messages of that script. Because the environment
+// a session of its own; RankWords reads the messages of that script. Because the environment
 // is in the script, neither it nor the key ever appears on a command line.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,5 +69,39 @@ std::string rank_command(const std::string& folder, int rank);
 
 /// The command of a session that keeps a further connection open.
 std::string holder_command(const std::string& token);
+
+/// Return the lines that rank_script() writes into the output of the rank: begin_word() when the
+/// program begins, exit_word() when it has ended. Each line begins with a token that nothing else
+/// in the output contains. It may follow text without a line end.
+std::string begin_word(std::string_view token);
+std::string exit_word(std::string_view token, std::string_view status);
+
+/// Removes those lines from one stream. A default-constructed object lets everything pass.
+class RankWords {
+ public:
+  RankWords() = default;
+  /// If `begins` is true, everything before begin_word is output of the host's start-up files and
+  /// is dropped.
+  RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
+
+  /// Copies the bytes that were held back to the start of `space`; the next read follows them.
+  /// Returns their number.
+  std::size_t put_held(std::span<char> space);
+  /// Removes the script's lines from `bytes`, and holds back bytes that may become such a line.
+  /// Returns how many bytes are left.
+  std::size_t filter(std::span<char> bytes);
+  /// Called at the end of the stream: returns the bytes that were held back. If the program never
+  /// began, also returns those that were dropped.
+  std::string rest();
+  /// The rank's exit status, once the script has reported it.
+  const std::optional<int>& status() const { return status_; }
+
+ private:
+  std::string token_;  ///< Empty: the stream has no such lines.
+  bool begun_ = true;
+  std::optional<int> status_;
+  std::string held_;     ///< Possible beginning of a line of the script.
+  std::string dropped_;  ///< Output before the program began; shown if it never does.
+};
 
 }  // namespace mccl::cli::launch

@@ -1,15 +1,19 @@
-// Interface to a machine on which ranks run: prepares it, starts the ranks and ends them.
+// The machines on which ranks run: each is prepared, starts its ranks and ends them.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/kit/process.h"
+#include "cli/kit/watch.h"
 #include "cli/launch/binding.h"
-#include "cli/launch/contact.h"
+#include "cli/launch/failure.h"
+#include "cli/launch/guardian.h"
 #include "cli/launch/job.h"
-#include "cli/launch/process.h"
-#include "cli/launch/watch.h"
+#include "cli/launch/options.h"
 
 namespace mccl::cli::launch {
 
@@ -29,7 +33,16 @@ struct Files {
 /// while the caller waits in a Watch.
 class RunningHost {
  public:
+  /// Runs the ranks on job.hosts[host]. The arguments must outlive this object.
+  RunningHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)
+      : host_(job.hosts[host]),
+        ranks_(job.ranks_on(host)),
+        options_(options),
+        guardian_(guardian) {}
   virtual ~RunningHost() = default;
+
+  const Host& host() const { return host_; }
+  const std::vector<const Rank*>& ranks() const { return ranks_; }
 
   /// Registers with `watch` everything that this host waits for, and does the periodic work of its
   /// connections.
@@ -53,13 +66,12 @@ class RunningHost {
   virtual std::optional<Process> request_forward(const std::string& flag,
                                                  const std::string& from_and_to) = 0;
 
-  /// Gives the host the files that its ranks need. `variables` holds those of each of `ranks`, in
+  /// Gives the host the files that its ranks need. `variables` holds those of each of ranks(), in
   /// the same order.
-  virtual void prepare(const Files& files, const std::vector<const Rank*>& ranks,
-                       const std::vector<Variables>& variables) = 0;
+  virtual void prepare(const Files& files, const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
   /// The cores on which the rank will run. Known once prepare() has been called.
-  virtual const Binding& binding_of(const Rank& rank) const = 0;
+  const Binding& binding_of(const Rank& rank) const { return bindings_.at(rank.rank); }
   /// Starts the rank. The streams of the returned process are the rank's.
   virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, completed with whether the connection to the
@@ -79,7 +91,47 @@ class RunningHost {
   virtual bool finished() const = 0;
   /// True if a program there has imported MLX with MCCL's hook active. Valid once finished() is
   /// true.
-  virtual bool had_mlx_on_mccl() const = 0;
+  bool had_mlx_on_mccl() const { return had_mlx_on_mccl_; }
+
+ protected:
+  const Host& host_;
+  const std::vector<const Rank*> ranks_;
+  const RunOptions& options_;
+  Guardian& guardian_;
+  std::map<int, Binding> bindings_;  ///< Keyed by rank.
+  bool had_mlx_on_mccl_ = false;
+};
+
+/// This machine. Its ranks are children, started without a shell. They inherit the launcher's
+/// environment, except the variables that give it a place in an MLX job. The guardian ends leftover
+/// processes and removes the folder.
+class LocalHost final : public RunningHost {
+ public:
+  LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian);
+
+  void watch(Watch&) override {}
+  void collect() override {}
+  bool checked() const override { return true; }
+  std::string fault() const override { return fault_; }
+  Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
+  std::optional<Process> start_mccl(const std::vector<std::string>& words) override;
+  std::optional<Process> request_forward(const std::string&, const std::string&) override {
+    return {};
+  }
+  void prepare(const Files& files, const std::vector<Variables>& variables) override;
+  bool prepared() const override { return true; }
+  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
+  Exit ended(const Process& process, Exit exit, bool told) override;
+  std::optional<Trouble> trouble() const override { return {}; }
+  void signal(int number) override;
+  void finish() override;
+  bool finished() const override { return true; }
+
+ private:
+  Variables inherited_;
+  std::string fault_;
+  std::map<int, Variables> variables_;  ///< Complete environments, keyed by rank.
+  std::set<pid_t> running_;
 };
 
 }  // namespace mccl::cli::launch

@@ -8,9 +8,6 @@
 #include <csignal>
 #include <utility>
 
-#include "cli/launch/input.h"
-#include "cli/launch/terminal.h"
-
 namespace mccl::cli::launch {
 namespace {
 
@@ -120,7 +117,7 @@ void RunningRank::write(Input& input) {
 
 bool RunningRank::collect() {
   if (collected_) return false;
-  const std::optional<Exit> end = launch::collect(process_.id);
+  const std::optional<Exit> end = reap(process_.id);
   collected_ = end.has_value();
   if (exit_ || (!end && !told_status())) return false;
   const bool told = told_status().has_value();

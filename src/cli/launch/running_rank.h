@@ -4,14 +4,13 @@
 #include <array>
 #include <optional>
 
+#include "cli/kit/dialogue.h"
+#include "cli/kit/process.h"
+#include "cli/kit/watch.h"
 #include "cli/launch/console.h"
 #include "cli/launch/input.h"
-#include "cli/launch/lines.h"
-#include "cli/launch/process.h"
-#include "cli/launch/rank_words.h"
+#include "cli/launch/remote_script.h"
 #include "cli/launch/running_host.h"
-#include "cli/launch/verdict.h"
-#include "cli/launch/watch.h"
 
 namespace mccl::cli::launch {
 

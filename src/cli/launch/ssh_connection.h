@@ -6,23 +6,24 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/kit/dialogue.h"
+#include "cli/kit/ssh.h"
 #include "cli/launch/guardian.h"
-#include "cli/launch/lines.h"
-#include "cli/launch/logins.h"
-#include "cli/launch/process.h"
-#include "cli/launch/ssh.h"
-#include "cli/launch/watch.h"
 
 namespace mccl::cli::launch {
 
-/// Starts as `waiting`; watch() and collect() advance its state. If the server drops a login
-/// because too many arrive together, the state returns to `waiting`, with increasing delays.
+/// watch() and collect() advance its state:
+///
+///   waiting --its turn to log in--> logging_in --first line--> open --"ready"--> ready
+///   logging_in --dropped because many logins arrived together--> waiting, with increasing delays
+///   waiting --end()--> ended;  logging_in, open, ready --ssh ended--> ended
 class SshConnection {
  public:
   enum class State {
     waiting,     ///< Waits for its turn to log in.
     logging_in,  ///< ssh runs; the session has sent nothing yet.
-    open,        ///< The session has sent its first line; sessions of ranks may follow.
+    open,        ///< The session has sent its first line.
+    ready,       ///< The session has said "ready": sessions of ranks may follow.
     ended,
   };
   using Start = std::function<Process()>;
@@ -40,30 +41,22 @@ class SshConnection {
   /// Reaps ssh if it has ended. Returns true only once: when the connection has ended and will not
   /// be retried.
   bool collect();
-  /// Reads and handles what the session has sent.
-  void read();
-
-  void tell(const std::string& text);
-  /// Closes the session's input after everything passed to tell() has been sent.
-  void tell_no_more();
   /// Sends the signal to a running ssh. A connection that waits for its turn ends immediately.
   void end(int signal);
 
-  State state() const { return state_; }
-  bool open() const { return state_ == State::open; }
+  bool open() const { return state_ == State::open || ready(); }
+  bool ready() const { return state_ == State::ready; }
   bool ended() const { return state_ == State::ended; }
   /// True if it has not tried to log in yet, because other logins are in progress.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
-  bool has_unsent() const { return !unsent_.empty(); }
+  /// The session's own text; complaint() is ssh's standard error, from its last try.
+  Dialogue& session() { return session_; }
+  const std::string& complaint() const { return session_.complaint(); }
   const std::string& socket() const { return socket_; }
-  /// ssh's standard error, from its last try.
-  const std::string& complaint() const { return complaint_; }
 
  private:
-  void log_in(const std::vector<std::string>& machines);
+  void hear(std::string_view line);
   void give_place_back();
-  void read_errors();
-  void send();
 
   const std::string socket_;
   const std::string token_;
@@ -74,11 +67,7 @@ class SshConnection {
   State state_ = State::waiting;
   std::vector<std::string> places_;  ///< Machines at which `logins_` counts this login.
   LoginRetry retry_;
-  Process process_;
-  Lines said_;
-  std::string complaint_;
-  std::string unsent_;
-  bool no_more_ = false;
+  Dialogue session_{[this](std::string_view line) { hear(line); }};
 };
 
 }  // namespace mccl::cli::launch

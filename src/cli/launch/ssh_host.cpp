@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
 
 #include "base/value_text.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/shell_words.h"
 #include "cli/launch/remote_script.h"
-#include "cli/launch/ssh.h"
-#include "cli/launch/words.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 
@@ -49,102 +48,129 @@ const char* word_for(int signal) {
   }
 }
 
+/// True if the job has more connections than may log in at the same time.
+bool is_crowded(const Job& job) {
+  std::size_t connections = 0;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host)
+    connections += connections_for(job.ranks_on(host).size());
+  return connections > static_cast<std::size_t>(Logins::kMost);
+}
+
+/// Returns the PATH that the job sets for the ranks of the host. Empty if it sets none.
+std::string path_for(const Job& job, std::size_t host) {
+  const Host& first = job.entry_of(*job.ranks_on(host).front());
+  return path_of(first.environment, path_of(job.request.environment));
+}
+
 }  // namespace
 
 std::size_t connections_for(std::size_t ranks) {
   return std::max<std::size_t>(1, (ranks + kRanksOfConnection - 1) / kRanksOfConnection);
 }
 
-SshHost::SshHost(const Host& host, std::size_t number, const std::vector<const Rank*>& ranks,
-                 const Variables& inherited, Guardian& guardian, Logins& logins, SshOptions options)
-    : host_(host),
-      number_(number),
-      ranks_(ranks),
-      inherited_(inherited),
-      guardian_(guardian),
+SshHost::SshHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian,
+                 Logins& logins)
+    : RunningHost(job, host, options, guardian),
+      number_(host),
       logins_(logins),
-      options_(std::move(options)),
+      path_(path_for(job, host)),
       token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
-      limit_(Clock::now() + options_.patience),
-      contact_(host, options_.silence) {
-  if (options_.crowded) {
-    ask_for_route();
+      route_([this](std::string_view line) { (route_text_ += line) += '\n'; },
+             [this] {
+               machines_ = machines_of_login(route_text_);
+               // The user's ssh settings are faulty. The login will report the reason.
+               if (machines_.empty()) machines_ = {text_of(host_)};
+             }),
+      limit_(Clock::now() + std::chrono::seconds(options.patience)),
+      contact_(host_, options.silence) {
+  if (is_crowded(job)) {
+    route_.begin(start_ssh(ssh_settings_words(host_, options_.ssh_arguments)));
   } else {
     machines_ = {text_of(host_)};
   }
   connect(guard_command(token_));
 }
 
+/// All steps between states. A signal may end the job at any time.
+///
+///   checking   --guard says "checked"-------> checked
+///   checked    --prepare()------------------> preparing
+///   preparing  --start() of the first rank--> running, once all connections are ready
+///   any        --signal(SIGKILL)------------> killing; finishing only gets the limit of killing
+///   any        --finish()-------------------> finishing
+///   checking, preparing, killing, finishing --limit--> late, which is the last state
+void SshHost::become(State next) {
+  if (state_ == State::late) return;
+  if (state_ != State::finishing || next == State::late) state_ = next;
+  const Clock::time_point now = Clock::now();
+  switch (next) {
+    case State::checking:
+    case State::preparing:
+      limit_ = now + std::chrono::seconds(options_.patience);
+      break;
+    case State::killing:
+      limit_ = now + kForKill;
+      break;
+    case State::finishing:
+      limit_ = now + options_.grace + kForFinish;
+      break;
+    case State::checked:
+    case State::running:
+    case State::late:
+      limit_.reset();
+  }
+}
+
 Process SshHost::start_ssh(const std::vector<std::string>& words,
                            const std::optional<TerminalPlan>& terminal) {
   ProcessPlan plan{.argv = words,
                    .directory = {},
-                   .environment = inherited_,
+                   .environment = options_.inherited,
                    .terminal = {},
                    .echo = terminal && terminal->echo};
-  const auto path = inherited_.find("PATH");
-  plan.argv[0] = find_program("ssh", path == inherited_.end() ? "/usr/bin" : path->second, "");
+  plan.argv[0] = find_program("ssh", path_of(options_.inherited, "/usr/bin"));
   if (plan.argv[0].empty())
     throw Error(
         "cannot start ranks on other machines: there is no program \"ssh\" on this machine");
   if (terminal) plan.terminal = terminal->size;
-  Process process = launch::start(plan);
+  Process process = start_process(plan);
   guardian_.watch(process.id);
   return process;
-}
-
-void SshHost::ask_for_route() {
-  route_ = start_ssh(ssh_settings_words(host_, options_.arguments), {});
-}
-
-void SshHost::read_route() {
-  std::array<char, 4096> bytes;
-  const ssize_t n = read_some(route_.output.get(), bytes.data(), bytes.size());
-  if (n > 0) route_text_.append(bytes.data(), static_cast<std::size_t>(n));
-  if (n != 0) return;
-  route_.output.close();
-  machines_ = machines_of_login(route_text_);
-  // The user's ssh settings are faulty. The login will report the reason.
-  if (machines_.empty()) machines_ = {text_of(host_)};
 }
 
 void SshHost::connect(const std::string& command) {
   const std::string socket =
       fmt::format("{}/ssh-{}-{}", guardian_.folder(), number_, connections_.size());
+  const std::chrono::seconds patience(options_.patience);
   const bool more_patient = options_.patience > kUsualPatience;
-  const auto words = ssh_words(
-      host_, SshRole::master, socket, options_.silence, options_.arguments, command,
-      more_patient ? options_.patience : std::min(options_.patience, kUsualConnectTimeout));
+  const auto words =
+      ssh_words(host_, SshRole::master, socket, options_.silence, options_.ssh_arguments, command,
+                more_patient ? patience : std::min(patience, kUsualConnectTimeout));
   connections_.push_back(std::make_unique<SshConnection>(
-      socket, token_, logins_, guardian_, [this, words] { return start_ssh(words, {}); },
+      socket, token_, logins_, guardian_, [this, words] { return start_ssh(words); },
       [this](SshConnection& from, std::string_view line) { hear(from, line); }));
 }
 
 void SshHost::watch(Watch& watch) {
-  if (route_.output.get() >= 0) watch.on(route_.output.get(), POLLIN, [this] { read_route(); });
+  route_.watch(watch);
   for (const auto& connection : connections_) connection->watch(watch, machines_);
   keep_limit(watch);
-  if (guard_is_ready_ && phase_ != Phase::finishing && !guard().ended()) beat(watch);
+  if (guard().ready() && state_ != State::finishing) beat(watch);
 }
 
-bool SshHost::waits() const {
-  return killing_ || phase_ == Phase::checking || phase_ == Phase::preparing ||
-         phase_ == Phase::finishing;
-}
-
+/// Kills the connections once the limit has passed. While a connection waits for its turn to log
+/// in, the time to become ready has not begun.
 void SshHost::keep_limit(Watch& watch) {
-  if (!waits()) return;
   const auto waits_for_turn = [](const auto& each) { return each->waits_for_turn(); };
-  if (!machines_.empty() && phase_ != Phase::finishing &&
-      std::ranges::any_of(connections_, waits_for_turn)) {
-    limit_ = Clock::now() + options_.patience;
+  const bool logs_in = state_ == State::checking || state_ == State::preparing;
+  if (logs_in && !machines_.empty() && std::ranges::any_of(connections_, waits_for_turn))
+    become(state_);
+  if (limit_ && Clock::now() < *limit_) {
+    watch.at(*limit_);
+  } else if (limit_) {
+    become(State::late);
+    for (const auto& connection : connections_) connection->end(SIGKILL);
   }
-  if (Clock::now() < limit_) {
-    watch.at(limit_);
-    return;
-  }
-  late_ = true;
-  for (const auto& connection : connections_) connection->end(SIGKILL);
 }
 
 void SshHost::beat(Watch& watch) {
@@ -152,7 +178,7 @@ void SshHost::beat(Watch& watch) {
   if (now >= next_beat_) {
     contact_.beat(next_beat_, now);
     next_beat_ = now + kBetweenBeats;
-    if (!guard().has_unsent()) guard().tell("beat\n");
+    if (!guard().session().has_unsent()) tell_guard("beat\n");
   }
   watch.at(next_beat_);
 }
@@ -164,8 +190,7 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
   if (word == "folder") {
     reached_.folder = rest;
     const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace);
-    guard().tell(check_script(token_, ranks_, options_.path, grace, options_.silence) + token_ +
-                 "\n");
+    tell_guard(check_script(token_, ranks_, path_, grace, options_.silence) + token_ + "\n");
   }
   if (word == "no-folder") no_folder_ = rest;
   if (word == "cores") hear_of_cores(rest);
@@ -174,13 +199,10 @@ void SshHost::hear(const SshConnection& from, std::string_view line) {
     faults_.push_back(
         fmt::format("it cannot write the job's files to {}: no space is left there; {}",
                     in_quotes(rest), kMoreRoom));
-  if (word == "ready") {
-    guard_is_ready_ = true;
-    next_beat_ = Clock::now();
-  }
+  if (word == "ready") next_beat_ = Clock::now();
   if (word == "ready" || word == "beat") contact_.answered(Clock::now());
   if (word == "silence") contact_.ended_there();
-  if (word == "checked" && phase_ == Phase::checking) phase_ = Phase::checked;
+  if (word == "checked" && state_ == State::checking) become(State::checked);
   if (word == kOnMccl) had_mlx_on_mccl_ = true;
   if (word == "from") {
     std::istringstream addresses(rest);
@@ -232,11 +254,8 @@ bool SshHost::broken() const {
 }
 
 void SshHost::collect() {
-  if (route_.id >= 0 && launch::collect(route_.id)) {
-    guardian_.forget(route_.id);
-    while (route_.output.get() >= 0) read_route();
-    route_ = {};
-  }
+  const pid_t route = route_.id();
+  if (route_.reap()) guardian_.forget(route);
   for (const auto& connection : connections_)
     if (connection->collect() && !sessions_.empty())
       contact_.broke(Clock::now(), connection->complaint());
@@ -253,10 +272,10 @@ std::string SshHost::fault() const {
   }
   for (const auto& connection : connections_) {
     if (!connection->ended()) continue;
-    if (!late_ || !connection->complaint().empty())
+    if (state_ != State::late || !connection->complaint().empty())
       return explain_ssh(host_, connection->complaint());
     return fmt::format("it did not answer in {} s; try: ssh {} true; --patience allows more time",
-                       options_.patience.count(), host_.name);
+                       options_.patience, host_.name);
   }
   return {};
 }
@@ -267,41 +286,37 @@ std::optional<Process> SshHost::start_mccl(const std::vector<std::string>& words
                                       mccl_};
   command.insert(command.end(), words.begin(), words.end());
   return start_ssh(ssh_words(host_, SshRole::session, guard().socket(), options_.silence,
-                             options_.arguments, command_line(command)),
-                   {});
+                             options_.ssh_arguments, command_line(command)));
 }
 
 std::optional<Process> SshHost::request_forward(const std::string& flag,
                                                 const std::string& from_and_to) {
   return start_ssh(
-      ssh_forward_words(host_, guard().socket(), options_.arguments, flag, from_and_to), {});
+      ssh_forward_words(host_, guard().socket(), options_.ssh_arguments, flag, from_and_to));
 }
 
-void SshHost::prepare(const Files& files, const std::vector<const Rank*>& ranks,
-                      const std::vector<Variables>& variables) {
+void SshHost::prepare(const Files& files, const std::vector<Variables>& variables) {
   std::vector<NamedText> texts = {{kRingFile, files.ring}};
   if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
   if (taskset_.empty())
     processors_.why_not = "it has no program \"taskset\", or does not run Linux";
   const std::vector<Binding> bindings = bindings_of(options_.bind_to, processors_, variables);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    Rank rank = *ranks[i];
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    Rank rank = *ranks_[i];
     bindings_[rank.rank] = bindings[i];
     if (!bindings[i].processors.empty())
       rank.argv.insert(rank.argv.begin(), {taskset_, "-c", list_of(bindings[i].processors)});
     texts.emplace_back(rank_file(rank.rank),
                        rank_script(rank, variables[i], reached_.folder, token_));
   }
-  phase_ = Phase::preparing;
-  limit_ = Clock::now() + options_.patience;
-  while (connections_.size() < connections_for(ranks.size())) connect(holder_command(token_));
-  guard().tell(files_script(texts) + token_ + "\n");
+  become(State::preparing);
+  while (connections_.size() < connections_for(ranks_.size())) connect(holder_command(token_));
+  tell_guard(files_script(texts) + token_ + "\n");
 }
 
 bool SshHost::prepared() const {
-  const bool open =
-      std::ranges::all_of(connections_, [](const auto& each) { return each->open(); });
-  return broken() || (open && guard_is_ready_);
+  return broken() ||
+         std::ranges::all_of(connections_, [](const auto& each) { return each->ready(); });
 }
 
 SshConnection& SshHost::connection_of(const Rank& rank) {
@@ -311,12 +326,12 @@ SshConnection& SshHost::connection_of(const Rank& rank) {
 }
 
 Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
-  phase_ = Phase::running;
+  if (state_ == State::preparing) become(State::running);
   const SshConnection& connection = connection_of(rank);
   const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
   Process process =
-      start_ssh(ssh_words(host_, role, connection.socket(), options_.silence, options_.arguments,
-                          rank_command(reached_.folder, rank.rank)),
+      start_ssh(ssh_words(host_, role, connection.socket(), options_.silence,
+                          options_.ssh_arguments, rank_command(reached_.folder, rank.rank)),
                 terminal);
   process.token = token_;
   sessions_[process.id] = &connection;
@@ -327,7 +342,7 @@ Process SshHost::start(const Rank& rank, const std::optional<TerminalPlan>& term
 Exit SshHost::ended(const Process& process, Exit exit, bool told) {
   guardian_.forget(process.id);
   const SshConnection& connection = *sessions_.at(process.id);
-  guard().read();  // The guard reports silence before it ends ranks.
+  guard().session().read();  // The guard reports silence before it ends ranks.
   const bool of_ssh = exit.status == kSshFailed && !told;
   if (!of_ssh) contact_.rank_ended(Clock::now());
   exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
@@ -349,27 +364,23 @@ bool SshHost::ends(const SshConnection& connection) {
 void SshHost::signal(int number) {
   const bool ends_ranks = number == SIGTERM || number == SIGKILL;
   if (ends_ranks && !sessions_.empty()) contact_.ending(Clock::now());
-  if (number == SIGKILL) {
-    killing_ = true;
-    limit_ = Clock::now() + kForKill;
-  }
+  if (number == SIGKILL) become(State::killing);
   if (!guard().ended()) {
-    guard().tell(word_for(number));
+    tell_guard(word_for(number));
   } else if (ends_ranks) {
     for (const auto& [session, connection] : sessions_) ::kill(session, number);
   }
 }
 
 void SshHost::finish() {
-  phase_ = Phase::finishing;
-  limit_ = Clock::now() + options_.grace + kForFinish;
+  become(State::finishing);
   for (const auto& connection : connections_) {
     // Such a connection has nothing running on the host yet.
     if (!connection->open()) connection->end(SIGTERM);
   }
-  if (route_.id >= 0) ::kill(route_.id, SIGTERM);
-  guard().tell("finish\n");
-  for (const auto& connection : connections_) connection->tell_no_more();
+  route_.end(SIGTERM);
+  tell_guard("finish\n");
+  for (const auto& connection : connections_) connection->session().tell_no_more();
 }
 
 bool SshHost::finished() const {

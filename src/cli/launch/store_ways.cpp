@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 
 #include "base/value_text.h"
-#include "cli/launch/ssh.h"
+#include "cli/kit/ssh.h"
 
 namespace mccl::cli::launch {
 namespace {
@@ -17,7 +16,6 @@ using namespace std::chrono_literals;
 
 /// Time limit for the answers of all forwarders. Each tries addresses for 1.5 s.
 constexpr auto kForAnswers = 10s;
-constexpr std::size_t kLongestComplaint = 4096;
 constexpr std::string_view kWord = "mccl-forward ";
 
 /// Returns the addresses of rank 0's host: those of the hostfile, and the one at which ssh reached
@@ -32,7 +30,7 @@ std::vector<std::string> addresses_of_first(const Job& job, const std::vector<Re
 /// Returns how a request to ssh ended, or nothing if it still runs.
 std::optional<Exit> ended(Process& request) {
   if (request.id < 0) return {};
-  std::optional<Exit> exit = collect(request.id);
+  std::optional<Exit> exit = reap(request.id);
   if (exit) request = {};
   return exit;
 }
@@ -58,21 +56,18 @@ StoreWays::StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reach
     for (const std::string& address : addresses) words.insert(words.end(), {"--to", address});
     std::optional<Process> forwarder = hosts[host]->start_mccl(words);
     if (!forwarder) continue;
-    auto way = std::make_unique<Way>();
-    way->host = host;
-    way->forwarder = std::move(*forwarder);
-    ways_.push_back(std::move(way));
+    const std::size_t at = ways_.size();
+    Dialogue dialogue([this, at](std::string_view line) { hear(*ways_[at], line); },
+                      [this, at] {
+                        if (ways_[at]->state == State::asking) ways_[at]->state = State::failed;
+                      });
+    ways_.emplace_back(new Way{.host = host, .forwarder = std::move(dialogue)});
+    ways_.back()->forwarder.begin(std::move(*forwarder));
   }
 }
 
 void StoreWays::watch(Watch& watch) {
-  for (const auto& each : ways_) {
-    Way& way = *each;
-    if (way.forwarder.output.get() >= 0)
-      watch.on(way.forwarder.output.get(), POLLIN, [this, &way] { read(way); });
-    if (way.forwarder.error.get() >= 0)
-      watch.on(way.forwarder.error.get(), POLLIN, [this, &way] { read_error(way); });
-  }
+  for (const auto& way : ways_) way->forwarder.watch(watch);
   if (done()) return;
   if (Clock::now() < limit_) {
     watch.at(limit_);
@@ -82,33 +77,9 @@ void StoreWays::watch(Watch& watch) {
     if (way->state == State::asking || way->state == State::leading) way->state = State::failed;
 }
 
-void StoreWays::read(Way& way) {
-  const std::span<char> space = way.said.space();
-  const ssize_t n = read_some(way.forwarder.output.get(), space.data(), space.size());
-  if (n == 0) {
-    way.forwarder.output.close();
-    if (way.state == State::asking) way.state = State::failed;
-  }
-  if (n <= 0) return;
-  way.said.filled(static_cast<std::size_t>(n));
-  std::string_view lines = way.said.take_lines();
-  while (!lines.empty()) {
-    const std::size_t end = lines.find('\n');
-    if (lines.starts_with(kWord) && way.state == State::asking)
-      hear(way, lines.substr(kWord.size(), end - kWord.size()));
-    lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
-  }
-}
-
-void StoreWays::read_error(Way& way) {
-  std::array<char, 1024> bytes;
-  const ssize_t n = read_some(way.forwarder.error.get(), bytes.data(), bytes.size());
-  if (n == 0) way.forwarder.error.close();
-  if (n > 0 && way.complaint.size() < kLongestComplaint)
-    way.complaint.append(bytes.data(), static_cast<std::size_t>(n));
-}
-
 void StoreWays::hear(Way& way, std::string_view line) {
+  if (!line.starts_with(kWord) || way.state != State::asking) return;
+  line.remove_prefix(kWord.size());
   const std::string_view word = line.substr(0, line.find(' '));
   const std::string_view rest = line.substr(std::min(line.size(), word.size() + 1));
   if (word == "direct") {
@@ -172,7 +143,7 @@ std::vector<std::string> StoreWays::complaints() const {
                   "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
                   "does not "
                   "run there ({}); is its mccl another version?",
-                  printable(last_line_of(way->complaint)))
+                  printable(last_line_of(way->forwarder.complaint())))
             : "it does not reach the host of rank 0, and ssh does not forward a socket from one to "
               "the other (AllowStreamLocalForwarding and AllowTcpForwarding in sshd_config)";
     complaints.push_back(

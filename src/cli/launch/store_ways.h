@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/kit/dialogue.h"
+#include "cli/kit/process.h"
+#include "cli/kit/watch.h"
 #include "cli/launch/job.h"
-#include "cli/launch/lines.h"
-#include "cli/launch/process.h"
 #include "cli/launch/running_host.h"
-#include "cli/launch/watch.h"
 
 namespace mccl::cli::launch {
 
@@ -42,18 +42,14 @@ class StoreWays {
     failed,
   };
   struct Way {
-    std::size_t host = 0;
+    std::size_t host;
+    Dialogue forwarder;
     State state = State::asking;
-    Process forwarder;
-    Lines said;
-    std::string complaint;
-    std::string address;
+    std::string address = {};
     std::uint16_t port = 0;
-    Process request;  ///< The ssh that forwards the socket.
+    Process request = {};  ///< The ssh that forwards the socket.
   };
 
-  void read(Way& way);
-  void read_error(Way& way);
   void hear(Way& way, std::string_view line);
   void lead(Way& way);
   std::string socket_on(std::size_t host) const { return folders_[host] + "/store"; }

@@ -12,8 +12,9 @@
 
 #include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/bench/table.h"
+#include "cli/bench/report.h"
 #include "cli/flag_values.h"
+#include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
 #include "cli/plan/table.h"
@@ -159,11 +160,11 @@ std::string comparison_text(const MeasuredRun& run, const std::vector<Comparison
     const Question& question = c.row.question;
     const auto chunk =
         static_cast<double>(c.choice.chunk) * static_cast<double>(element_bytes(question));
-    result += line(bench::info_of(question.routine).name, question.shape.bytes,
-                   question.in_place ? "yes" : "no", schedule::name_of(c.choice.algorithm),
-                   bytes_text(chunk), bench::number_text(c.choice.predicted_s * 1e6),
-                   bench::number_text(c.row.time_us), bench::number_text(c.row.p50_us),
-                   fmt::format("{:+.0f}", c.deviation()));
+    result +=
+        line(bench::info_of(question.routine).name, question.shape.bytes,
+             question.in_place ? "yes" : "no", schedule::name_of(c.choice.algorithm),
+             bytes_text(chunk), number_text(c.choice.predicted_s * 1e6), number_text(c.row.time_us),
+             number_text(c.row.p50_us), fmt::format("{:+.0f}", c.deviation()));
   }
   const std::size_t outside = count_outside(comparisons, tolerance);
   return result + fmt::format("# {} of {} predictions are within {:g} % of the measured time\n",

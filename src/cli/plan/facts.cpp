@@ -11,8 +11,7 @@
 
 #include "base/nearest.h"
 #include "base/value_text.h"
-#include "cli/bench/sizes.h"
-#include "cli/plan/quantity.h"
+#include "cli/kit/quantity.h"
 #include "mccl/error.h"
 #include "schedule/facts.h"
 
@@ -22,7 +21,7 @@ namespace {
 std::string text_of(const schedule::FactInfo& info, double value) {
   if (info.unit == "s") return text_of_seconds(value);
   if (info.unit == "B/s") return text_of_rate(value);
-  if (info.unit == "B") return bench::text_of_size(static_cast<std::size_t>(value));
+  if (info.unit == "B") return text_of_size(static_cast<std::size_t>(value));
   return fmt::format("{:.3g}", value);
 }
 

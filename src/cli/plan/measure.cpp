@@ -1,50 +1,59 @@
 #include "cli/plan/measure.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/bench/agree.h"
-#include "cli/bench/local_job.h"
-#include "cli/bench/report.h"
+#include "base/descriptor.h"
+#include "cli/bench/run.h"
 #include "cli/command.h"
-#include "cli/kit/pipe.h"
 #include "cli/plan/facts.h"
+#include "mccl/config.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::plan {
 namespace {
 
-/// Maximum size of the facts as text, in bytes. It fits into a pipe that is not read yet.
-constexpr std::size_t kLongestTold = 16384;
+/// A temporary file for the result of `mccl bench`.
+class ResultFile {
+ public:
+  ResultFile() {
+    path_ = (std::filesystem::temp_directory_path() / "mccl-plan.XXXXXX").string();
+    const Descriptor file(::mkstemp(path_.data()));
+    if (!file) throw Error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+  }
+  ~ResultFile() { ::unlink(path_.c_str()); }
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
 
-void tell(const Costs& costs, int descriptor) {
-  const std::string text = bench::costs_json(costs);
-  const ssize_t n = ::write(descriptor, text.data(), text.size());
-  if (n != static_cast<ssize_t>(text.size())) throw Error("cannot report the measured facts");
-}
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace
 
 std::optional<schedule::Facts> measure(int ranks) {
-  const Config config = Config::from_environment();
-  if (!config.calibrate) {
+  if (!Config::from_environment().calibrate) {
     throw InvalidArgument(
         "--measure: MCCL_CALIBRATE disables measurements; unset it, or leave out "
         "--measure");
   }
-  Pipe pipe = make_pipe();
-  const int status = bench::run_local_job(ranks, "mccl plan", config, [&](Context& context) {
-    bench::meet(*context.world());  // The ranks have agreed on the facts after this.
-    if (context.rank() == 0) tell(context.costs(), pipe.writer.get());
-  });
-  pipe.writer.close();
+  const ResultFile file;
+  // A job measures its costs when it starts, and its ranks agree on them in the first collective.
+  const int status = bench::run_here(ranks, "mccl plan",
+                                     {"bench", "--one-host", "--quiet", "barrier", "--iterations",
+                                      "1", "--warmup", "0", "--no-bounds", "--json", file.path()});
   if (status != kGood) return {};
-  std::string text(kLongestTold, '\0');
-  const ssize_t n = read_some(pipe.reader.get(), text.data(), text.size());
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return facts_of_json(nlohmann::json::parse(text), ranks);
+  return facts_of_json(nlohmann::json::parse(std::ifstream(file.path())).at("costs"), ranks);
 }
 
 }  // namespace mccl::cli::plan

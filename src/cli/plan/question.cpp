@@ -1,7 +1,6 @@
 #include "cli/plan/question.h"
 
 #include "base/coding.h"
-#include "cli/bench/sizes.h"
 #include "mccl/config.h"
 
 namespace mccl::cli::plan {

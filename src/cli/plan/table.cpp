@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/bench/sizes.h"
-#include "cli/bench/table.h"
+#include "cli/kit/quantity.h"
 
 namespace mccl::cli::plan {
 namespace {
-
-using bench::number_text;
 
 constexpr const char* kNone = "-";
 /// An alternative counts as cheaper only if its cost is below this fraction of the choice's cost.
@@ -31,12 +28,10 @@ std::string_view standing_of(const schedule::Choice& other, const schedule::Choi
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";
 }
 
-std::string rate_text(double gbs) { return fmt::format("{:.{}f}", gbs, gbs < 100 ? 2 : 1); }
-
 }  // namespace
 
 std::string bytes_text(double bytes) {
-  if (bytes < 1e18) return bench::text_of_size(static_cast<std::size_t>(bytes));
+  if (bytes < 1e18) return text_of_size(static_cast<std::size_t>(bytes));
   return fmt::format("{:.2g}", bytes);
 }
 

@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "base/environment.h"
-#include "cli/launch/process.h"
-#include "cli/launch/watch.h"
+#include "cli/kit/find_program.h"
+#include "cli/kit/process.h"
+#include "cli/kit/watch.h"
 #include "cluster/read_facts.h"
 
 namespace mccl::cli::probe {
@@ -39,9 +40,7 @@ Programs::Programs(Clock::time_point deadline, std::function<void(const std::str
     : deadline_(deadline), busy_(std::move(busy)), environment_(process_environment()) {}
 
 std::string Programs::find(const std::string& program) const {
-  const auto path = environment_.find("PATH");
-  return launch::find_program(
-      program, path == environment_.end() ? "/usr/bin:/bin:/usr/sbin:/sbin" : path->second, "");
+  return find_program(program, path_of(environment_, "/usr/bin:/bin:/usr/sbin:/sbin"));
 }
 
 std::string Programs::output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const {
@@ -57,16 +56,16 @@ Programs::Ended Programs::run(cluster::HostFacts& facts, std::vector<std::string
   argv.front() = find(name);
   if (argv.front().empty() || Clock::now() >= deadline_) return {};
   busy_(name);
-  launch::ProcessPlan plan;
+  ProcessPlan plan;
   plan.argv = std::move(argv);
   plan.environment = environment_;
-  launch::Process process = launch::start(plan);
+  Process process = start_process(plan);
   process.input.close();
   process.error.close();
   Ended ended;
   const Clock::time_point limit = std::min(Clock::now() + kForProgram, deadline_);
   while (process.output.get() >= 0 && Clock::now() < limit && ended.output.size() < kMostOutput) {
-    launch::Watch watch;
+    Watch watch;
     watch.on(process.output.get(), POLLIN, [&] {
       std::array<char, 1 << 16> bytes;
       const ssize_t n = read_some(process.output.get(), bytes.data(), bytes.size());

@@ -1,0 +1,103 @@
+#include "cli/kit/find_program.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <system_error>
+
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#endif
+
+namespace mccl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_program(const std::string& path) {
+  struct stat about = {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+/// Calls `visit` for each entry of `folder` whose name starts with `begin`.
+template <typename Visit>
+void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().filename().string().starts_with(begin)) visit(entry.path());
+}
+
+bool has_gpu(const fs::path& devices) {
+  std::error_code unknown;
+  // The second device is that of Linux under Windows (WSL).
+  return fs::exists(devices / "nvidiactl", unknown) || fs::exists(devices / "dxg", unknown);
+}
+
+}  // namespace
+
+std::string path_of(const std::map<std::string, std::string>& environment,
+                    const std::string& usual) {
+  const auto path = environment.find("PATH");
+  return path == environment.end() ? usual : path->second;
+}
+
+std::string find_program(const std::string& program, const std::string& path,
+                         const std::string& directory) {
+  if (program.find('/') != std::string::npos) {
+    const bool whole = program.front() == '/' || directory.empty();
+    return is_program(whole ? program : directory + "/" + program) ? program : "";
+  }
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    std::string found = fmt::format("{}/{}", path.substr(begin, end - begin), program);
+    if (is_program(found)) return found;
+    begin = end + 1;
+  }
+  return {};
+}
+
+std::filesystem::path this_program() {
+  std::error_code unknown;
+#ifdef __APPLE__
+  std::array<char, PATH_MAX> path = {};
+  auto length = static_cast<std::uint32_t>(path.size());
+  if (::_NSGetExecutablePath(path.data(), &length) != 0) return {};
+  return std::filesystem::canonical(path.data(), unknown);
+#else
+  return std::filesystem::read_symlink("/proc/self/exe", unknown);
+#endif
+}
+
+std::string find_python(const std::string& path) {
+  const std::string beside = this_program().parent_path().string();
+  for (const std::string& folders : {beside, path}) {
+    for (const char* name : {"python3", "python"}) {
+      std::string found = find_program(name, folders);
+      if (!found.empty()) return found;
+    }
+  }
+  return {};
+}
+
+bool runs_mlx_on_cuda(const std::string& python, const std::string& devices) {
+  if (!has_gpu(devices)) return false;
+  bool found = false;
+  const fs::path prefix = fs::path(python).parent_path().parent_path();
+  each_in(prefix, "lib", [&](const fs::path& lib) {
+    each_in(lib, "python3", [&](const fs::path& version) {
+      for (const char* packages : {"site-packages", "dist-packages"})
+        each_in(version / packages, "mlx_cuda", [&](const fs::path&) { found = true; });
+    });
+  });
+  return found;
+}
+
+}  // namespace mccl::cli

@@ -1,0 +1,52 @@
+// The machines of a job, as users specify them.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl::cli {
+
+/// Maximum numbers of hosts and ranks of a job. A larger number is probably a mistake.
+inline constexpr std::size_t kMostHosts = 4096;
+inline constexpr int kMostRanks = 4096;
+
+struct Host {
+  std::string name = "127.0.0.1";  ///< Name for ssh, without user and port.
+  std::string user;                ///< Empty: chosen by ssh.
+  int port = 0;                    ///< 0: chosen by ssh.
+  /// Addresses at which its ranks listen. Several give several links per pair. Empty: found by
+  /// routing.
+  std::vector<std::string> addresses;
+  std::optional<int> slots;  ///< Number of its ranks, unless flags override it.
+  std::string python;        ///< Python that runs its ranks; empty: Request::python.
+  std::string directory;     ///< Directory of its ranks; empty: Request::directory.
+  std::map<std::string, std::string> environment;
+  /// RDMA devices of MLX. For each host, in order: null, or the device or list of devices that
+  /// leads to it. Not an array if the hostfile gives none.
+  nlohmann::json rdma;
+};
+
+/// Parses "[user@]host[:port]". The host is a name, an IPv4 address or an IPv6 address. An IPv6
+/// address with a port must be in brackets. Throws InvalidArgument for any other text; the message
+/// begins with `where`.
+Host parse_host(std::string_view where, std::string_view text);
+
+/// Parses names separated by commas, as in --hosts. Throws InvalidArgument if one is not a host;
+/// the message begins with `where`.
+std::vector<Host> parse_hosts(std::string_view where, std::string_view text);
+
+/// Returns "[user@]host[:port]". An IPv6 address is in brackets if a port follows.
+std::string text_of(const Host& host);
+
+/// True if the host is this machine, so that its ranks are started without ssh. Its name is
+/// 127.0.0.1, ::1, localhost or this machine's name, and it has no user and no port.
+bool is_here(const Host& host);
+
+/// Parses "NAME=VALUE". Throws InvalidArgument for any other text; the message begins with `where`.
+std::pair<std::string, std::string> parse_variable(std::string_view where, std::string_view text);
+
+}  // namespace mccl::cli

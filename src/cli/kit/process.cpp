@@ -1,0 +1,262 @@
+#include "cli/kit/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/open_files.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+namespace {
+
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+[[maybe_unused]] constexpr int kPipeBytes = 1 << 20;
+
+/// The child's ends of its streams.
+struct Streams {
+  Descriptor input;
+  Descriptor output;
+  Descriptor error;
+};
+
+/// Enlarges the pipe where the system can, for fewer and larger reads.
+void enlarge([[maybe_unused]] const Descriptor& pipe) {
+#ifdef F_SETPIPE_SZ
+  ::fcntl(pipe.get(), F_SETPIPE_SZ, kPipeBytes);
+#endif
+}
+
+[[noreturn]] void refuse(const char* what) {
+  throw Error(
+      fmt::format("cannot create {}: {}; start fewer ranks on this machine, or raise the limits",
+                  what, std::strerror(errno)));
+}
+
+/// Sets up a terminal. Line ends pass unchanged, because the user's own terminal converts them.
+void furnish(int terminal, WindowSize size, bool echo) {
+  termios modes = {};
+  if (::tcgetattr(terminal, &modes) == 0) {
+    modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+    if (!echo) modes.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHOE | ECHOK | ECHONL | ECHOCTL);
+    ::tcsetattr(terminal, TCSANOW, &modes);
+  }
+  winsize window = {};
+  window.ws_col = size.columns;
+  window.ws_row = size.rows;
+  ::ioctl(terminal, TIOCSWINSZ, &window);
+}
+
+Descriptor copy_of(int descriptor) {
+  const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) refuse("a descriptor");
+  return Descriptor(copy);
+}
+
+void open_terminal(const ProcessPlan& plan, Process& process, Streams& child) {
+  Descriptor ours(::posix_openpt(O_RDWR | O_NOCTTY));
+  if (ours.get() < 0 || ::grantpt(ours.get()) != 0 || ::unlockpt(ours.get()) != 0)
+    refuse("a terminal");
+  ::fcntl(ours.get(), F_SETFD, FD_CLOEXEC);
+  child.input = Descriptor(::open(::ptsname(ours.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (child.input.get() < 0) refuse("a terminal");
+  furnish(child.input.get(), *plan.terminal, plan.echo);
+  child.output = copy_of(child.input.get());
+  process.input = copy_of(ours.get());
+  process.output = std::move(ours);
+  process.has_terminal = true;
+}
+
+Streams open_streams(const ProcessPlan& plan, Process& process) {
+  Streams child;
+  if (plan.inherits_streams) {
+    child.input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!child.input) refuse("a descriptor");
+    child.output = copy_of(STDOUT_FILENO);
+    child.error = copy_of(STDERR_FILENO);
+    return child;
+  }
+  if (plan.terminal) {
+    open_terminal(plan, process, child);
+  } else {
+    Pipe input = make_pipe();
+    Pipe output = make_pipe();
+    enlarge(output.reader);
+    child.input = std::move(input.reader);
+    process.input = std::move(input.writer);
+    child.output = std::move(output.writer);
+    process.output = std::move(output.reader);
+  }
+  Pipe error = make_pipe();
+  child.error = std::move(error.writer);
+  process.error = std::move(error.reader);
+  for (const Descriptor* end : {&process.input, &process.output, &process.error})
+    do_not_block(*end);
+  return child;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> texts_of(const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> texts;
+  texts.reserve(environment.size());
+  for (const auto& [name, value] : environment) texts.push_back(fmt::format("{}={}", name, value));
+  return texts;
+}
+
+/// Returns the limit of open files that this process had before make_room_for_files(). Children get
+/// this limit, because programs that use select(2) rely on a low one.
+const rlimit& files_limit_of_children() {
+  static const rlimit first = [] {
+    rlimit limit = {};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit;
+  }();
+  return first;
+}
+
+/// Called in the child: restores the signal state of a process that a shell starts.
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+#ifdef __linux__
+using ProcessorSet = std::vector<cpu_set_t>;
+
+/// Returns an empty set if all processors may be used.
+ProcessorSet set_of(const std::vector<int>& processors) {
+  if (processors.empty()) return {};
+  const auto most = static_cast<std::size_t>(std::ranges::max(processors));
+  ProcessorSet set(most / CPU_SETSIZE + 1);
+  for (cpu_set_t& part : set) CPU_ZERO(&part);
+  for (const int processor : processors)
+    CPU_SET_S(static_cast<std::size_t>(processor), set.size() * sizeof(cpu_set_t), set.data());
+  return set;
+}
+
+/// Ignores errors: a rank that cannot be bound runs unbound.
+void bind_to(const ProcessorSet& set) {
+  if (!set.empty()) ::sched_setaffinity(0, set.size() * sizeof(cpu_set_t), set.data());
+}
+#else
+struct ProcessorSet {};
+ProcessorSet set_of(const std::vector<int>&) { return {}; }
+void bind_to(const ProcessorSet&) {}
+#endif
+
+/// Becomes the program. Called in the child after fork(), so it must do only what is safe there.
+[[noreturn]] void become(const char* directory, char** argv, char** environment,
+                         const Streams& streams, bool terminal, const rlimit& files,
+                         const ProcessorSet& processors) {
+  ::setsid();
+  bind_to(processors);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  reset_signals();
+  ::dup2(streams.input.get(), STDIN_FILENO);
+  ::dup2(streams.output.get(), STDOUT_FILENO);
+  ::dup2(streams.error.get(), STDERR_FILENO);
+  if (terminal) ::ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+  if (directory[0] == '\0' || ::chdir(directory) == 0) ::execve(argv[0], argv, environment);
+  const int cause = errno;
+  const char* why = std::strerror(cause);
+  for (const char* text : {"mccl launch: cannot start ", static_cast<const char*>(argv[0]), " in ",
+                           directory[0] == '\0' ? "." : directory, ": ", why, "\n"}) {
+    if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) break;
+  }
+  ::_exit(cause == ENOENT ? kNotFound : kCannotExecute);
+}
+
+}  // namespace
+
+Pipe make_pipe() {
+  std::array<int, 2> ends = {};
+  if (::pipe(ends.data()) != 0)
+    throw Error(fmt::format("cannot create a pipe: {}; start fewer ranks", std::strerror(errno)));
+  for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+void do_not_block(const Descriptor& descriptor) {
+  ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
+}
+
+ssize_t read_some(int descriptor, void* to, std::size_t limit) {
+  for (;;) {
+    const ssize_t n = ::read(descriptor, to, limit);
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
+void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer) {
+  files_limit_of_children();
+  raise_open_files_limit();
+  const std::size_t needed = open_files() + files;
+  const std::size_t limit = open_files_limit();
+  if (needed <= limit) return;
+  throw Error(
+      fmt::format("{} needs {} open files, but a process here may have {}; raise the limit (ulimit "
+                  "-Hn {}, as root, or a line in /etc/security/limits.conf), or {}",
+                  what, needed, limit, needed, fewer));
+}
+
+Process start_process(const ProcessPlan& plan) {
+  const rlimit& files = files_limit_of_children();
+  const ProcessorSet processors = set_of(plan.processors);
+  Process process;
+  const Streams child = open_streams(plan, process);
+  std::vector<std::string> arguments = plan.argv;
+  std::vector<std::string> variables = texts_of(plan.environment);
+  const std::vector<char*> argv = pointers_to(arguments);
+  const std::vector<char*> environment = pointers_to(variables);
+  process.id = ::fork();
+  if (process.id < 0) refuse("a process");
+  if (process.id == 0) {
+    become(plan.directory.c_str(), const_cast<char**>(argv.data()),
+           const_cast<char**>(environment.data()), child, plan.terminal.has_value(), files,
+           processors);
+  }
+  return process;
+}
+
+void execute(const std::string& program, std::vector<std::string> argv,
+             const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> variables = texts_of(environment);
+  ::execve(program.c_str(), pointers_to(argv).data(), pointers_to(variables).data());
+}
+
+std::optional<Exit> reap(pid_t child) {
+  siginfo_t about = {};
+  if (::waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOHANG | WNOWAIT) != 0)
+    return Exit{.status = kNotFound};
+  if (about.si_pid == 0) return {};
+  // The group's number cannot be reused until the child is reaped.
+  ::kill(-child, SIGTERM);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return Exit{.status = kSignalBase + WTERMSIG(status)};
+  return Exit{.status = WEXITSTATUS(status)};
+}
+
+}  // namespace mccl::cli

@@ -1,0 +1,91 @@
+// Child processes whose standard streams are pipes or a terminal, and how they end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/descriptor.h"
+
+namespace mccl::cli {
+
+struct Pipe {
+  Descriptor reader;
+  Descriptor writer;
+};
+
+/// Makes a pipe whose ends are closed by exec. Throws Error.
+Pipe make_pipe();
+void do_not_block(const Descriptor& descriptor);
+
+/// Calls read(2), and retries if a signal interrupts it.
+ssize_t read_some(int descriptor, void* to, std::size_t limit);
+
+/// A shell reports status kSignalBase + N for a process that signal N killed.
+inline constexpr int kSignalBase = 128;
+
+/// How a process ended.
+struct Exit {
+  int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
+  /// True if the host was lost, so the process's real end is unknown.
+  bool connection_lost = false;
+
+  bool good() const { return status == 0 && !connection_lost; }
+};
+
+/// Size of a terminal in characters.
+struct WindowSize {
+  unsigned short columns = 80;
+  unsigned short rows = 24;
+};
+
+/// Description of a process to start.
+struct ProcessPlan {
+  std::vector<std::string> argv;  ///< argv[0] is the path of the program.
+  std::string directory;          ///< Empty: the current directory.
+  std::map<std::string, std::string> environment;
+  /// If set, standard input and output are a new terminal of this size. Standard error is always a
+  /// pipe.
+  std::optional<WindowSize> terminal;
+  bool echo = false;  ///< True if the terminal echoes its input.
+  /// CPUs that the process may use. Empty: those of this process.
+  std::vector<int> processors = {};
+  /// True if it reads nothing, and writes to the standard output and error of this process.
+  bool inherits_streams = false;
+};
+
+/// A running child, which leads a session of its own. The descriptors are the parent's ends of its
+/// streams and are non-blocking. They are empty if it inherits its streams.
+struct Process {
+  pid_t id = -1;
+  Descriptor input;
+  Descriptor output;
+  Descriptor error;
+  bool has_terminal = false;  ///< True if `input` and `output` are the same terminal.
+  /// Token that begins the script's lines in the output; see RankWords. Empty if there are none.
+  std::string token = {};
+};
+
+/// Raises this process's limit of open files, so that it can open `files` more. Its children keep
+/// the original limit. Throws Error if the system refuses. The message says that `what` needs the
+/// files, and gives `fewer` as advice.
+void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer);
+
+/// Starts the process. Throws Error if none can be made. If the program cannot be executed, the
+/// child reports that on its standard error and exits with status 126 or 127, like a shell.
+Process start_process(const ProcessPlan& plan);
+
+/// Replaces this process with the program. Returns only on failure, with the cause in errno.
+void execute(const std::string& program, std::vector<std::string> argv,
+             const std::map<std::string, std::string>& environment);
+
+/// Returns how the child ended, or nothing if it still runs. If it has ended, sends SIGTERM to the
+/// rest of its process group.
+std::optional<Exit> reap(pid_t child);
+
+}  // namespace mccl::cli

@@ -1,0 +1,188 @@
+#include "cli/kit/ssh.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <sstream>
+
+#include "base/value_text.h"
+
+namespace mccl::cli {
+namespace {
+
+constexpr std::array kOptions = {
+    "BatchMode=yes",      "ControlPersist=no", "ClearAllForwardings=yes",
+    "RemoteCommand=none", "EscapeChar=none",
+};
+constexpr std::string_view kExchange = "exchange_identification";
+/// Number of keep-alive requests that ssh sends to a silent server, at equal intervals. It gives up
+/// one interval after the last.
+constexpr int kQuestions = 3;
+
+struct Complaint {
+  std::string_view text;
+  std::string_view meaning;  ///< {} is replaced by the host, with its user.
+};
+
+constexpr std::array kComplaints = {
+    Complaint{"REMOTE HOST IDENTIFICATION HAS CHANGED",
+              "its host key differs from the known one; if the change is expected, remove the old "
+              "key with: ssh-keygen -R {}"},
+    Complaint{"Host key verification failed",
+              "its host key is not known here; accept it once with: ssh {}"},
+    Complaint{"Permission denied",
+              "it accepts none of your keys; install a key there with ssh-copy-id {}, or load one "
+              "with ssh-add"},
+    Complaint{"Could not resolve hostname",
+              "that name has no address; check its spelling, /etc/hosts and ~/.ssh/config"},
+    Complaint{
+        "Connection refused",
+        "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
+        "its port as {}:PORT"},
+    Complaint{"timed out",
+              "it cannot be reached; is it switched on and connected to this network?"},
+    Complaint{"No route to host",
+              "it cannot be reached; is it switched on and connected to this network?"},
+    Complaint{"Network is unreachable",
+              "it cannot be reached; is this machine connected to its network?"},
+    Complaint{kExchange,
+              "its ssh server drops logins repeatedly, perhaps because of many logins at the same "
+              "time (MaxStartups in sshd_config). Try again, or: ssh {}"},
+};
+
+const Complaint* known_complaint(std::string_view complaint) {
+  const auto found = std::ranges::find_if(kComplaints, [&](const Complaint& known) {
+    return complaint.find(known.text) != complaint.npos;
+  });
+  return found == kComplaints.end() ? nullptr : &*found;
+}
+
+void add_destination(std::vector<std::string>& words, const Host& host,
+                     const std::vector<std::string>& extra) {
+  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
+  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
+  words.insert(words.end(), extra.begin(), extra.end());
+}
+
+std::string last_line(std::string_view text) {
+  text = last_line_of(text);
+  // The message already says that ssh reported it.
+  constexpr std::string_view kProgram = "ssh: ";
+  if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
+  return printable(text);
+}
+
+}  // namespace
+
+std::string_view last_line_of(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   std::chrono::seconds silence,
+                                   const std::vector<std::string>& extra,
+                                   const std::string& command,
+                                   std::chrono::seconds connect_timeout) {
+  std::vector<std::string> words = {"ssh"};
+  const auto add_option = [&](std::string option) {
+    words.emplace_back("-o");
+    words.push_back(std::move(option));
+  };
+  for (const char* option : kOptions) add_option(option);
+  const auto interval = (silence.count() + kQuestions) / (kQuestions + 1);
+  add_option(fmt::format("ServerAliveInterval={}", interval));
+  add_option(fmt::format("ServerAliveCountMax={}", kQuestions));
+  add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
+  add_option("ControlPath=" + socket);
+  // The user's own setting may be QUIET, which would hide why a host cannot be reached.
+  const bool session = role == SshRole::session || role == SshRole::terminal_session;
+  add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
+  words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
+  add_destination(words, host, extra);
+  // ssh uses the first of several values, so `extra` can override this one.
+  add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
+  words.insert(words.end(), {"--", host.name, command});
+  return words;
+}
+
+std::vector<std::string> ssh_settings_words(const Host& host,
+                                            const std::vector<std::string>& extra) {
+  std::vector<std::string> words = {"ssh", "-G"};
+  add_destination(words, host, extra);
+  words.insert(words.end(), {"--", host.name});
+  return words;
+}
+
+std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
+                                           const std::vector<std::string>& extra,
+                                           const std::string& flag,
+                                           const std::string& from_and_to) {
+  std::vector<std::string> words = {"ssh", "-o",       "ControlPath=" + socket, "-O", "forward",
+                                    flag,  from_and_to};
+  add_destination(words, host, extra);
+  words.insert(words.end(), {"--", host.name});
+  return words;
+}
+
+bool LoginRetry::tries_again(std::string_view complaint) {
+  using namespace std::chrono_literals;
+  constexpr auto kFirstPause = 300ms;
+  static std::minstd_rand random{std::random_device{}()};
+  const Complaint* known = known_complaint(complaint);
+  if (tries_ >= kMostTries || known == nullptr || known->text != kExchange) return false;
+  const double chance = std::uniform_real_distribution<double>(0.5, 1.5)(random);
+  const auto pause = kFirstPause * (1 << (tries_ - 1)) * chance;
+  next_try_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(pause);
+  return true;
+}
+
+bool Logins::begin(const std::vector<std::string>& machines) {
+  const auto full = [this](const std::string& machine) { return under_way_[machine] >= kMost; };
+  if (std::ranges::any_of(machines, full)) return false;
+  for (const std::string& machine : machines) ++under_way_[machine];
+  return true;
+}
+
+void Logins::end(const std::vector<std::string>& machines) {
+  for (const std::string& machine : machines) --under_way_[machine];
+}
+
+std::vector<std::string> machines_of_login(std::string_view settings) {
+  std::vector<std::string> machines;
+  std::string host;
+  std::string port;
+  std::istringstream lines{std::string(settings)};
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t blank = line.find(' ');
+    if (blank == line.npos) continue;
+    const std::string name = line.substr(0, blank);
+    const std::string value = line.substr(blank + 1);
+    if (name == "hostname") host = value;
+    if (name == "port") port = value;
+    if (value == "none") continue;
+    // A proxy command counts as a machine, so all logins that use it share one limit.
+    if (name == "proxycommand") machines.push_back(value);
+    if (name != "proxyjump") continue;
+    std::istringstream hops(value);
+    for (std::string hop; std::getline(hops, hop, ',');) machines.push_back(hop);
+  }
+  if (!host.empty()) machines.push_back(host + " " + port);
+  std::ranges::sort(machines);
+  machines.erase(std::unique(machines.begin(), machines.end()), machines.end());
+  return machines;
+}
+
+std::string explain_ssh(const Host& host, std::string_view complaint) {
+  const std::string name = host.user.empty() ? host.name : host.user + "@" + host.name;
+  if (const Complaint* known = known_complaint(complaint)) {
+    return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known->meaning), name),
+                       last_line(complaint));
+  }
+  if (last_line(complaint).empty()) return "ssh ended without a message; try: ssh " + name;
+  return fmt::format("ssh: {}; try: ssh {}", last_line(complaint), name);
+}
+
+}  // namespace mccl::cli

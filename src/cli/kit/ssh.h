@@ -1,0 +1,92 @@
+// Command lines of ssh, limits and retries of logins, and explanations of error messages.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/kit/host.h"
+
+namespace mccl::cli {
+
+enum class SshRole {
+  master,            ///< Opens a connection that others share through a socket.
+  session,           ///< Uses such a connection.
+  terminal_session,  ///< Uses such a connection, with a terminal on the other side.
+  alone,             ///< Has a connection of its own.
+};
+
+/// Default time to connect and to log in.
+inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
+
+/// Returns the argv of an ssh that never prompts. It ends if the other side is silent for `silence`
+/// and up to four seconds more. `socket` is that of the shared connection, or "none" for
+/// SshRole::alone. `extra` holds the user's arguments.
+std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
+                                   std::chrono::seconds silence,
+                                   const std::vector<std::string>& extra,
+                                   const std::string& command,
+                                   std::chrono::seconds connect_timeout = kUsualConnectTimeout);
+
+/// Returns the argv of an ssh that connects to nothing and prints the settings that it would use.
+std::vector<std::string> ssh_settings_words(const Host& host,
+                                            const std::vector<std::string>& extra);
+
+/// Returns the argv of an ssh that makes the shared connection forward a socket or port. `flag` is
+/// -L or -R.
+std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
+                                           const std::vector<std::string>& extra,
+                                           const std::string& flag, const std::string& from_and_to);
+
+/// Decides when to retry a login that a server dropped because many arrived together. The pauses
+/// double and are randomised, so that logins dropped together do not collide again.
+class LoginRetry {
+ public:
+  /// True if a login may begin now.
+  bool is_due() const { return Clock::now() >= next_try_; }
+  Clock::time_point next_try() const { return next_try_; }
+  bool has_begun() const { return tries_ > 0; }
+  void begin() { ++tries_; }
+  /// Called after a login failed with this error text of ssh. Returns true and sets `next_try` if
+  /// it should be retried.
+  bool tries_again(std::string_view complaint);
+  void give_up() { tries_ = kMostTries; }
+
+ private:
+  static constexpr int kMostTries = 6;
+
+  int tries_ = 0;
+  Clock::time_point next_try_ = {};
+};
+
+/// Limits the number of logins in progress, because sshd drops some if many arrive together
+/// (MaxStartups).
+class Logins {
+ public:
+  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins at
+  /// the tenth.
+  static constexpr int kMost = 8;
+
+  /// Counts a login at each of these machines and returns true. If one of them has reached the
+  /// limit, counts nothing and returns false.
+  bool begin(const std::vector<std::string>& machines);
+  void end(const std::vector<std::string>& machines);
+
+ private:
+  std::map<std::string, int> under_way_;
+};
+
+/// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is
+/// the output of `ssh -G`. Empty if the output contains none.
+std::vector<std::string> machines_of_login(std::string_view settings);
+
+/// Returns the last line of the text, without its line end.
+std::string_view last_line_of(std::string_view text);
+
+/// Explains ssh's error text to the user, with advice.
+std::string explain_ssh(const Host& host, std::string_view complaint);
+
+}  // namespace mccl::cli

@@ -1,0 +1,154 @@
+#include "cli/launch/failure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "cli/kit/ssh.h"
+#include "mccl/config.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Shortest silence that is reported. The host answers every second, but may miss some beats while
+/// busy.
+constexpr auto kNotable = 3s;
+
+/// Returns the local time, such as "14:03:22".
+std::string time_of_day(Clock::time_point time) {
+  const auto ago =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
+  const std::time_t then =
+      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - ago);
+  std::tm parts = {};
+  ::localtime_r(&then, &parts);
+  std::array<char, 16> text = {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &parts)};
+}
+
+constexpr int kLargestSignal = 64;
+
+/// Least difference between the silence and the liveness interval, in seconds.
+constexpr double kLeastMargin = 5;
+
+/// Returns the interval that the rank's variables give, or the default if they are invalid. The
+/// ranks will report that.
+double liveness_interval_of(const Variables& rank) {
+  Variables ours;
+  for (const std::string& name : {std::string(kConfigFileVariable),
+                                  std::string(find_setting("liveness_interval").info.variable)}) {
+    if (const auto found = rank.find(name); found != rank.end()) ours.insert(*found);
+  }
+  try {
+    return Config::from_environment(ours).liveness_interval;
+  } catch (const InvalidArgument&) {
+    return Config().liveness_interval;
+  }
+}
+
+}  // namespace
+
+bool killed(const Exit& exit) {
+  const int number = exit.status - kSignalBase;
+  return number > 0 && number <= kLargestSignal;
+}
+
+const Failure& first_cause(const std::vector<Failure>& failures) {
+  for (const Failure& failure : failures)
+    if (failure.exit.connection_lost) return failure;
+  for (const Failure& failure : failures)
+    if (killed(failure.exit)) return failure;
+  return failures.front();
+}
+
+std::string text_of(const Exit& exit) {
+  if (exit.connection_lost) return "was lost with the connection to its host";
+  if (!killed(exit)) return fmt::format("exited with status {}", exit.status);
+  const int number = exit.status - kSignalBase;
+  return fmt::format("was killed by signal {} ({})", number, ::strsignal(number));
+}
+
+std::string text_of(const Failure& failure, int ranks) {
+  return fmt::format("rank {} of {} on {} {}{}", failure.rank, ranks, printable(failure.host),
+                     text_of(failure.exit),
+                     ranks > 1 ? "; it failed first and the job was ended" : "");
+}
+
+void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, now - due); }
+
+bool Contact::End::in_silence() const { return time - answered >= kNotable; }
+
+/// Ignores the report if the job was ended before it, unless the host was already silent at that
+/// time. A later report is not the cause of the end.
+void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
+
+void Contact::rank_ended(Time now) {
+  if (end_) answered_ = now;
+}
+
+/// Returns advice for the user. If ranks failed before the launcher gave up the host, the limit
+/// that expired was their own liveness interval.
+std::string Contact::advice() const {
+  const bool ranks_were_first = !ended_there_ && !end_->broken;
+  const std::string limit = ranks_were_first
+                                ? "MCCL_LIVENESS_INTERVAL"
+                                : fmt::format("--silence, now {} s,", silence_.count());
+  return fmt::format("; try: ssh {}; a larger {} allows longer gaps", printable(host_.name), limit);
+}
+
+Trouble Contact::ended_there_for_silence() const {
+  const std::string cause =
+      stood_still_ < silence_ / 2
+          ? "the network between them failed"
+          : fmt::format(
+                "the launcher did not run for {:.1f} s (it was stopped, or its machine slept)",
+                std::chrono::duration<double>(stood_still_).count());
+  return {true, fmt::format("{}: this host ended its ranks, because it received nothing from the "
+                            "launcher for {} s: {}{}",
+                            printable(host_.name), silence_.count(), cause, advice())};
+}
+
+std::optional<Trouble> Contact::trouble() const {
+  if (ended_there_) return ended_there_for_silence();
+  if (!end_) return {};
+  const std::string name = printable(host_.name);
+  if (end_->in_silence()) {
+    return Trouble{end_->broken || answered_ == end_->answered,
+                   fmt::format("{}: nothing was received from it since {}, for {:.1f} s: the "
+                               "network to it failed, or that machine failed{}",
+                               name, time_of_day(end_->answered),
+                               seconds_between(end_->answered, end_->time), advice())};
+  }
+  if (!end_->broken) return {};
+  return Trouble{true, fmt::format("{}: the connection to it ended: {}", name,
+                                   explain_ssh(host_, end_->complaint))};
+}
+
+std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
+                                const std::optional<int>& asked) {
+  Variables rank = forwarded(inherited);
+  const Variables& entry = job.entry_of(job.ranks.front()).environment;
+  for (const Variables* further : {&job.request.environment, &entry})
+    for (const auto& [name, value] : *further) rank[name] = value;
+  const double interval = liveness_interval_of(rank);
+  if (asked && *asked <= interval) {
+    throw InvalidArgument(fmt::format(
+        "--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
+        "which the ranks themselves tolerate; give more, or lower MCCL_LIVENESS_INTERVAL",
+        *asked, interval));
+  }
+  const double usual = std::max(2 * interval, interval + kLeastMargin);
+  return std::chrono::seconds(asked.value_or(static_cast<int>(std::ceil(usual))));
+}
+
+}  // namespace mccl::cli::launch

@@ -1,0 +1,105 @@
+// Failures of a job: ranks that ended badly, and hosts with which the launcher lost contact.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/kit/process.h"
+#include "cli/launch/job.h"
+
+namespace mccl::cli::launch {
+
+struct Failure {
+  int rank = 0;
+  std::string host;
+  Exit exit;
+};
+
+/// Returns the first cause among failures that were noticed at about the same time. `failures` is
+/// in the order of detection and not empty. A rank that was killed makes others fail, and those
+/// failures may be noticed first. So lost hosts take precedence, then killed ranks.
+const Failure& first_cause(const std::vector<Failure>& failures);
+
+/// True if a signal ended the process. That is an outside event or a fault, not an orderly exit.
+bool killed(const Exit& exit);
+
+/// Returns text such as "exited with status 3" or "was killed by signal 9 (Killed)".
+std::string text_of(const Exit& exit);
+
+/// Returns a line for the user: which rank failed first, where and how. The rank's own output has
+/// already been shown.
+std::string text_of(const Failure& failure, int ranks);
+
+/// A failure between the launcher and a host while ranks ran there.
+struct Trouble {
+  /// True if the failure ended ranks of the host, whatever their exit status.
+  bool ranks_lost = false;
+  std::string text;  ///< Message for the user: what was seen, what it means, what to do.
+};
+
+/// Records the messages between the launcher and one host. The launcher sends a beat every second,
+/// and the host answers each.
+class Contact {
+ public:
+  using Time = Clock::time_point;
+
+  /// The host ends its ranks after `silence` without a beat. ssh ends after `silence` without an
+  /// answer.
+  Contact(const Host& host, std::chrono::seconds silence) : host_(host), silence_(silence) {}
+
+  /// Called when a beat is sent that was due at `due`.
+  void beat(Time due, Time now);
+  void answered(Time now) { answered_ = now; }
+  /// Called when the host reports that it ended its ranks because no beat arrived.
+  void ended_there();
+  /// Called when the host reports the end of a rank. After the job was ended, this counts as an
+  /// answer.
+  void rank_ended(Time now);
+  bool was_ended_there() const { return ended_there_; }
+  /// Called when ssh has ended while ranks ran there. `complaint` is its standard error.
+  void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }
+  /// Called when the launcher ends the job while ranks run there.
+  void ending(Time now) { end({now, answered_, false, {}}); }
+
+  /// Returns the failure, or nothing if messages passed until the job was ended.
+  std::optional<Trouble> trouble() const;
+
+ private:
+  struct End {
+    Time time;
+    Time answered;  ///< Time of the last answer before the end.
+    bool broken;
+    std::string complaint;
+
+    bool in_silence() const;
+  };
+
+  /// Ignores all calls after the first.
+  void end(End end) {
+    if (!end_) end_ = std::move(end);
+  }
+  Trouble ended_there_for_silence() const;
+  std::string advice() const;
+
+  const Host host_;
+  const std::chrono::seconds silence_;
+  Time answered_ = {};
+  Clock::duration stood_still_ = {};  ///< The longest delay of a beat.
+  bool ended_there_ = false;
+  std::optional<End> end_;
+};
+
+/// Returns the time limit after which launcher and host give each other up if no message arrives:
+/// `asked` (in seconds) if it is set. It must exceed the liveness interval of the ranks, which the
+/// variables of rank 0 give. An outage that the ranks survive must not end the job. The default is
+/// twice that interval, and at least 5 s longer than it. TCP doubles its pauses during an outage,
+/// so data may arrive only after twice the length of the outage. Throws InvalidArgument if `asked`
+/// is too short.
+std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
+                                const std::optional<int>& asked);
+
+}  // namespace mccl::cli::launch

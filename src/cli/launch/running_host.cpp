@@ -1,0 +1,126 @@
+#include "cli/launch/running_host.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "base/value_text.h"
+#include "cli/kit/find_program.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::launch {
+namespace {
+
+constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
+
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown);
+}
+
+/// Returns the reason why the rank cannot be started. Empty if there is none.
+std::string fault_of(const Rank& rank, const std::string& path) {
+  if (!rank.directory.empty() && !is_folder(rank.directory)) {
+    return fmt::format("there is no directory {} on this machine; give another with --cwd",
+                       in_quotes(rank.directory));
+  }
+  const std::string& program = rank.argv.front();
+  if (find_program(program, path, rank.directory).empty()) {
+    return fmt::format("there is no program {} on this machine{}", in_quotes(program),
+                       program.find('/') == program.npos
+                           ? " in PATH; write ./ before the name of a file in this directory"
+                           : "; is the path right, and the file executable (chmod +x)?");
+  }
+  const std::string* script = script_of(rank);
+  if (script == nullptr) return {};
+  const bool whole = script->starts_with('/') || rank.directory.empty();
+  if (::access((whole ? *script : rank.directory + "/" + *script).c_str(), R_OK) == 0) return {};
+  return fmt::format("there is no script {} on this machine; is the path right from {}?",
+                     in_quotes(*script),
+                     rank.directory.empty() ? "here" : in_quotes(rank.directory));
+}
+
+void write_secret(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  // A nearly full disk causes a short write, which does not set errno.
+  errno = ENOSPC;
+  if (file.get() < 0 ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw Error(fmt::format("cannot write {}: {}; free some space, or set TMPDIR to another folder",
+                            path, std::strerror(errno)));
+}
+
+}  // namespace
+
+LocalHost::LocalHost(const Job& job, std::size_t host, const RunOptions& options,
+                     Guardian& guardian)
+    : RunningHost(job, host, options, guardian), inherited_(options.inherited) {
+  std::erase_if(inherited_, [](const auto& variable) { return tells_mlx_a_place(variable.first); });
+  const std::string path = path_of(inherited_, kUsualPath);
+  for (const Rank* rank : ranks_)
+    if (fault_.empty()) fault_ = fault_of(*rank, path);
+}
+
+std::optional<Process> LocalHost::start_mccl(const std::vector<std::string>& words) {
+  ProcessPlan plan;
+  plan.argv = {this_program().string()};
+  plan.argv.insert(plan.argv.end(), words.begin(), words.end());
+  plan.environment = inherited_;
+  plan.environment[kMark] = guardian_.folder() + "/";
+  Process process = start_process(plan);
+  guardian_.watch(process.id);
+  return process;
+}
+
+void LocalHost::prepare(const Files& files, const std::vector<Variables>& variables) {
+  write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
+  if (!files.devices.empty()) write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
+  std::vector<Variables> environments = variables;
+  for (Variables& environment : environments)
+    environment.insert(inherited_.begin(), inherited_.end());
+  const std::vector<Binding> bindings =
+      bindings_of(options_.bind_to, processors_here(), environments);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    variables_[ranks_[i]->rank] = std::move(environments[i]);
+    bindings_[ranks_[i]->rank] = bindings[i];
+  }
+}
+
+Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
+  ProcessPlan plan{.argv = rank.argv,
+                   .directory = rank.directory,
+                   .environment = variables_[rank.rank],
+                   .terminal = {},
+                   .echo = terminal && terminal->echo,
+                   .processors = binding_of(rank).processors,
+                   .inherits_streams = options_.inherits_streams};
+  plan.argv[0] = find_program(rank.argv[0], path_of(plan.environment, kUsualPath), rank.directory);
+  if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
+  if (terminal) plan.terminal = terminal->size;
+  Process process = start_process(plan);
+  guardian_.watch(process.id);
+  running_.insert(process.id);
+  return process;
+}
+
+Exit LocalHost::ended(const Process& process, Exit exit, bool) {
+  guardian_.forget(process.id);
+  running_.erase(process.id);
+  return exit;
+}
+
+void LocalHost::finish() {
+  had_mlx_on_mccl_ = ::access((guardian_.folder() + "/" + kOnMccl).c_str(), F_OK) == 0;
+}
+
+void LocalHost::signal(int number) {
+  const bool with_children = number == SIGTERM || number == SIGKILL;
+  for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);
+}
+
+}  // namespace mccl::cli::launch
