@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 #include "schedule/tree.h"
 
@@ -149,19 +149,21 @@ class Subtrees {
   bool has_scratch_ = false;
 };
 
-}  // namespace
+bool can_binomial_tree(const Problem& p) {
+  using enum Collective;
+  return one_of(p.collective, all_reduce, broadcast, reduce, gather, scatter);
+}
 
 Schedule build_binomial_tree(const Problem& p) {
-  switch (p.collective) {
-    case Collective::gather:
-      return Subtrees(p).gather();
-    case Collective::scatter:
-      return Subtrees(p).scatter();
-    default:
-      break;
-  }
+  if (p.collective == Collective::gather) return Subtrees(p).gather();
+  if (p.collective == Collective::scatter) return Subtrees(p).scatter();
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
   return build_on_tree(p, BinomialTree(p.rank, root, p.size).view());
 }
+
+}  // namespace
+
+const AlgorithmEntry kBinomialTree{
+    .name = "binomial_tree", .can = can_binomial_tree, .build = build_binomial_tree};
 
 }  // namespace mccl::schedule

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -192,7 +192,9 @@ class AlongCables {
   std::size_t turn_ = 0;
 };
 
-}  // namespace
+bool can_cable_tree(const Problem& p) {
+  return !p.tree.empty() && p.collective != Collective::all_to_all;
+}
 
 Schedule build_cable_tree(const Problem& p) {
   switch (p.collective) {
@@ -215,5 +217,10 @@ Schedule build_cable_tree(const Problem& p) {
     root = static_cast<int>(std::ranges::find(p.tree, -1) - p.tree.begin());
   return build_on_tree(p, tree.view(p.rank, root));
 }
+
+}  // namespace
+
+const AlgorithmEntry kCableTree{
+    .name = "cable_tree", .can = can_cable_tree, .build = build_cable_tree};
 
 }  // namespace mccl::schedule

@@ -8,7 +8,7 @@
 // (hierarchical.cpp, hierarchical_scatter.cpp).
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {

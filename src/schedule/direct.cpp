@@ -3,7 +3,7 @@
 // once.
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -172,9 +172,8 @@ class Direct {
   ScheduleBuilder builder_;
 };
 
-}  // namespace
-
 Schedule build_direct(const Problem& p) {
+  if (p.coding) return build_coded(p);
   Direct direct(p);
   switch (p.collective) {
     case Collective::all_reduce:
@@ -201,5 +200,13 @@ Schedule build_direct(const Problem& p) {
   }
   return {};
 }
+
+}  // namespace
+
+const AlgorithmEntry kDirect{.name = "direct",
+                             .can = always,
+                             .build = build_direct,
+                             .sums_blocks = true,
+                             .is_symmetric = always};
 
 }  // namespace mccl::schedule

@@ -12,11 +12,11 @@
 // of each node. A reduce_scatter is in hierarchical_scatter.cpp.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -270,7 +270,8 @@ class Hierarchical {
   std::size_t embedded_ = 0;
 };
 
-}  // namespace
+/// Among another number of nodes, some sit out an exchange of small parts (recursive_doubling.cpp).
+bool has_even_exchanges(const Problem& p) { return std::has_single_bit(all_nodes(p).size()); }
 
 bool can_hierarchical(const Problem& p) {
   const bool scatters_blocks = p.collective == Collective::reduce_scatter && p.coding;
@@ -289,5 +290,15 @@ Schedule build_hierarchical(const Problem& p) {
   return p.collective == Collective::all_reduce ? hierarchical.all_reduce()
                                                 : hierarchical.broadcast();
 }
+
+}  // namespace
+
+const AlgorithmEntry kHierarchical{.name = "hierarchical",
+                                   .can = can_hierarchical,
+                                   .build = build_hierarchical,
+                                   .sums_blocks = true,
+                                   .is_symmetric = has_even_exchanges,
+                                   .in_parts = true,
+                                   .window = WindowUse::inside_nodes};
 
 }  // namespace mccl::schedule

@@ -14,9 +14,8 @@
 #include <span>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {

@@ -9,9 +9,8 @@
 // once per piece, and the ranks that publish wait for these arrivals.
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -217,7 +216,9 @@ class OneShot {
   std::size_t batch_ = 1;  // slots
 };
 
-}  // namespace
+bool can_one_shot(const Problem& p) {
+  return shares_window(p) && (p.collective != Collective::all_to_all || p.even);
+}
 
 Schedule build_one_shot(const Problem& p) {
   OneShot one_shot(p);
@@ -244,5 +245,13 @@ Schedule build_one_shot(const Problem& p) {
       return {};
   }
 }
+
+}  // namespace
+
+const AlgorithmEntry kOneShot{.name = "one_shot",
+                              .can = can_one_shot,
+                              .build = build_one_shot,
+                              .is_symmetric = always,
+                              .window = WindowUse::all};
 
 }  // namespace mccl::schedule

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -93,7 +93,10 @@ class Pairwise {
   const std::size_t phase_count_;  // elements of a part that one segment covers
 };
 
-}  // namespace
+bool can_pairwise(const Problem& p) {
+  using enum Collective;
+  return one_of(p.collective, all_reduce, reduce_scatter, all_to_all);
+}
 
 Schedule build_pairwise(const Problem& p) {
   Pairwise pairwise(p);
@@ -108,5 +111,13 @@ Schedule build_pairwise(const Problem& p) {
       return {};
   }
 }
+
+}  // namespace
+
+const AlgorithmEntry kPairwise{.name = "pairwise",
+                               .can = can_pairwise,
+                               .build = build_pairwise,
+                               .is_symmetric = always,
+                               .in_parts = true};
 
 }  // namespace mccl::schedule

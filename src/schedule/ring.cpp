@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -188,9 +188,16 @@ class Ring {
   const std::size_t phase_count_;  // elements of a part that one phase of a segment moves
 };
 
-}  // namespace
+bool can_ring(const Problem& p) {
+  using enum Collective;
+  return one_of(p.collective, all_reduce, all_gather, reduce_scatter);
+}
 
-Schedule build_ring(const Problem& p, bool both_ways) {
+/// Among two ranks both directions are the same.
+bool can_ring_both(const Problem& p) { return p.size > 2 && can_ring(p); }
+
+template <bool both_ways>
+Schedule build_ring(const Problem& p) {
   Ring ring(p, both_ways);
   switch (p.collective) {
     case Collective::all_reduce:
@@ -203,5 +210,18 @@ Schedule build_ring(const Problem& p, bool both_ways) {
       return {};
   }
 }
+
+}  // namespace
+
+const AlgorithmEntry kRing{.name = "ring",
+                           .can = can_ring,
+                           .build = build_ring<false>,
+                           .is_symmetric = always,
+                           .in_parts = true};
+const AlgorithmEntry kRingBoth{.name = "ring_both",
+                               .can = can_ring_both,
+                               .build = build_ring<true>,
+                               .is_symmetric = always,
+                               .in_parts = true};
 
 }  // namespace mccl::schedule

@@ -9,9 +9,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -125,11 +124,21 @@ class TwoShot {
   Extent result_;
 };
 
-}  // namespace
+bool can_two_shot(const Problem& p) {
+  return shares_window(p) && one_of(p.collective, Collective::all_reduce, Collective::reduce);
+}
 
 Schedule build_two_shot(const Problem& p) {
   TwoShot two_shot(p);
   return p.collective == Collective::all_reduce ? two_shot.all_reduce() : two_shot.reduce();
 }
+
+}  // namespace
+
+const AlgorithmEntry kTwoShot{.name = "two_shot",
+                              .can = can_two_shot,
+                              .build = build_two_shot,
+                              .is_symmetric = always,
+                              .window = WindowUse::all};
 
 }  // namespace mccl::schedule

@@ -7,7 +7,6 @@
 
 #include "schedule/hazards.h"
 #include "schedule/layout.h"
-#include "schedule/nodes.h"
 #include "schedule/parts.h"
 #include "support/verifier/defect.h"
 #include "support/verifier/describe.h"
