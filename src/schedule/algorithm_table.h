@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "schedule/schedule.h"
 
@@ -43,6 +44,33 @@ extern const AlgorithmEntry kHierarchical;
 extern const AlgorithmEntry kCableTree;
 
 const AlgorithmEntry& entry_of(Algorithm algorithm);
+
+/// The member function of a class that writes the schedule of a collective.
+template <typename Class>
+struct Writes {
+  using Writer = Class;
+  Collective collective;
+  void (Class::*write)();
+};
+
+/// Implement AlgorithmEntry::can and AlgorithmEntry::build for a table of Writes. The class has a
+/// constructor that takes the problem, and finish().
+template <const auto& table>
+bool can_write(const Problem& problem) {
+  for (const auto& each : table) {
+    if (each.collective == problem.collective) return true;
+  }
+  return false;
+}
+
+template <const auto& table>
+Schedule write(const Problem& problem) {
+  typename std::remove_cvref_t<decltype(table[0])>::Writer writer(problem);
+  for (const auto& each : table) {
+    if (each.collective == problem.collective) (writer.*each.write)();
+  }
+  return writer.finish();
+}
 
 /// For AlgorithmEntry::is_symmetric.
 inline bool always(const Problem&) { return true; }

@@ -50,6 +50,14 @@ void ScheduleBuilder::recv_reduce(int peer, const Region& src, const Region& dst
           .dst = dst});
 }
 
+void ScheduleBuilder::send_pieces(int peer, const Region& src) {
+  for (std::size_t c = 0; c < pieces(src.count); ++c) send(peer, piece(src, c));
+}
+
+void ScheduleBuilder::recv_pieces(int peer, const Region& dst) {
+  for (std::size_t c = 0; c < pieces(dst.count); ++c) recv(peer, piece(dst, c));
+}
+
 void ScheduleBuilder::copy(const Region& src, const Region& dst, bool completes) {
   if (dst.count == 0 || layout_.address(src) == layout_.address(dst)) return;
   append({.kind = StepKind::copy, .completes = completes, .src = src, .dst = dst});

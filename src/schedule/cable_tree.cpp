@@ -56,14 +56,13 @@ Tree CableTree::view(int rank, int root) const {
 
 namespace {
 
-class AlongCables {
+class AlongCables : public ScheduleWriter {
  public:
-  explicit AlongCables(const Problem& problem)
-      : p_(problem), tree_(problem.tree), builder_(problem) {
+  explicit AlongCables(const Problem& problem) : ScheduleWriter(problem), tree_(problem.tree) {
     for (int rank = 0; rank < p_.size; ++rank) towards_.push_back(tree_.next(p_.rank, rank));
   }
 
-  Schedule all_gather() {
+  void all_gather() {
     const Parts parts(p_.counts);
     for_each_piece(parts, [&](int source, std::size_t c) {
       const Region piece = builder_.piece(output(parts[source]), c);
@@ -76,10 +75,9 @@ class AlongCables {
         spread(piece, towards_[source]);
       }
     });
-    return builder_.finish();
   }
 
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     reserve_slots();
     for_each_piece(parts, [&](int owner, std::size_t c) {
@@ -94,10 +92,9 @@ class AlongCables {
       }
       if (!at_owner) builder_.send(tree.parent, own);
     });
-    return builder_.finish();
   }
 
-  Schedule gather() {
+  void gather() {
     const Parts parts(p_.counts);
     const bool at_root = p_.rank == p_.root;
     reserve_slots();
@@ -112,10 +109,9 @@ class AlongCables {
              at_root ? piece : slot(piece.count));
       }
     });
-    return builder_.finish();
   }
 
-  Schedule scatter() {
+  void scatter() {
     const Parts parts(p_.counts);
     const bool at_root = p_.rank == p_.root;
     reserve_slots();
@@ -131,12 +127,11 @@ class AlongCables {
         pass(towards_[p_.root], towards_[owner], slot(own.count));
       }
     });
-    return builder_.finish();
   }
 
   /// A rank signals its parent when all ranks below it have arrived, and its children when all
   /// ranks have arrived.
-  Schedule barrier() {
+  void barrier() {
     const Tree tree = tree_.view(p_.rank, 0);
     std::vector<std::uint32_t> before;
     const Region nothing = output({0, 0});
@@ -149,7 +144,6 @@ class AlongCables {
       before.push_back(builder_.recv(tree.parent, nothing));
     }
     for (const int child : tree.children) after_all(builder_.send(child, nothing));
-    return builder_.finish();
   }
 
  private:
@@ -183,13 +177,19 @@ class AlongCables {
     return scratch({scratch_.offset + (turn_++ % slots_) * builder_.chunk(), count});
   }
 
-  const Problem& p_;
   const CableTree tree_;
-  ScheduleBuilder builder_;
   std::vector<int> towards_;  ///< The next hop towards each rank.
   Extent scratch_;
   std::size_t slots_ = 1;
   std::size_t turn_ = 0;
+};
+
+constexpr Writes<AlongCables> kCableTreeWrites[] = {
+    {Collective::all_gather, &AlongCables::all_gather},
+    {Collective::reduce_scatter, &AlongCables::reduce_scatter},
+    {Collective::gather, &AlongCables::gather},
+    {Collective::scatter, &AlongCables::scatter},
+    {Collective::barrier, &AlongCables::barrier},
 };
 
 bool can_cable_tree(const Problem& p) {
@@ -197,20 +197,7 @@ bool can_cable_tree(const Problem& p) {
 }
 
 Schedule build_cable_tree(const Problem& p) {
-  switch (p.collective) {
-    case Collective::all_gather:
-      return AlongCables(p).all_gather();
-    case Collective::reduce_scatter:
-      return AlongCables(p).reduce_scatter();
-    case Collective::gather:
-      return AlongCables(p).gather();
-    case Collective::scatter:
-      return AlongCables(p).scatter();
-    case Collective::barrier:
-      return AlongCables(p).barrier();
-    default:
-      break;
-  }
+  if (can_write<kCableTreeWrites>(p)) return write<kCableTreeWrites>(p);
   const CableTree tree(p.tree);
   int root = p.root;
   if (p.collective == Collective::all_reduce)

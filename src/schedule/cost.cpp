@@ -154,29 +154,36 @@ WindowWork work_in_window(const Schedule& schedule, const StepTimes& times) {
   return use;
 }
 
-/// Estimates a schedule that uses only the window. If data flow from or to a root, the root or the
-/// other ranks may be some calls ahead, so ranks wait for each other only when slots are reused.
-/// `others` is empty if all ranks do the same.
-double window_seconds(const Sample& sample, const Schedule& root, const Schedule* others,
-                      const StepTimes& times, double ranks_per_core) {
-  WindowWork use = work_in_window(root, times);
-  double seconds = 0;
-  if (others) {
-    const WindowWork other = work_in_window(*others, times);
-    const double all = use.copied + (sample.problem.size - 1) * other.copied;
-    // handling() multiplies by ranks_per_core, which the division undoes for the root: on shared
-    // cores, ranks without work leave the core to the root.
-    use.copied = std::max(use.copied / ranks_per_core, all / sample.problem.size);
-    if (use.meetings != other.meetings) {
-      seconds = times.flow();
-      if (sample.problem.collective != Collective::gather) use.copied *= kFlow;
-    }
-    use.meetings = std::min(use.meetings, other.meetings);
-  }
-  Handled handled = times.buffers();
-  handled.copied = sample.times * use.copied;
-  return seconds + sample.times * (use.meetings * times.meeting() + use.pieces * times.piece()) +
+/// Estimates a schedule that uses only the window and in which all ranks wait for each other. The
+/// others take no longer than the root, if there is one.
+double meeting_seconds(const Sample& sample, const WindowWork& root, const StepTimes& times) {
+  Handled handled = times.buffers(sample.problem.root);
+  handled.copied = sample.times * root.copied;
+  return sample.times * (root.meetings * times.meeting() + root.pieces * times.piece()) +
          times.handling(handled);
+}
+
+/// Estimates a schedule that uses only the window and in which data flow from or to a root. The
+/// root or the other ranks may be some calls ahead, so ranks wait for each other only when slots
+/// are reused.
+double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWork& other,
+                    const StepTimes& times, double ranks_per_core) {
+  const Problem& p = sample.problem;
+  const double ranks = p.size;
+  const auto mean = [&](double of_root, double of_other) {
+    return (of_root + (ranks - 1) * of_other) / ranks;
+  };
+  const Handled at_root = times.buffers(p.root);
+  const Handled elsewhere = times.buffers((p.root + 1) % p.size);
+  // handling() multiplies by ranks_per_core, which the division undoes for the root: on shared
+  // cores, ranks without work leave the core to the root.
+  const double copied = std::max(root.copied / ranks_per_core, mean(root.copied, other.copied));
+  const double waits = p.collective == Collective::gather ? 1 : kFlow;
+  const double meetings = std::min(root.meetings, other.meetings);
+  return times.flow() + sample.times * (meetings * times.meeting() + root.pieces * times.piece()) +
+         times.handling({.copied = sample.times * copied * waits,
+                         .of_memory = mean(at_root.of_memory, elsewhere.of_memory),
+                         .held = mean(at_root.held, elsewhere.held)});
 }
 
 bool needs_relays(const std::vector<Schedule>& schedules, const CableMap& cables) {
@@ -217,14 +224,14 @@ Estimate Estimator::at(std::size_t chunk) {
   const Sample sample(entry, asked_, facts_.cables != nullptr);
   const Problem& p = sample.problem;
   StepTimes times(asked_, element_bytes_, facts_, sample.scale);
-  const bool rooted = is_rooted(p.collective);
   Estimate found;
   if (is_in_window) {
-    std::vector<int> ranks{p.root};
-    if (rooted) ranks.push_back((p.root + 1) % p.size);
-    const std::vector<Schedule>& schedules = built(p, ranks);
-    found.seconds = window_seconds(sample, schedules[0], rooted ? &schedules[1] : nullptr, times,
-                                   facts_.ranks_per_core);
+    const std::vector<Schedule>& schedules = built(p, std::array{p.root, (p.root + 1) % p.size});
+    const WindowWork root = work_in_window(schedules[0], times);
+    const WindowWork other = work_in_window(schedules[1], times);
+    found.seconds = is_rooted(p.collective) && root.meetings != other.meetings
+                        ? flow_seconds(sample, root, other, times, facts_.ranks_per_core)
+                        : meeting_seconds(sample, root, times);
   } else {
     Walked walked;
     const auto walk_ranks = [&](std::span<const int> ranks) {
@@ -233,7 +240,7 @@ Estimate Estimator::at(std::size_t chunk) {
         times.set_window_rate(work_in_window(schedules[0], times).copied * sample.times);
       walked = walk(schedules, p, times, facts_.cables.get());
     };
-    if (!rooted && !facts_.cables && entry.is_symmetric && entry.is_symmetric(p))
+    if (!is_rooted(p.collective) && !facts_.cables && entry.is_symmetric && entry.is_symmetric(p))
       walk_ranks(std::array{typical_rank(p)});
     if (!walked.complete) {
       std::vector<int> ranks(static_cast<std::size_t>(p.size));

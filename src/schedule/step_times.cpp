@@ -183,7 +183,7 @@ double StepTimes::handling(const Handled& handled) const {
 }
 
 void StepTimes::set_window_rate(double copied) {
-  Handled handled = buffers();
+  Handled handled = buffers(problem_.root);
   handled.copied = copied;
   window_byte_ = copied > 0 ? handling(handled) / copied : 0;
 }
@@ -191,27 +191,19 @@ void StepTimes::set_window_rate(double copied) {
 /// A cache line is read before it is written. In place, the read of the input has already fetched
 /// it. A rank's copy of its own part into a gathered result counts as little. Plain copies of large
 /// results bypass the cache.
-Handled StepTimes::buffers() const {
-  const auto element = static_cast<double>(element_bytes_);
-  const bool sums = is_reduction(problem_.collective);
-  const bool gathers = one_of(problem_.collective, Collective::all_gather, Collective::gather);
-  const bool past_cache = !problem_.in_place && problem_.collective != Collective::broadcast &&
+Handled StepTimes::buffers(int rank) const {
+  Problem problem = problem_;
+  problem.rank = rank;
+  const Layout layout = layout_of(problem);
+  const auto given = static_cast<double>(layout.input_count * element_bytes_);
+  const auto taken = static_cast<double>(layout.output_count * element_bytes_);
+  const bool gathers = one_of(problem.collective, Collective::all_gather, Collective::gather);
+  const bool past_cache = !problem.in_place && problem.collective != Collective::broadcast &&
                           total_bytes() >= kernels::kLargeResultBytes;
-  const auto of_rank = [&](int rank) {
-    Problem problem = problem_;
-    problem.rank = rank;
-    const Layout layout = layout_of(problem);
-    const auto given = static_cast<double>(layout.input_count) * element;
-    const auto taken = static_cast<double>(layout.output_count) * element;
-    const double own = layout.aliased || gathers ? std::min(given, taken) : 0;
-    const double written = sums ? 2 * taken - own : (past_cache ? 1.5 : 2) * (taken - own);
-    return Handled{.of_memory = given + written, .held = given + taken - own};
-  };
-  const Handled root = of_rank(problem_.root);
-  const Handled other = of_rank((problem_.root + 1) % problem_.size);
-  const double others = 1 - 1.0 / problem_.size;
-  return {.of_memory = root.of_memory + others * (other.of_memory - root.of_memory),
-          .held = root.held + others * (other.held - root.held)};
+  const double own = layout.aliased || gathers ? std::min(given, taken) : 0;
+  const double written =
+      is_reduction(problem.collective) ? 2 * taken - own : (past_cache ? 1.5 : 2) * (taken - own);
+  return {.of_memory = given + written, .held = given + taken - own};
 }
 
 }  // namespace mccl::schedule

@@ -51,8 +51,8 @@ class StepTimes {
   double handling(const Handled& handled) const;
   /// Sets the rate of steps through the window. `copied`: bytes that the rank copies in all.
   void set_window_rate(double copied);
-  /// Memory traffic and buffers of a rank, on average over all ranks. `copied` is 0.
-  Handled buffers() const;
+  /// Memory traffic and buffers of a rank. `copied` is 0.
+  Handled buffers(int rank) const;
 
  private:
   double total_bytes() const;
