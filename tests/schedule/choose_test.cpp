@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-Case call(Collective collective, int size, std::size_t bytes) {
-  Case c{.collective = collective, .size = size, .count = bytes / 4};
-  if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 0);
-  return c;
-}
-
 Choice choose_f32(Collective collective, int size, std::size_t bytes, const Facts& facts = {}) {
   return choose(problem_of(call(collective, size, bytes), 0), 4, facts);
 }
