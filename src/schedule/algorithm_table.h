@@ -72,7 +72,7 @@ Schedule write(const Problem& problem) {
   return writer.finish();
 }
 
-/// For AlgorithmEntry::is_symmetric.
+/// Implements AlgorithmEntry::is_symmetric and AlgorithmEntry::can.
 inline bool always(const Problem&) { return true; }
 
 template <typename... Collectives>

@@ -14,14 +14,12 @@
 namespace mccl::schedule {
 namespace {
 
-/// A walk covers this many pieces of a transfer: a longer transfer takes its bottleneck longer, but
-/// not differently. With fewer pieces, phases of a pipeline would wait for latencies. In a large
-/// group, fewer are enough to keep links busy, and the walk of one rank has about kPiecesOfAllRanks
-/// pieces. Along cables all ranks are walked, and pieces through a window have many steps, so
-/// kFewPieces must do.
-constexpr std::size_t kMostPieces = 8;
-constexpr std::size_t kPiecesOfAllRanks = 128;
-constexpr std::size_t kFewPieces = 4;
+/// A walk covers at most kMostPieces pieces of a transfer: a longer transfer takes its bottleneck
+/// longer, but not differently. With fewer pieces, phases of a pipeline would wait for latencies.
+/// In a large group, fewer are enough to keep links busy, and the walk of one rank has about
+/// kPiecesOfAllRanks pieces.
+constexpr std::size_t kMostPieces = 4;
+constexpr std::size_t kPiecesOfAllRanks = 64;
 /// Through a window, one walk covers a whole turn of the slots.
 constexpr std::size_t kWindowPieces = kOneShotSlots;
 
@@ -38,7 +36,7 @@ bool is_rooted(Collective collective) {
 /// A smaller problem of the same kind, whose schedules are quick to build and to walk.
 class Sample {
  public:
-  Sample(const AlgorithmEntry& entry, const Problem& asked, bool along_cables)
+  Sample(const AlgorithmEntry& entry, const Problem& asked)
       : problem(asked),
         ranks_(static_cast<std::size_t>(asked.size)),
         window_(entry.window),
@@ -51,7 +49,7 @@ class Sample {
     }
     even_out();
     const std::size_t most =
-        window_ == WindowUse::all ? most_through_window() : most_through_links(along_cables);
+        window_ == WindowUse::all ? most_through_window() : most_through_links();
     const std::size_t count = problem.counts.empty() ? problem.count : problem.counts[0];
     if (count <= most) return;
     times = static_cast<double>(count) / static_cast<double>(most);
@@ -62,9 +60,9 @@ class Sample {
   }
 
   Problem problem;
-  double times = 1;   ///< By this factor the real problem is larger.
-  double longer = 1;  ///< By this factor the largest part is longer than the mean.
-  double scale = 1;   ///< By this factor the pieces of the real problem are larger.
+  double times = 1;   ///< Factor by which the real problem is larger.
+  double longer = 1;  ///< Length of the largest part relative to the mean.
+  double scale = 1;   ///< Factor by which the pieces of the real problem are larger.
 
  private:
   /// Replaces values that differ between ranks, or that make ranks differ.
@@ -94,10 +92,8 @@ class Sample {
     return divide_up(kWindowPieces * piece, shares_slot ? ranks_ : 1);
   }
 
-  std::size_t most_through_links(bool along_cables) const {
-    const bool few = along_cables || window_ != WindowUse::none;
-    const std::size_t pieces =
-        std::clamp(kPiecesOfAllRanks / ranks_, std::size_t{1}, few ? kFewPieces : kMostPieces);
+  std::size_t most_through_links() const {
+    const std::size_t pieces = std::clamp(kPiecesOfAllRanks / ranks_, std::size_t{1}, kMostPieces);
     return pieces * problem.chunk * (in_parts_ ? ranks_ : 1);
   }
 
@@ -133,7 +129,7 @@ int typical_rank(const Problem& p) {
   return largest->front();
 }
 
-/// What one rank does through the window.
+/// The work of one rank in the window.
 struct WindowWork {
   double copied = 0;
   double pieces = 0;
@@ -221,7 +217,7 @@ Estimate Estimator::at(std::size_t chunk) {
   const AlgorithmEntry& entry = entry_of(algorithm_);
   const bool is_in_window = entry.window == WindowUse::all;
   asked_.chunk = chunk;
-  const Sample sample(entry, asked_, facts_.cables != nullptr);
+  const Sample sample(entry, asked_);
   const Problem& p = sample.problem;
   StepTimes times(asked_, element_bytes_, facts_, sample.scale);
   Estimate found;

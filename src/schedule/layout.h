@@ -1,4 +1,4 @@
-// What follows from a problem: the layout of its memories, its nodes, and whether it is valid.
+// Properties of a problem: the layout of its memories, its nodes, and whether it is valid.
 #pragma once
 
 #include <cstddef>

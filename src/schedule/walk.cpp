@@ -19,7 +19,7 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 /// Something that carries out one thing at a time.
 struct Resource {
   double free = 0;  ///< When it is free again.
-  double busy = 0;  ///< For how long it has been busy.
+  double busy = 0;  ///< Seconds of use so far.
 
   /// Occupies the resource as soon as possible from `time` on. Returns when it is free again.
   double take(double time, double seconds) {
@@ -204,7 +204,7 @@ class Walk {
     const double bytes = times_.bytes(step.src);
     const double begin = std::max(time, outgoing.free);
     double end = outgoing.take(time, times_.message(bytes));
-    double arrival = begin + times_.latency();  // of the first byte
+    double arrival = begin + times_.latency();  // the first byte
     if (cables_) {
       const CableMap::Way& way = this->way(from, step.peer);
       for (const auto& [direction, byte_s] : way.directions)
