@@ -75,11 +75,6 @@ Schedule write(const Problem& problem) {
 /// Implements AlgorithmEntry::is_symmetric and AlgorithmEntry::can.
 inline bool always(const Problem&) { return true; }
 
-template <typename... Collectives>
-constexpr bool one_of(Collective collective, Collectives... of) {
-  return ((collective == of) || ...);
-}
-
 /// Builders that other algorithms call: sums in blocks of a codec among all ranks (coded.cpp), and
 /// over several nodes (hierarchical_scatter.cpp).
 Schedule build_coded(const Problem& problem);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "schedule/hazards.h"
-
 namespace mccl::schedule {
 namespace {
 

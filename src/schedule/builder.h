@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -101,5 +102,15 @@ class ScheduleWriter {
   const Problem& p_;
   ScheduleBuilder builder_;
 };
+
+/// Adds an (earlier, later) pair to `waits` for each hazard that the others do not imply. The
+/// memory is divided wherever a region begins or ends. Each interval records its last writer and
+/// the readers since then. The time is proportional to the number of intervals in all regions
+/// together.
+void find_hazards(const Layout& layout, std::span<const Step> steps,
+                  std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits);
+
+/// Fills in the schedule's waits and successors. Duplicate pairs count once.
+void link_waits(std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits, Schedule& schedule);
 
 }  // namespace mccl::schedule

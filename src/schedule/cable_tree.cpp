@@ -1,16 +1,37 @@
 // Schedules along a tree of cables. For every collective, a cable carries each element at most once
 // per direction: sums climb towards the ranks that need them, and parts flow away from their
 // owners.
-#include "schedule/cable_tree.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
+#include "schedule/tree.h"
 
 namespace mccl::schedule {
+namespace {
+
+/// A tree whose edges are cables, viewed with any rank as the root.
+class CableTree {
+ public:
+  /// `parents`: the parent of each rank, or -1 for the root. Requires that they form a tree.
+  explicit CableTree(const std::vector<int>& parents);
+
+  /// The view that `rank` has of the tree if `root` is the root.
+  Tree view(int rank, int root) const;
+  /// The rank that follows `from` on the route to `to`; -1 if `to` equals `from`.
+  int next(int from, int to) const;
+  /// The ranks of the subtree of `child`, including itself, as seen from its neighbour `parent`. In
+  /// rank order.
+  std::vector<int> behind(int child, int parent) const;
+  const std::vector<int>& neighbours(int rank) const {
+    return neighbours_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  std::vector<std::vector<int>> neighbours_;  ///< Indexed by rank.
+};
 
 CableTree::CableTree(const std::vector<int>& parents) : neighbours_(parents.size()) {
   for (std::size_t rank = 0; rank < parents.size(); ++rank) {
@@ -53,8 +74,6 @@ Tree CableTree::view(int rank, int root) const {
                            [&](int child) { return behind(child, rank).size(); });
   return tree;
 }
-
-namespace {
 
 class AlongCables : public ScheduleWriter {
  public:

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <vector>
 
-#include "schedule/hazards.h"
 #include "schedule/layout.h"
 #include "schedule/parts.h"
 #include "support/verifier/defect.h"
