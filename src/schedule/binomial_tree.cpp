@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 #include "schedule/tree.h"
 
@@ -50,48 +50,46 @@ class BinomialTree {
 /// Builds gather and scatter. The data of a subtree travels together, in the order of places. In
 /// the root's memory, parts are in rank order. A subtree whose ranks wrap around therefore has two
 /// ranges there, and both sides cut its transfer at that boundary.
-class Subtrees {
+class Subtrees : public ScheduleWriter {
  public:
   explicit Subtrees(const Problem& problem)
-      : p_(problem),
+      : ScheduleWriter(problem),
         tree_(problem.rank, problem.root, problem.size),
         view_(tree_.view()),
-        parts_(problem.counts),
-        builder_(problem) {}
+        parts_(problem.counts) {}
 
-  Schedule gather() {
+  void gather() {
     const std::vector<int> children = tree_.children();
     for (const int child : children) {
-      for (const Region& region : where(child)) receive(tree_.rank_at(child), region);
+      for (const Region& region : where(child)) builder_.recv_pieces(tree_.rank_at(child), region);
     }
     const Region own = input({0, p_.counts[p_.rank]});
     if (view_.parent < 0) {
       builder_.copy_pieces(own, output(parts_[p_.rank]));
     } else if (children.empty()) {
-      send(view_.parent, own);
+      builder_.send_pieces(view_.parent, own);
     } else {
       builder_.copy_pieces(own, kept(tree_.place(), tree_.place() + 1));
-      for (const Region& region : where(tree_.place())) send(view_.parent, region);
+      for (const Region& region : where(tree_.place())) builder_.send_pieces(view_.parent, region);
     }
-    return builder_.finish();
   }
 
-  Schedule scatter() {
+  void scatter() {
     const std::vector<int> children = tree_.children();
     const Region own = output({0, p_.counts[p_.rank]});
     if (view_.parent >= 0 && children.empty()) {
-      receive(view_.parent, own);
-      return builder_.finish();
+      builder_.recv_pieces(view_.parent, own);
+      return;
     }
     if (view_.parent >= 0) {
-      for (const Region& region : where(tree_.place())) receive(view_.parent, region);
+      for (const Region& region : where(tree_.place())) builder_.recv_pieces(view_.parent, region);
     }
     for (auto child = children.rbegin(); child != children.rend(); ++child) {
-      for (const Region& region : where(*child)) send(tree_.rank_at(*child), region);
+      for (const Region& region : where(*child))
+        builder_.send_pieces(tree_.rank_at(*child), region);
     }
     builder_.copy_pieces(
         view_.parent < 0 ? input(parts_[p_.rank]) : kept(tree_.place(), tree_.place() + 1), own);
-    return builder_.finish();
   }
 
  private:
@@ -128,40 +126,32 @@ class Subtrees {
     return count;
   }
 
-  void send(int peer, const Region& region) {
-    for (std::size_t c = 0; c < builder_.pieces(region.count); ++c) {
-      builder_.send(peer, builder_.piece(region, c));
-    }
-  }
-
-  void receive(int peer, const Region& region) {
-    for (std::size_t c = 0; c < builder_.pieces(region.count); ++c) {
-      builder_.recv(peer, builder_.piece(region, c));
-    }
-  }
-
-  const Problem& p_;
   const BinomialTree tree_;
   const Tree view_;
   const Parts parts_;
-  ScheduleBuilder builder_;
   Extent scratch_;
   bool has_scratch_ = false;
 };
 
-}  // namespace
+constexpr Writes<Subtrees> kSubtreeWrites[] = {
+    {Collective::gather, &Subtrees::gather},
+    {Collective::scatter, &Subtrees::scatter},
+};
+
+bool can_binomial_tree(const Problem& p) {
+  using enum Collective;
+  return one_of(p.collective, all_reduce, broadcast, reduce, gather, scatter);
+}
 
 Schedule build_binomial_tree(const Problem& p) {
-  switch (p.collective) {
-    case Collective::gather:
-      return Subtrees(p).gather();
-    case Collective::scatter:
-      return Subtrees(p).scatter();
-    default:
-      break;
-  }
+  if (can_write<kSubtreeWrites>(p)) return write<kSubtreeWrites>(p);
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
   return build_on_tree(p, BinomialTree(p.rank, root, p.size).view());
 }
+
+}  // namespace
+
+const AlgorithmEntry kBinomialTree{
+    .name = "binomial_tree", .can = can_binomial_tree, .build = build_binomial_tree};
 
 }  // namespace mccl::schedule

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "schedule/hazards.h"
-
 namespace mccl::schedule {
 namespace {
 
@@ -48,6 +46,14 @@ void ScheduleBuilder::recv_reduce(int peer, const Region& src, const Region& dst
           .peer = peer,
           .src = src,
           .dst = dst});
+}
+
+void ScheduleBuilder::send_pieces(int peer, const Region& src) {
+  for (std::size_t c = 0; c < pieces(src.count); ++c) send(peer, piece(src, c));
+}
+
+void ScheduleBuilder::recv_pieces(int peer, const Region& dst) {
+  for (std::size_t c = 0; c < pieces(dst.count); ++c) recv(peer, piece(dst, c));
 }
 
 void ScheduleBuilder::copy(const Region& src, const Region& dst, bool completes) {

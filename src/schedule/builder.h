@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,9 @@ class ScheduleBuilder {
   std::uint32_t send(int peer, const Region& src);
   std::uint32_t recv(int peer, const Region& dst);
   void recv_reduce(int peer, const Region& src, const Region& dst, bool completes = false);
+  /// Append one step per piece.
+  void send_pieces(int peer, const Region& src);
+  void recv_pieces(int peer, const Region& dst);
   /// Appends one step; the caller must cut long copies itself.
   void copy(const Region& src, const Region& dst, bool completes = false);
   /// Appends one step per piece.
@@ -82,5 +86,31 @@ class ScheduleBuilder {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // (earlier, later)
   Schedule schedule_;
 };
+
+/// Base of the classes that write the schedules of an algorithm, with a function per collective.
+class ScheduleWriter {
+ public:
+  Schedule finish() { return builder_.finish(); }
+
+ protected:
+  explicit ScheduleWriter(const Problem& problem) : p_(problem), builder_(problem) {}
+
+  /// The ranks that are `distance` above and below this one.
+  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
+  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
+
+  const Problem& p_;
+  ScheduleBuilder builder_;
+};
+
+/// Adds an (earlier, later) pair to `waits` for each hazard that the others do not imply. The
+/// memory is divided wherever a region begins or ends. Each interval records its last writer and
+/// the readers since then. The time is proportional to the number of intervals in all regions
+/// together.
+void find_hazards(const Layout& layout, std::span<const Step> steps,
+                  std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits);
+
+/// Fills in the schedule's waits and successors. Duplicate pairs count once.
+void link_waits(std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits, Schedule& schedule);
 
 }  // namespace mccl::schedule

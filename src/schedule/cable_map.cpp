@@ -70,7 +70,6 @@ CableMap::CableMap(const Cabling& cabling, std::vector<int> members, double late
     joint.latency_s = joint.cables.empty() ? latency : std::min(joint.latency_s, latency);
     joint.bytes_per_s += rate;
     joint.cables.emplace_back(index, rate);
-    fastest_ = std::max(fastest_, rate);
   }
   for (auto& [pair, joint] : joints_) {
     for (auto& [cable, part] : joint.cables) part /= joint.bytes_per_s;
@@ -147,31 +146,22 @@ std::vector<int> CableMap::tree_over(double least_rate) const {
   return best;
 }
 
-double CableMap::latency_s(int from, int to) const {
-  const std::vector<int> way = cabling_.way(member(from), member(to));
-  double sum = 0;
-  for (std::size_t i = 0; i + 1 < way.size(); ++i)
-    sum += joints_.at(std::minmax(way[i], way[i + 1])).latency_s;
-  return sum;
-}
-
 /// The higher rank of a pair makes its connection, so both directions follow the route from that
 /// rank.
-double CableMap::seconds(const Traffic& traffic) const {
-  std::map<std::pair<std::size_t, bool>, double> load;
-  for (const auto& [pair, bytes] : traffic) {
-    const auto [low, high] = std::minmax({member(pair.first), member(pair.second)});
-    std::vector<int> way = cabling_.way(high, low);
-    if (way.front() != member(pair.first)) std::ranges::reverse(way);
-    for (std::size_t i = 0; i + 1 < way.size(); ++i) {
-      for (const auto& [cable, part] : joints_.at(std::minmax(way[i], way[i + 1])).cables)
-        load[{cable, way[i] < way[i + 1]}] += bytes * part;
+CableMap::Way CableMap::way(int from, int to) const {
+  const auto [low, high] = std::minmax({member(from), member(to)});
+  std::vector<int> route = cabling_.way(high, low);
+  if (route.front() != member(from)) std::ranges::reverse(route);
+  Way way;
+  for (std::size_t i = 0; i + 1 < route.size(); ++i) {
+    const Joint& joint = joints_.at(std::minmax(route[i], route[i + 1]));
+    way.latency_s += joint.latency_s;
+    for (const auto& [cable, part] : joint.cables) {
+      way.directions.emplace_back(2 * cable + (route[i] < route[i + 1] ? 1 : 0),
+                                  part / cable_rates_[cable]);
     }
   }
-  double longest = 0;
-  for (const auto& [way, bytes] : load)
-    longest = std::max(longest, bytes / cable_rates_[way.first]);
-  return longest;
+  return way;
 }
 
 }  // namespace mccl::schedule

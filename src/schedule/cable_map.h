@@ -1,5 +1,5 @@
 // Describes the cabling of a job for one group: a ring and a tree in which each message takes one
-// cable, and the load that other traffic puts on the cables.
+// cable, and the cables that any message occupies.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,6 @@
 #include "base/cabling.h"
 
 namespace mccl::schedule {
-
-/// Maps (sender, receiver) to bytes.
-using Traffic = std::map<std::pair<int, int>, double>;
 
 /// The cabling of a job as seen by one group. Methods take ranks of the group. All ranks of the
 /// group compute the same map.
@@ -33,11 +30,16 @@ class CableMap {
   /// own cables do not connect them.
   const std::vector<int>& tree() const { return tree_; }
 
-  /// Latency of a message in one direction: the sum over the cables on its route.
-  double latency_s(int from, int to) const;
-  /// Seconds that the busiest cable needs for its share, if all traffic starts at the same time.
-  double seconds(const Traffic& traffic) const;
-  double fastest_bytes_per_s() const { return fastest_; }
+  /// The way of a message.
+  struct Way {
+    double latency_s = 0;  ///< The sum over the cables on the route.
+    /// Directions of cables on the route, and the seconds for which a byte of the message occupies
+    /// each of them.
+    std::vector<std::pair<std::size_t, double>> directions;
+  };
+  Way way(int from, int to) const;
+  /// Number of directions of all cables: two each.
+  std::size_t directions() const { return 2 * cable_rates_.size(); }
 
  private:
   /// All cables that join one pair of ranks directly.
@@ -60,7 +62,6 @@ class CableMap {
   /// Keyed by two ranks of the job, the lower one first.
   std::map<std::pair<int, int>, Joint> joints_;
   std::vector<double> cable_rates_;  ///< Bytes per second of each distinct cable.
-  double fastest_ = 0;
   std::vector<int> ring_;
   std::vector<int> tree_;
 };

@@ -1,16 +1,37 @@
 // Schedules along a tree of cables. For every collective, a cable carries each element at most once
 // per direction: sums climb towards the ranks that need them, and parts flow away from their
 // owners.
-#include "schedule/cable_tree.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
+#include "schedule/tree.h"
 
 namespace mccl::schedule {
+namespace {
+
+/// A tree whose edges are cables, viewed with any rank as the root.
+class CableTree {
+ public:
+  /// `parents`: the parent of each rank, or -1 for the root. Requires that they form a tree.
+  explicit CableTree(const std::vector<int>& parents);
+
+  /// The view that `rank` has of the tree if `root` is the root.
+  Tree view(int rank, int root) const;
+  /// The rank that follows `from` on the route to `to`; -1 if `to` equals `from`.
+  int next(int from, int to) const;
+  /// The ranks of the subtree of `child`, including itself, as seen from its neighbour `parent`. In
+  /// rank order.
+  std::vector<int> behind(int child, int parent) const;
+  const std::vector<int>& neighbours(int rank) const {
+    return neighbours_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  std::vector<std::vector<int>> neighbours_;  ///< Indexed by rank.
+};
 
 CableTree::CableTree(const std::vector<int>& parents) : neighbours_(parents.size()) {
   for (std::size_t rank = 0; rank < parents.size(); ++rank) {
@@ -54,16 +75,13 @@ Tree CableTree::view(int rank, int root) const {
   return tree;
 }
 
-namespace {
-
-class AlongCables {
+class AlongCables : public ScheduleWriter {
  public:
-  explicit AlongCables(const Problem& problem)
-      : p_(problem), tree_(problem.tree), builder_(problem) {
+  explicit AlongCables(const Problem& problem) : ScheduleWriter(problem), tree_(problem.tree) {
     for (int rank = 0; rank < p_.size; ++rank) towards_.push_back(tree_.next(p_.rank, rank));
   }
 
-  Schedule all_gather() {
+  void all_gather() {
     const Parts parts(p_.counts);
     for_each_piece(parts, [&](int source, std::size_t c) {
       const Region piece = builder_.piece(output(parts[source]), c);
@@ -76,10 +94,9 @@ class AlongCables {
         spread(piece, towards_[source]);
       }
     });
-    return builder_.finish();
   }
 
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     reserve_slots();
     for_each_piece(parts, [&](int owner, std::size_t c) {
@@ -94,10 +111,9 @@ class AlongCables {
       }
       if (!at_owner) builder_.send(tree.parent, own);
     });
-    return builder_.finish();
   }
 
-  Schedule gather() {
+  void gather() {
     const Parts parts(p_.counts);
     const bool at_root = p_.rank == p_.root;
     reserve_slots();
@@ -112,10 +128,9 @@ class AlongCables {
              at_root ? piece : slot(piece.count));
       }
     });
-    return builder_.finish();
   }
 
-  Schedule scatter() {
+  void scatter() {
     const Parts parts(p_.counts);
     const bool at_root = p_.rank == p_.root;
     reserve_slots();
@@ -131,12 +146,11 @@ class AlongCables {
         pass(towards_[p_.root], towards_[owner], slot(own.count));
       }
     });
-    return builder_.finish();
   }
 
   /// A rank signals its parent when all ranks below it have arrived, and its children when all
   /// ranks have arrived.
-  Schedule barrier() {
+  void barrier() {
     const Tree tree = tree_.view(p_.rank, 0);
     std::vector<std::uint32_t> before;
     const Region nothing = output({0, 0});
@@ -149,7 +163,6 @@ class AlongCables {
       before.push_back(builder_.recv(tree.parent, nothing));
     }
     for (const int child : tree.children) after_all(builder_.send(child, nothing));
-    return builder_.finish();
   }
 
  private:
@@ -183,37 +196,37 @@ class AlongCables {
     return scratch({scratch_.offset + (turn_++ % slots_) * builder_.chunk(), count});
   }
 
-  const Problem& p_;
   const CableTree tree_;
-  ScheduleBuilder builder_;
   std::vector<int> towards_;  ///< The next hop towards each rank.
   Extent scratch_;
   std::size_t slots_ = 1;
   std::size_t turn_ = 0;
 };
 
-}  // namespace
+constexpr Writes<AlongCables> kCableTreeWrites[] = {
+    {Collective::all_gather, &AlongCables::all_gather},
+    {Collective::reduce_scatter, &AlongCables::reduce_scatter},
+    {Collective::gather, &AlongCables::gather},
+    {Collective::scatter, &AlongCables::scatter},
+    {Collective::barrier, &AlongCables::barrier},
+};
+
+bool can_cable_tree(const Problem& p) {
+  return !p.tree.empty() && p.collective != Collective::all_to_all;
+}
 
 Schedule build_cable_tree(const Problem& p) {
-  switch (p.collective) {
-    case Collective::all_gather:
-      return AlongCables(p).all_gather();
-    case Collective::reduce_scatter:
-      return AlongCables(p).reduce_scatter();
-    case Collective::gather:
-      return AlongCables(p).gather();
-    case Collective::scatter:
-      return AlongCables(p).scatter();
-    case Collective::barrier:
-      return AlongCables(p).barrier();
-    default:
-      break;
-  }
+  if (can_write<kCableTreeWrites>(p)) return write<kCableTreeWrites>(p);
   const CableTree tree(p.tree);
   int root = p.root;
   if (p.collective == Collective::all_reduce)
     root = static_cast<int>(std::ranges::find(p.tree, -1) - p.tree.begin());
   return build_on_tree(p, tree.view(p.rank, root));
 }
+
+}  // namespace
+
+const AlgorithmEntry kCableTree{
+    .name = "cable_tree", .can = can_cable_tree, .build = build_cable_tree};
 
 }  // namespace mccl::schedule

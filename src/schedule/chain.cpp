@@ -2,11 +2,17 @@
 // other along it.
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/parts.h"
 #include "schedule/tree.h"
 
 namespace mccl::schedule {
+namespace {
+
+bool can_chain(const Problem& p) {
+  using enum Collective;
+  return one_of(p.collective, all_reduce, broadcast, reduce);
+}
 
 Schedule build_chain(const Problem& p) {
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
@@ -26,5 +32,9 @@ Schedule build_chain(const Problem& p) {
   if (place < p.size - 1) tree.children = {rank_at(seat + 1)};
   return build_on_tree(p, tree);
 }
+
+}  // namespace
+
+const AlgorithmEntry kChain{.name = "chain", .can = can_chain, .build = build_chain};
 
 }  // namespace mccl::schedule

@@ -1,11 +1,14 @@
 #include "schedule/choose.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
+#include "schedule/algorithm_table.h"
 #include "schedule/cable_map.h"
-#include "schedule/cost_terms.h"
+#include "schedule/cost.h"
+#include "schedule/layout.h"
 
 namespace mccl::schedule {
 namespace {
@@ -26,6 +29,8 @@ constexpr double kMostSteps = 4096;
 constexpr double kMostWindowSteps = 5e5;
 /// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;
+/// Once a chunk takes this many times as long as the best smaller one, larger ones are not tried.
+constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact one.
 constexpr double kWorthRounding = 0.9;
 /// Maximum size of a group in which all ranks may send to all others at the same time.
@@ -44,10 +49,6 @@ std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Fac
   }
   add(facts.chunk_bytes);
   return chunks;
-}
-
-bool is_through_window(Algorithm algorithm) {
-  return algorithm == Algorithm::one_shot || algorithm == Algorithm::two_shot;
 }
 
 std::size_t window_chunk(const std::vector<std::size_t>& chunks, Algorithm algorithm,
@@ -71,7 +72,7 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
   problem.chunk = choice.chunk;
   // The estimate leaves out the cables: the counts may change with every call, and an estimate
-  // along cables takes as long as making many plans.
+  // along cables walks the schedules of all ranks.
   Facts without_ways = facts;
   without_ways.cables = nullptr;
   choice.predicted_s = cost(choice.algorithm, problem, element_bytes, without_ways);
@@ -93,43 +94,70 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
 }
 
 /// True unless even the largest pieces lead to too many steps.
-bool fits_through_window(Problem problem, std::size_t element_bytes, const Facts& facts) {
-  problem.chunk =
-      std::max<std::size_t>(1, facts.chunk_bytes / std::max<std::size_t>(1, element_bytes));
+bool fits_through_window(const Problem& problem, std::size_t element_bytes, const Facts& facts) {
+  const std::size_t chunk = facts.chunk_bytes / std::max<std::size_t>(1, element_bytes);
   const Algorithm longest =
       can(Algorithm::two_shot, problem) ? Algorithm::two_shot : Algorithm::one_shot;
-  return estimate(longest, problem, element_bytes, facts).steps <= kMostWindowSteps;
+  Estimator estimator(longest, problem, element_bytes, facts);
+  return estimator.at(std::max<std::size_t>(1, chunk)).steps <= kMostWindowSteps;
 }
 
-/// An algorithm and, if cables do not join every pair, the cost that the cables add.
+/// A candidate, and whether it needs relays.
 struct Candidate {
-  Algorithm algorithm;
-  std::optional<CableCost> cables;
+  Choice choice;
+  bool needs_relays = false;
 };
 
-/// Returns the algorithms to compare. If some of them send every message over a single cable, only
-/// those are candidates. A relayed message takes time of other ranks and wakes one of their
-/// threads.
-std::vector<Candidate> candidates_for(const Problem& problem, std::size_t element_bytes,
+/// Finds the best chunk for an algorithm.
+class ChunkSearch {
+ public:
+  ChunkSearch(const Problem& placed, std::size_t element_bytes, const Facts& facts)
+      : problem_(placed),
+        element_bytes_(element_bytes),
+        facts_(facts),
+        chunks_(chunks_to_consider(element_bytes, facts)) {}
+
+  /// `is_only`: no other algorithm can be chosen.
+  Candidate best_of(Algorithm algorithm, bool is_only) {
+    const bool fixed = entry_of(algorithm).window == WindowUse::all;
+    Estimator estimator(algorithm, problem_, element_bytes_, facts_);
+    Candidate best{{algorithm, chunks_.back(), std::numeric_limits<double>::infinity()}};
+    for (const std::size_t chunk : chunks_) {
+      if (fixed && chunk < window_chunk(chunks_, algorithm, problem_, element_bytes_)) continue;
+      const Estimate found = estimator.at(chunk);
+      best.needs_relays = found.needs_relays;
+      const double most_steps = fixed ? kMostWindowSteps : kMostSteps;
+      const bool may_be_longer = chunk == chunks_.back() && (!fixed || is_only);
+      if (found.steps > most_steps && !may_be_longer) continue;
+      if (found.seconds < kBetter * best.choice.predicted_s) {
+        best.choice = {algorithm, chunk, found.seconds};
+      }
+      // Larger chunks change nothing, or only make it worse.
+      const bool holds_all = chunk >= std::max(problem_.count, total(problem_.counts));
+      if (fixed || holds_all || found.seconds > kHopeless * best.choice.predicted_s) break;
+    }
+    return best;
+  }
+
+ private:
+  Problem problem_;
+  const std::size_t element_bytes_;
+  const Facts& facts_;
+  const std::vector<std::size_t> chunks_;
+};
+
+/// Returns the algorithms to compare.
+std::vector<Algorithm> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
-  const std::optional<Algorithm> only = settled(problem, element_bytes, facts);
+  if (const auto only = settled(problem, element_bytes, facts)) return {*only};
   // If all ranks share a window, links through the same memory would only add copies.
-  const bool window_only = !only && can(Algorithm::one_shot, problem) &&
-                           fits_through_window(problem, element_bytes, facts);
-  std::vector<Candidate> candidates;
-  bool some_along_cables = false;
+  const bool window_only =
+      can(Algorithm::one_shot, problem) && fits_through_window(problem, element_bytes, facts);
+  std::vector<Algorithm> candidates;
   for (int i = 0; i < kAlgorithmCount; ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
-    if ((only && algorithm != *only) || !can(algorithm, problem)) continue;
-    if (window_only && !is_through_window(algorithm)) continue;
-    Candidate& candidate = candidates.emplace_back(Candidate{algorithm, {}});
-    if (!facts.cables || problem.size < 2) continue;
-    candidate.cables.emplace(algorithm, problem, element_bytes, facts);
-    some_along_cables = some_along_cables || candidate.cables->keeps_to_cables();
-  }
-  if (some_along_cables) {
-    std::erase_if(candidates,
-                  [](const Candidate& each) { return !each.cables->keeps_to_cables(); });
+    if (can(algorithm, problem) && (!window_only || entry_of(algorithm).window == WindowUse::all))
+      candidates.push_back(algorithm);
   }
   return candidates;
 }
@@ -149,11 +177,7 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts) {
 bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Facts& facts) {
   Problem exact = problem;
   exact.coding = {};
-  // The rate of exact sums is a cautious assumption, while that of codecs is measured. Without this
-  // cap, coded sums would look cheaper on a fast wire only for that reason.
-  Facts cautious = facts;
-  cautious.coding_bytes_per_s = std::min(facts.coding_bytes_per_s, facts.reduce_bytes_per_s);
-  return choose(problem, element_bytes, cautious).predicted_s <
+  return choose(problem, element_bytes, facts).predicted_s <
          kWorthRounding * choose(exact, element_bytes, facts).predicted_s;
 }
 
@@ -164,25 +188,18 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
   }
-  const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
-  Choice best;
-  best.chunk = chunks.back();
-  best.predicted_s = std::numeric_limits<double>::infinity();
-  problem.chunk = chunks.back();
-  const std::vector<Candidate> candidates = candidates_for(problem, element_bytes, facts);
-  for (const auto& [algorithm, cables] : candidates) {
-    for (const std::size_t chunk : chunks) {
-      const bool fixed = is_through_window(algorithm);
-      if (fixed && chunk < window_chunk(chunks, algorithm, problem, element_bytes)) continue;
-      problem.chunk = chunk;
-      Estimate found = estimate(algorithm, problem, element_bytes, cables ? cables->free() : facts);
-      if (cables) found.seconds += cables->seconds(chunk);
-      const double most_steps = fixed ? kMostWindowSteps : kMostSteps;
-      const bool may_be_longer = chunk == chunks.back() && (!fixed || candidates.size() == 1);
-      if (found.steps > most_steps && !may_be_longer) continue;
-      if (found.seconds < kBetter * best.predicted_s) best = {algorithm, chunk, found.seconds};
-      if (fixed) break;
-    }
+  ChunkSearch search(problem, element_bytes, facts);
+  const std::vector<Algorithm> algorithms = candidates_for(problem, element_bytes, facts);
+  std::vector<Candidate> candidates;
+  for (const Algorithm algorithm : algorithms)
+    candidates.push_back(search.best_of(algorithm, algorithms.size() == 1));
+  // If some algorithms send every message over a single cable, only those are considered. A relayed
+  // message takes time of other ranks and wakes one of their threads.
+  const bool some_need_none = !std::ranges::all_of(candidates, &Candidate::needs_relays);
+  if (some_need_none) std::erase_if(candidates, std::mem_fn(&Candidate::needs_relays));
+  Choice best = candidates.front().choice;
+  for (const Candidate& each : candidates) {
+    if (each.choice.predicted_s < kBetter * best.predicted_s) best = each.choice;
   }
   problem.in_place = asked.in_place;
   problem.chunk = best.chunk;

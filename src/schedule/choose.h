@@ -15,11 +15,13 @@ class CableMap;
 
 /// The model's knowledge of a group. Equal on all ranks.
 struct Facts {
-  double latency_s = 15e-6;         ///< Time of an empty message through a link, end to end.
-  double bytes_per_s = 2e9;         ///< Rate of one link, in one direction.
-  double reduce_bytes_per_s = 8e9;  ///< Rate of one rank's arithmetic, in bytes.
-  /// Rate at which a rank converts floats to or from bf16 in its cache, in bytes of floats.
-  double coding_bytes_per_s = 25e9;
+  double latency_s = 15e-6;  ///< Time of an empty message through a link, end to end.
+  double bytes_per_s = 2e9;  ///< Rate of one link, in one direction.
+  /// Rates at which a rank adds floats to others in its cache, and converts them to or from bf16,
+  /// in bytes of floats. Unless they are measured, both are cautious and alike, so that rounding
+  /// sums does not look cheaper than it is.
+  double reduce_bytes_per_s = 8e9;
+  double coding_bytes_per_s = 8e9;
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;

@@ -8,7 +8,7 @@
 // (hierarchical.cpp, hierarchical_scatter.cpp).
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -18,15 +18,14 @@ namespace {
 /// the slowest rank.
 constexpr std::size_t kLead = 2;
 
-class CodedSums {
+class CodedSums : public ScheduleWriter {
  public:
   explicit CodedSums(const Problem& problem)
-      : p_(problem),
-        builder_(problem),
+      : ScheduleWriter(problem),
         block_(problem.coding.block()),
         chunk_(whole_blocks(problem.chunk, block_)) {}
 
-  Schedule all_reduce() {
+  void all_reduce() {
     const std::size_t blocks = divide_up(p_.count, block_);
     const std::size_t length = divide_up(blocks, ranks()) * block_;
     const auto part = [&](int rank) {
@@ -38,27 +37,10 @@ class CodedSums {
       if (c < pieces) contribute(part, c);
       if (c >= kLead) share(part, c - kLead);
     }
-    return builder_.finish();
-  }
-
-  Schedule reduce_scatter() {
-    const Parts parts(p_.counts);
-    const auto part = [&](int rank) { return parts[static_cast<std::size_t>(rank)]; };
-    const std::size_t pieces = divide_up(parts.largest(), chunk_);
-    reserve(std::min(parts.largest(), chunk_), pieces);
-    const Extent own = part(p_.rank);
-    for (std::size_t c = 0; c < pieces; ++c) {
-      contribute(part, c);
-      const Extent sum = piece({0, own.count}, c);
-      builder_.fold_coded(operands_of(c), p_.size, output(sum), own.offset + sum.offset);
-    }
-    return builder_.finish();
   }
 
  private:
   std::size_t ranks() const { return static_cast<std::size_t>(p_.size); }
-  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
-  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
   Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, chunk_); }
   std::size_t slot(std::size_t index) const { return index % slots_ * room_; }
 
@@ -69,8 +51,7 @@ class CodedSums {
     slots_ = std::min(kSlots, pieces);
     outgoing_ = builder_.reserve_coded(ranks() * slots_ * room_);
     operands_ = builder_.reserve_coded(ranks() * slots_ * room_);
-    if (p_.collective == Collective::all_reduce)
-      sums_ = builder_.reserve_sums(ranks() * slots_ * room_);
+    sums_ = builder_.reserve_sums(ranks() * slots_ * room_);
   }
 
   std::size_t operands_of(std::size_t c) const { return operands_ + slot(c) * ranks(); }
@@ -117,8 +98,6 @@ class CodedSums {
     }
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const std::size_t block_;
   const std::size_t chunk_;  // a multiple of the block
   std::size_t room_ = 0;     // elements reserved for one piece
@@ -131,8 +110,15 @@ class CodedSums {
 }  // namespace
 
 Schedule build_coded(const Problem& p) {
+  if (p.collective == Collective::reduce_scatter) {
+    // Every rank is a node of its own.
+    Problem alone = p;
+    alone.nodes.clear();
+    return build_hierarchical_scatter(alone);
+  }
   CodedSums sums(p);
-  return p.collective == Collective::all_reduce ? sums.all_reduce() : sums.reduce_scatter();
+  sums.all_reduce();
+  return sums.finish();
 }
 
 }  // namespace mccl::schedule

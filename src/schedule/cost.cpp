@@ -1,124 +1,264 @@
 #include "schedule/cost.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <array>
+#include <numeric>
 #include <vector>
 
-#include "schedule/cost_terms.h"
+#include "schedule/algorithm_table.h"
+#include "schedule/cable_map.h"
 #include "schedule/layout.h"
-#include "schedule/nodes.h"
+#include "schedule/parts.h"
+#include "schedule/walk.h"
 
 namespace mccl::schedule {
 namespace {
 
-bool shares_node(const Problem& p) {
-  return !p.nodes.empty() &&
-         std::all_of(p.nodes.begin(), p.nodes.end(), [&](int node) { return node == p.nodes[0]; });
+/// A walk covers at most kMostPieces pieces of a transfer: a longer transfer takes its bottleneck
+/// longer, but not differently. With fewer pieces, phases of a pipeline would wait for latencies.
+/// In a large group, fewer are enough to keep links busy, and the walk of one rank has about
+/// kPiecesOfAllRanks pieces.
+constexpr std::size_t kMostPieces = 4;
+constexpr std::size_t kPiecesOfAllRanks = 64;
+/// Through a window, one walk covers a whole turn of the slots.
+constexpr std::size_t kWindowPieces = kOneShotSlots;
+
+/// Slowdown of data that flow from or to a root: ranks work at the same time, but wait for each
+/// other's pieces. A gather to the root hardly has to wait. Among these collectives, only reduce
+/// has a choice of algorithms. Halving or doubling it changes 16 of 1274 choices.
+constexpr double kFlow = 1.2;
+
+bool is_rooted(Collective collective) {
+  using enum Collective;
+  return one_of(collective, broadcast, reduce, gather, scatter);
 }
 
-/// Returns the problem that one column solves. A column consists of the ranks with the same index
-/// in each node. Together they exchange 1/`columns` of the data.
-Problem column_of(const Problem& p, const std::vector<std::vector<int>>& nodes,
-                  std::size_t columns) {
-  Problem column = p;
-  column.size = static_cast<int>(nodes.size());
-  column.count = p.count / columns;
-  if (p.counts.empty()) return column;
-  column.counts.clear();
-  for (const std::vector<int>& node : nodes) {
-    std::size_t count = 0;
-    for (const int rank : node) count += p.counts[static_cast<std::size_t>(rank)];
-    column.counts.push_back(count / columns);
+/// A smaller problem of the same kind, whose schedules are quick to build and to walk.
+class Sample {
+ public:
+  Sample(const AlgorithmEntry& entry, const Problem& asked)
+      : problem(asked),
+        ranks_(static_cast<std::size_t>(asked.size)),
+        window_(entry.window),
+        in_parts_(asked.collective == Collective::all_reduce && (entry.in_parts || asked.coding)) {
+    // Ranks may differ in in_place. Only the traffic of memory depends on it.
+    problem.in_place = problem.in_place && window_ == WindowUse::all;
+    if (window_ == WindowUse::none) {
+      problem.window = 0;
+      problem.nodes.clear();
+    }
+    even_out();
+    const std::size_t most =
+        window_ == WindowUse::all ? most_through_window() : most_through_links();
+    const std::size_t count = problem.counts.empty() ? problem.count : problem.counts[0];
+    if (count <= most) return;
+    times = static_cast<double>(count) / static_cast<double>(most);
+    if (problem.counts.empty()) problem.count = most;
+    problem.counts.assign(problem.counts.size(), most);
+    problem.recv_counts.assign(problem.recv_counts.size(), most);
+    if (window_ == WindowUse::none) take_unit();
   }
-  return column;
+
+  Problem problem;
+  double times = 1;   ///< Factor by which the real problem is larger.
+  double longer = 1;  ///< Length of the largest part relative to the mean.
+  double scale = 1;   ///< Factor by which the pieces of the real problem are larger.
+
+ private:
+  /// Replaces values that differ between ranks, or that make ranks differ.
+  void even_out() {
+    if (problem.counts.empty()) {
+      // Small parts are made equal, as Divider makes large ones.
+      const std::size_t part = divide_up(problem.count, ranks_);
+      const std::size_t unit = part < kSmallPart ? 2 : kPartUnit;
+      if (in_parts_ && window_ == WindowUse::none)
+        problem.count = divide_up(part, unit) * unit * ranks_;
+      return;
+    }
+    const bool exchanges = problem.collective == Collective::all_to_all;
+    const std::size_t mean =
+        exchanges && !problem.even ? problem.chunk : divide_up(total(problem.counts), ranks_);
+    if (!exchanges && mean > 0)
+      longer = static_cast<double>(std::ranges::max(problem.counts)) / static_cast<double>(mean);
+    problem.counts.assign(ranks_, mean);
+    if (exchanges) problem.recv_counts = problem.counts;
+  }
+
+  /// Returns the maximum number of elements of the buffer, or of a part if the problem has parts.
+  std::size_t most_through_window() const {
+    using enum Collective;
+    const std::size_t piece = std::min(problem.chunk, std::max<std::size_t>(1, problem.window / 2));
+    const bool shares_slot = one_of(problem.collective, reduce_scatter, scatter, all_to_all);
+    return divide_up(kWindowPieces * piece, shares_slot ? ranks_ : 1);
+  }
+
+  std::size_t most_through_links() const {
+    const std::size_t pieces = std::clamp(kPiecesOfAllRanks / ranks_, std::size_t{1}, kMostPieces);
+    return pieces * problem.chunk * (in_parts_ ? ranks_ : 1);
+  }
+
+  /// Makes problems alike that differ only in the size of their pieces, so that they can use the
+  /// same schedules.
+  void take_unit() {
+    scale = static_cast<double>(problem.chunk) / static_cast<double>(kUnit);
+    const auto to_unit = [&](std::size_t& count) { count = count / problem.chunk * kUnit; };
+    to_unit(problem.count);
+    std::ranges::for_each(problem.counts, to_unit);
+    std::ranges::for_each(problem.recv_counts, to_unit);
+    problem.chunk = kUnit;
+  }
+
+  /// Elements of a piece: whole cache lines, and whole blocks of each codec.
+  static constexpr std::size_t kUnit = 4096;
+  /// Parts of at least kSmallPart elements are rounded up to kPartUnit.
+  static constexpr std::size_t kSmallPart = 1024;
+  static constexpr std::size_t kPartUnit = 128;
+  const std::size_t ranks_;
+  const WindowUse window_;
+  const bool in_parts_;
+};
+
+/// Returns a rank that is like all others if all ranks have the same part in the problem: the first
+/// of the last of the largest nodes.
+int typical_rank(const Problem& p) {
+  const std::vector<std::vector<int>> nodes = all_nodes(p);
+  const std::vector<int>* largest = &nodes[0];
+  for (const std::vector<int>& node : nodes) {
+    if (node.size() >= largest->size()) largest = &node;
+  }
+  return largest->front();
+}
+
+/// The work of one rank in the window.
+struct WindowWork {
+  double copied = 0;
+  double pieces = 0;
+  double meetings = 0;
+};
+
+WindowWork work_in_window(const Schedule& schedule, const StepTimes& times) {
+  WindowWork use;
+  std::uint32_t arrivals = 0, met = 0;
+  for (const Step& step : schedule.steps) {
+    use.copied += times.copied(step);
+    if (step.kind == StepKind::arrive) ++arrivals;
+    if (step.kind != StepKind::await || step.mark <= met) continue;
+    use.meetings += 1;
+    met = std::max(arrivals, step.mark);
+  }
+  use.pieces = schedule.window_count > 0 ? arrivals : 0;
+  return use;
+}
+
+/// Estimates a schedule that uses only the window and in which all ranks wait for each other. The
+/// others take no longer than the root, if there is one.
+double meeting_seconds(const Sample& sample, const WindowWork& root, const StepTimes& times) {
+  Handled handled = times.buffers(sample.problem.root);
+  handled.copied = sample.times * root.copied;
+  return sample.times * (root.meetings * times.meeting() + root.pieces * times.piece()) +
+         times.handling(handled);
+}
+
+/// Estimates a schedule that uses only the window and in which data flow from or to a root. The
+/// root or the other ranks may be some calls ahead, so ranks wait for each other only when slots
+/// are reused.
+double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWork& other,
+                    const StepTimes& times, double ranks_per_core) {
+  const Problem& p = sample.problem;
+  const double ranks = p.size;
+  const auto mean = [&](double of_root, double of_other) {
+    return (of_root + (ranks - 1) * of_other) / ranks;
+  };
+  const Handled at_root = times.buffers(p.root);
+  const Handled elsewhere = times.buffers((p.root + 1) % p.size);
+  // handling() multiplies by ranks_per_core, which the division undoes for the root: on shared
+  // cores, ranks without work leave the core to the root.
+  const double copied = std::max(root.copied / ranks_per_core, mean(root.copied, other.copied));
+  const double waits = p.collective == Collective::gather ? 1 : kFlow;
+  const double meetings = std::min(root.meetings, other.meetings);
+  return times.flow() + sample.times * (meetings * times.meeting() + root.pieces * times.piece()) +
+         times.handling({.copied = sample.times * copied * waits,
+                         .of_memory = mean(at_root.of_memory, elsewhere.of_memory),
+                         .held = mean(at_root.held, elsewhere.held)});
+}
+
+bool needs_relays(const std::vector<Schedule>& schedules, const CableMap& cables) {
+  for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+    for (const Step& step : schedules[rank].steps) {
+      if (step.kind == StepKind::send && !cables.joins(static_cast<int>(rank), step.peer))
+        return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
 
-CallSize::CallSize(const Problem& p, std::size_t element_bytes)
-    : ranks(p.size),
-      others(p.size - 1),
-      rounds(std::bit_width(static_cast<unsigned>(p.size - 1))),
-      power_of_two(std::has_single_bit(static_cast<unsigned>(p.size))),
-      apart(p.in_place ? 0 : 1) {
-  const auto element = static_cast<double>(element_bytes);
-  chunk = static_cast<double>(p.chunk) * element;
-  window = static_cast<double>(p.window) * element;
-  const bool exchanges = p.collective == Collective::all_to_all && !p.even;
-  const bool in_parts = !p.counts.empty() && !exchanges;
-  bytes = element * static_cast<double>(in_parts ? total(p.counts) : p.count);
-  if (exchanges) bytes = chunk * ranks;
-  part = bytes / ranks;
-  largest = in_parts
-                ? element * static_cast<double>(*std::max_element(p.counts.begin(), p.counts.end()))
-                : part;
+Estimator::Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+                     const Facts& facts)
+    : algorithm_(algorithm), asked_(problem), element_bytes_(element_bytes), facts_(facts) {
+  asked_.rank = 0;
 }
 
-double CallSize::pieces(double of) const { return of > 0 ? std::ceil(of / chunk) : 0; }
+const std::vector<Schedule>& Estimator::built(const Problem& problem, std::span<const int> ranks) {
+  if (!schedules_.empty() && schedules_.size() == ranks.size() && problem == built_for_)
+    return schedules_;
+  built_for_ = problem;
+  schedules_.clear();
+  Problem of_rank = problem;
+  for (const int rank : ranks) {
+    of_rank.rank = rank;
+    schedules_.push_back(build(algorithm_, of_rank));
+  }
+  return schedules_;
+}
 
-Estimate estimate(Algorithm algorithm, const Problem& p, std::size_t element_bytes,
-                  const Facts& facts) {
-  if (facts.cables && p.size > 1) {
-    const CableCost cables(algorithm, p, element_bytes, facts);
-    Estimate found = estimate(algorithm, p, element_bytes, cables.free());
-    found.seconds += cables.seconds(p.chunk);
-    return found;
-  }
-  const CallSize size(p, element_bytes);
-  const LinkTerms link(size, facts, shares_node(p));
-  const WindowTerms window(size, facts);
-  if (p.size == 1) return {size.bytes * link.per_byte(), size.pieces(size.bytes)};
-  switch (algorithm) {
-    case Algorithm::direct:
-      return p.coding ? coded_estimate(p, size, link, element_bytes)
-                      : direct_estimate(p.collective, size, link);
-    case Algorithm::ring:
-      return ring_estimate(p.collective, size, link, 1);
-    case Algorithm::ring_both:
-      return ring_estimate(p.collective, size, link, 2);
-    case Algorithm::recursive_doubling:
-      return recursive_doubling_estimate(p.collective, size, link);
-    case Algorithm::binomial_tree:
-      return binomial_tree_estimate(p.collective, size, link);
-    case Algorithm::chain:
-      return chain_estimate(p.collective, size, link);
-    case Algorithm::pairwise:
-      return pairwise_estimate(p.collective, size, link);
-    case Algorithm::dissemination:
-      return dissemination_estimate(size, link);
-    case Algorithm::one_shot:
-      return one_shot_estimate(p.collective, size, window);
-    case Algorithm::two_shot:
-      return two_shot_estimate(size, window);
-    case Algorithm::cable_tree:
-      return cable_tree_estimate(p.collective, size, link, p.tree);
-    case Algorithm::hierarchical: {
-      const auto nodes = all_nodes(p);
-      std::size_t columns = nodes[0].size();
-      for (const auto& node : nodes) columns = std::min(columns, node.size());
-      if (p.coding) {
-        const Problem between = column_of(p, nodes, columns);
-        const CallSize part(between, element_bytes);
-        const LinkTerms columns_link(part, facts, false);
-        Estimate found = coded_estimate(between, part, columns_link, element_bytes);
-        found.seconds +=
-            p.collective == Collective::all_reduce
-                ? inside_nodes_estimate(size, window, static_cast<double>(columns))
-                : sums_inside_nodes_estimate(size, window, static_cast<double>(nodes.size()),
-                                             static_cast<double>(columns));
-        return found;
-      }
-      return hierarchical_estimate(p.collective, size, link, window,
-                                   static_cast<double>(nodes.size()), static_cast<double>(columns));
+Estimate Estimator::at(std::size_t chunk) {
+  const AlgorithmEntry& entry = entry_of(algorithm_);
+  const bool is_in_window = entry.window == WindowUse::all;
+  asked_.chunk = chunk;
+  const Sample sample(entry, asked_);
+  const Problem& p = sample.problem;
+  StepTimes times(asked_, element_bytes_, facts_, sample.scale);
+  Estimate found;
+  if (is_in_window) {
+    const std::vector<Schedule>& schedules = built(p, std::array{p.root, (p.root + 1) % p.size});
+    const WindowWork root = work_in_window(schedules[0], times);
+    const WindowWork other = work_in_window(schedules[1], times);
+    found.seconds = is_rooted(p.collective) && root.meetings != other.meetings
+                        ? flow_seconds(sample, root, other, times, facts_.ranks_per_core)
+                        : meeting_seconds(sample, root, times);
+  } else {
+    Walked walked;
+    const auto walk_ranks = [&](std::span<const int> ranks) {
+      const std::vector<Schedule>& schedules = built(p, ranks);
+      if (p.window > 0)
+        times.set_window_rate(work_in_window(schedules[0], times).copied * sample.times);
+      walked = walk(schedules, p, times, facts_.cables.get());
+    };
+    if (!is_rooted(p.collective) && !facts_.cables && entry.is_symmetric && entry.is_symmetric(p))
+      walk_ranks(std::array{typical_rank(p)});
+    if (!walked.complete) {
+      std::vector<int> ranks(static_cast<std::size_t>(p.size));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      walk_ranks(ranks);
     }
+    double keeping = 0;
+    for (const Schedule& each : schedules_) keeping = std::max(keeping, times.keeping(each));
+    found.seconds = walked.seconds + (sample.times - 1) * walked.busiest + sample.times * keeping;
+    found.needs_relays = facts_.cables && needs_relays(schedules_, *facts_.cables);
   }
-  return {};
+  for (const Schedule& each : schedules_) {
+    const auto steps = std::ranges::count_if(
+        each.steps, [&](const Step& step) { return is_in_window || !is_window(step.kind); });
+    found.steps = std::max(found.steps, static_cast<double>(steps) * sample.times * sample.longer);
+  }
+  return found;
 }
 
 double cost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts) {
-  return estimate(algorithm, problem, element_bytes, facts).seconds;
+  return Estimator(algorithm, problem, element_bytes, facts).at(problem.chunk).seconds;
 }
 
 }  // namespace mccl::schedule

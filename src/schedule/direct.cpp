@@ -3,37 +3,35 @@
 // once.
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
 namespace {
 
-class Direct {
+class Direct : public ScheduleWriter {
  public:
-  explicit Direct(const Problem& problem) : p_(problem), builder_(problem) {}
+  explicit Direct(const Problem& problem) : ScheduleWriter(problem) {}
 
-  Schedule all_reduce() {
+  void all_reduce() {
     const Extent all{0, p_.count};
     const Operands operands = reserve_operands(p_.count);
     for (std::size_t c = 0; c < builder_.pieces(p_.count); ++c) {
       send_to_all(builder_.piece(input(all), c));
       reduce_piece(operands, c, input(all), output(all));
     }
-    return builder_.finish();
   }
 
-  Schedule reduce() {
+  void reduce() {
     const Extent all{0, p_.count};
-    if (p_.rank != p_.root) return send_to_root(input(all));
+    if (p_.rank != p_.root) return builder_.send_pieces(p_.root, input(all));
     const Operands operands = reserve_operands(p_.count);
     for (std::size_t c = 0; c < builder_.pieces(p_.count); ++c) {
       reduce_piece(operands, c, input(all), output(all));
     }
-    return builder_.finish();
   }
 
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     const Extent own = parts[p_.rank];
     const Operands operands = reserve_operands(own.count);
@@ -43,22 +41,17 @@ class Direct {
       }
       reduce_piece(operands, c, input(own), output({0, own.count}));
     }
-    return builder_.finish();
   }
 
-  Schedule broadcast() {
+  void broadcast() {
     const Region all = output({0, p_.count});
+    if (p_.rank != p_.root) return builder_.recv_pieces(p_.root, all);
     for (std::size_t c = 0; c < builder_.pieces(p_.count); ++c) {
-      if (p_.rank == p_.root) {
-        send_to_all(builder_.piece(all, c));
-      } else {
-        builder_.recv(p_.root, builder_.piece(all, c));
-      }
+      send_to_all(builder_.piece(all, c));
     }
-    return builder_.finish();
   }
 
-  Schedule all_gather() {
+  void all_gather() {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
@@ -68,12 +61,11 @@ class Direct {
       }
       builder_.copy(builder_.piece(input(own), c), builder_.piece(output(parts[p_.rank]), c));
     }
-    return builder_.finish();
   }
 
-  Schedule gather() {
+  void gather() {
     const Extent own{0, p_.counts[p_.rank]};
-    if (p_.rank != p_.root) return send_to_root(input(own));
+    if (p_.rank != p_.root) return builder_.send_pieces(p_.root, input(own));
     const Parts parts(p_.counts);
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
       for (int d = 1; d < p_.size; ++d) {
@@ -81,30 +73,23 @@ class Direct {
       }
     }
     builder_.copy_pieces(input(own), output(parts[p_.rank]));
-    return builder_.finish();
   }
 
-  Schedule scatter() {
+  void scatter() {
     const Region own = output({0, p_.counts[p_.rank]});
     const Parts parts(p_.counts);
-    if (p_.rank != p_.root) {
-      for (std::size_t c = 0; c < builder_.pieces(own.count); ++c) {
-        builder_.recv(p_.root, builder_.piece(own, c));
-      }
-      return builder_.finish();
-    }
+    if (p_.rank != p_.root) return builder_.recv_pieces(p_.root, own);
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {
       for (int d = 1; d < p_.size; ++d) {
         builder_.send(up(d), builder_.piece(input(parts[up(d)]), c));
       }
     }
     builder_.copy_pieces(input(parts[p_.rank]), own);
-    return builder_.finish();
   }
 
   /// Every ordered pair exchanges at least one message, which may be empty, so that mismatched
   /// counts are detected.
-  Schedule all_to_all() {
+  void all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);
     const std::size_t pieces = std::max(
@@ -118,13 +103,11 @@ class Direct {
       }
     }
     builder_.copy_pieces(input(sent[p_.rank]), output(received[p_.rank]));
-    return builder_.finish();
   }
 
-  Schedule barrier() {
+  void barrier() {
     for (int d = 1; d < p_.size; ++d) builder_.send(up(d), output({}));
     for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), output({}));
-    return builder_.finish();
   }
 
  private:
@@ -135,9 +118,6 @@ class Direct {
     std::size_t rooms = 0;
   };
 
-  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
-  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
-
   Operands reserve_operands(std::size_t count) {
     const std::size_t length = std::min(builder_.chunk(), count) * p_.size;
     const std::size_t rooms = std::min(kSlots, builder_.pieces(count));
@@ -146,13 +126,6 @@ class Direct {
 
   void send_to_all(const Region& src) {
     for (int d = 1; d < p_.size; ++d) builder_.send(up(d), src);
-  }
-
-  Schedule send_to_root(const Region& src) {
-    for (std::size_t c = 0; c < builder_.pieces(src.count); ++c) {
-      builder_.send(p_.root, builder_.piece(src, c));
-    }
-    return builder_.finish();
   }
 
   void reduce_piece(const Operands& operands, std::size_t c, const Region& own,
@@ -167,39 +140,30 @@ class Direct {
     for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), operand(down(d)));
     builder_.fold(begin, p_.size, dst, true);
   }
-
-  const Problem& p_;
-  ScheduleBuilder builder_;
 };
+
+constexpr Writes<Direct> kDirectWrites[] = {
+    {Collective::all_reduce, &Direct::all_reduce},
+    {Collective::broadcast, &Direct::broadcast},
+    {Collective::reduce, &Direct::reduce},
+    {Collective::all_gather, &Direct::all_gather},
+    {Collective::gather, &Direct::gather},
+    {Collective::scatter, &Direct::scatter},
+    {Collective::reduce_scatter, &Direct::reduce_scatter},
+    {Collective::all_to_all, &Direct::all_to_all},
+    {Collective::barrier, &Direct::barrier},
+};
+
+Schedule build_direct(const Problem& p) {
+  return p.coding ? build_coded(p) : write<kDirectWrites>(p);
+}
 
 }  // namespace
 
-Schedule build_direct(const Problem& p) {
-  Direct direct(p);
-  switch (p.collective) {
-    case Collective::all_reduce:
-      return direct.all_reduce();
-    case Collective::broadcast:
-      return direct.broadcast();
-    case Collective::reduce:
-      return direct.reduce();
-    case Collective::all_gather:
-      return direct.all_gather();
-    case Collective::gather:
-      return direct.gather();
-    case Collective::scatter:
-      return direct.scatter();
-    case Collective::reduce_scatter:
-      return direct.reduce_scatter();
-    case Collective::all_to_all:
-      return direct.all_to_all();
-    case Collective::barrier:
-      return direct.barrier();
-    case Collective::send:
-    case Collective::recv:
-      break;
-  }
-  return {};
-}
+const AlgorithmEntry kDirect{.name = "direct",
+                             .can = always,
+                             .build = build_direct,
+                             .sums_blocks = true,
+                             .is_symmetric = always};
 
 }  // namespace mccl::schedule

@@ -2,10 +2,13 @@
 // means that the sender, and every rank that it has heard from, has arrived.
 #include <optional>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
+namespace {
+
+bool can_dissemination(const Problem& p) { return p.collective == Collective::barrier; }
 
 Schedule build_dissemination(const Problem& p) {
   ScheduleBuilder builder(p);
@@ -22,5 +25,12 @@ Schedule build_dissemination(const Problem& p) {
   }
   return builder.finish();
 }
+
+}  // namespace
+
+const AlgorithmEntry kDissemination{.name = "dissemination",
+                                    .can = can_dissemination,
+                                    .build = build_dissemination,
+                                    .is_symmetric = always};
 
 }  // namespace mccl::schedule

@@ -1,7 +1,7 @@
-#include "schedule/hazards.h"
-
 #include <algorithm>
 #include <cstddef>
+
+#include "schedule/builder.h"
 
 namespace mccl::schedule {
 namespace {

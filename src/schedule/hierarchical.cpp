@@ -12,11 +12,11 @@
 // of each node. A reduce_scatter is in hierarchical_scatter.cpp.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -29,11 +29,10 @@ constexpr std::size_t kChunksPerSegment = 4;
 /// A part of at most this many elements is bound by latency, not by bandwidth.
 constexpr std::size_t kSmallPart = 8192;
 
-class Hierarchical {
+class Hierarchical : public ScheduleWriter {
  public:
   explicit Hierarchical(const Problem& problem)
-      : p_(problem),
-        builder_(problem),
+      : ScheduleWriter(problem),
         nodes_(all_nodes(problem)),
         chunk_(whole_blocks(problem.chunk, problem.coding.block())) {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -45,7 +44,7 @@ class Hierarchical {
     }
   }
 
-  Schedule all_reduce() {
+  void all_reduce() {
     const std::size_t longest = std::max<std::size_t>(1, chunk_ * kChunksPerSegment * columns_);
     const std::size_t segments = std::max<std::size_t>(1, divide_up(p_.count, longest));
     lay_slots(columns_);
@@ -59,10 +58,9 @@ class Hierarchical {
         share_inside(nth(Extent{0, p_.count}, s - kSegmentsInFlight, longest));
       }
     }
-    return builder_.finish();
   }
 
-  Schedule broadcast() {
+  void broadcast() {
     lay_slots(1);
     const std::vector<int> heads = heads_of_nodes();
     if (heads[node_] == p_.rank) {
@@ -73,7 +71,6 @@ class Hierarchical {
             {0, p_.count});
     }
     spread_inside(heads[node_], {0, p_.count});
-    return builder_.finish();
   }
 
  private:
@@ -257,8 +254,6 @@ class Hierarchical {
     return place.offset;
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const std::vector<std::vector<int>> nodes_;
   const std::size_t chunk_;
   std::size_t node_ = 0;   // the node of this rank
@@ -270,7 +265,8 @@ class Hierarchical {
   std::size_t embedded_ = 0;
 };
 
-}  // namespace
+/// Among another number of nodes, some sit out an exchange of small parts (recursive_doubling.cpp).
+bool has_even_exchanges(const Problem& p) { return std::has_single_bit(all_nodes(p).size()); }
 
 bool can_hierarchical(const Problem& p) {
   const bool scatters_blocks = p.collective == Collective::reduce_scatter && p.coding;
@@ -283,11 +279,24 @@ bool can_hierarchical(const Problem& p) {
   return nodes > 1 && nodes < static_cast<std::size_t>(p.size);
 }
 
+constexpr Writes<Hierarchical> kHierarchicalWrites[] = {
+    {Collective::all_reduce, &Hierarchical::all_reduce},
+    {Collective::broadcast, &Hierarchical::broadcast},
+};
+
 Schedule build_hierarchical(const Problem& p) {
-  if (p.collective == Collective::reduce_scatter) return build_hierarchical_scatter(p);
-  Hierarchical hierarchical(p);
-  return p.collective == Collective::all_reduce ? hierarchical.all_reduce()
-                                                : hierarchical.broadcast();
+  return can_write<kHierarchicalWrites>(p) ? write<kHierarchicalWrites>(p)
+                                           : build_hierarchical_scatter(p);
 }
+
+}  // namespace
+
+const AlgorithmEntry kHierarchical{.name = "hierarchical",
+                                   .can = can_hierarchical,
+                                   .build = build_hierarchical,
+                                   .sums_blocks = true,
+                                   .is_symmetric = has_even_exchanges,
+                                   .in_parts = true,
+                                   .window = WindowUse::inside_nodes};
 
 }  // namespace mccl::schedule

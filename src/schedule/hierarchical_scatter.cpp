@@ -14,9 +14,8 @@
 #include <span>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
@@ -24,11 +23,10 @@ namespace {
 /// Number of sums of a node that may wait for encoding while the next one is computed.
 constexpr std::size_t kSums = 2;
 
-class HierarchicalScatter {
+class HierarchicalScatter : public ScheduleWriter {
  public:
   explicit HierarchicalScatter(const Problem& problem)
-      : p_(problem),
-        builder_(problem),
+      : ScheduleWriter(problem),
         parts_(problem.counts),
         nodes_(all_nodes(problem)),
         block_(problem.coding.block()),
@@ -38,7 +36,7 @@ class HierarchicalScatter {
         static_cast<std::size_t>(std::ranges::find(nodes_[node_], p_.rank) - nodes_[node_].begin());
   }
 
-  Schedule run() {
+  void run() {
     const std::size_t pieces = divide_up(parts_.largest(), chunk_);
     reserve(pieces);
     for (std::size_t c = 0; c < pieces; ++c) {
@@ -52,7 +50,6 @@ class HierarchicalScatter {
       add_up(c);
     }
     if (!alone() && rounds_ == 0) builder_.await(kAllPeers, builder_.arrive());
-    return builder_.finish();
   }
 
  private:
@@ -132,8 +129,6 @@ class HierarchicalScatter {
     return {Space::coded, operands_of(c) + node * divide_up(count, block_) * block_, count};
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const Parts parts_;
   const std::vector<std::vector<int>> nodes_;
   const std::size_t block_;
@@ -152,6 +147,10 @@ class HierarchicalScatter {
 
 }  // namespace
 
-Schedule build_hierarchical_scatter(const Problem& p) { return HierarchicalScatter(p).run(); }
+Schedule build_hierarchical_scatter(const Problem& p) {
+  HierarchicalScatter scatter(p);
+  scatter.run();
+  return scatter.finish();
+}
 
 }  // namespace mccl::schedule

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "mccl/error.h"
 
@@ -11,16 +12,8 @@ namespace mccl::schedule {
 namespace {
 
 bool has_counts(Collective collective) {
-  switch (collective) {
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return true;
-    default:
-      return false;
-  }
+  using enum Collective;
+  return one_of(collective, all_gather, gather, scatter, reduce_scatter, all_to_all);
 }
 
 /// Lays input and output apart or, if aliased, the smaller one inside the larger at `displacement`.
@@ -50,8 +43,8 @@ std::size_t displacement(const std::vector<std::size_t>& counts, int rank) {
 }
 
 bool is_reduction(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce ||
-         collective == Collective::reduce_scatter;
+  using enum Collective;
+  return one_of(collective, all_reduce, reduce, reduce_scatter);
 }
 
 Layout layout_of(const Problem& p) {
@@ -89,26 +82,53 @@ void check(const Problem& p) {
                                       p.rank, p.root, p.size));
   }
   if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
-  const auto size = static_cast<std::size_t>(p.size);
-  if (!p.nodes.empty() && p.nodes.size() != size) {
-    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many nodes, not {}",
-                                      size, p.nodes.size()));
-  }
-  if (has_counts(p.collective) && p.counts.size() != size) {
-    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many counts, not {}",
-                                      size, p.counts.size()));
-  }
+  const auto require_one_each = [&](const auto& list, std::string_view what) {
+    if (list.size() == static_cast<std::size_t>(p.size)) return;
+    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many {}, not {}",
+                                      p.size, what, list.size()));
+  };
+  if (!p.nodes.empty()) require_one_each(p.nodes, "nodes");
+  if (has_counts(p.collective)) require_one_each(p.counts, "counts");
   if (p.collective != Collective::all_to_all) return;
-  if (p.recv_counts.size() != size) {
-    throw InvalidArgument(
-        fmt::format("schedule: a group of {} ranks needs as many counts to receive, not {}", size,
-                    p.recv_counts.size()));
-  }
+  require_one_each(p.recv_counts, "counts to receive");
   if (p.counts[p.rank] != p.recv_counts[p.rank]) {
     throw InvalidArgument(fmt::format(
         "schedule: rank {} sends itself {} elements but receives {}: make the two equal", p.rank,
         p.counts[p.rank], p.recv_counts[p.rank]));
   }
+}
+
+std::vector<int> node_members(const Problem& p, int rank) {
+  if (p.nodes.empty()) return {rank};
+  std::vector<int> members;
+  for (int r = 0; r < p.size; ++r) {
+    if (p.nodes[r] == p.nodes[rank]) members.push_back(r);
+  }
+  return members;
+}
+
+std::vector<std::vector<int>> all_nodes(const Problem& p) {
+  std::vector<std::vector<int>> nodes;
+  std::vector<int> place_of;  // indexed by node number
+  for (int r = 0; r < p.size; ++r) {
+    if (p.nodes.empty()) {
+      nodes.push_back({r});
+      continue;
+    }
+    const auto number = static_cast<std::size_t>(p.nodes[r]);
+    if (place_of.size() <= number) place_of.resize(number + 1, -1);
+    if (place_of[number] < 0) {
+      place_of[number] = static_cast<int>(nodes.size());
+      nodes.emplace_back();
+    }
+    nodes[place_of[number]].push_back(r);
+  }
+  return nodes;
+}
+
+bool shares_window(const Problem& p) {
+  return p.size > 1 && p.window >= 2 * static_cast<std::size_t>(p.size) && !p.nodes.empty() &&
+         std::all_of(p.nodes.begin(), p.nodes.end(), [&](int n) { return n == p.nodes[0]; });
 }
 
 }  // namespace mccl::schedule

@@ -1,6 +1,4 @@
-// Maps the memories of a rank's problem (input, output, scratch and blocks) to one range of
-// addresses. Input and output share addresses where they are the same memory, so overlap is a
-// comparison of numbers. All values are in elements.
+// Properties of a problem: the layout of its memories, its nodes, and whether it is valid.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +8,9 @@
 
 namespace mccl::schedule {
 
+/// Maps the memories of a rank's problem (input, output, scratch and blocks) to one range of
+/// addresses. Input and output share addresses where they are the same memory, so overlap is a
+/// comparison of numbers. All values are in elements.
 struct Layout {
   std::size_t input_count = 0;
   std::size_t output_count = 0;
@@ -50,5 +51,14 @@ std::size_t total(const std::vector<std::size_t>& counts);
 /// of the wrong length, a chunk of 0, or unequal counts for the all_to_all part of a rank to
 /// itself.
 void check(const Problem& problem);
+
+/// The ranks of the node of `rank`, in rank order and including `rank`.
+std::vector<int> node_members(const Problem& problem, int rank);
+
+/// The nodes of a group, ordered by their first rank. Each is the list of its ranks.
+std::vector<std::vector<int>> all_nodes(const Problem& problem);
+
+/// True if all ranks are on one node and its window is large enough for every algorithm.
+bool shares_window(const Problem& problem);
 
 }  // namespace mccl::schedule

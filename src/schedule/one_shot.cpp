@@ -9,18 +9,17 @@
 // once per piece, and the ranks that publish wait for these arrivals.
 #include <algorithm>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
 
-class OneShot {
+class OneShot : public ScheduleWriter {
  public:
-  explicit OneShot(const Problem& problem) : p_(problem), builder_(problem) {}
+  explicit OneShot(const Problem& problem) : ScheduleWriter(problem) {}
 
-  Schedule all_reduce() {
+  void all_reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kHalves);
     in_batches(
@@ -28,10 +27,9 @@ class OneShot {
         [&](std::size_t i) {
           builder_.read_fold(input(piece(all, i)), slot(i), output(piece(all, i)), true);
         });
-    return builder_.finish();
   }
 
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     const Extent own = parts[p_.rank];
     lay_slots(p_.size, parts.largest(), kHalves);
@@ -41,11 +39,10 @@ class OneShot {
           builder_.read_fold(input(piece(own, i)), slot(i, p_.rank),
                              output(piece({0, own.count}, i)), true);
         });
-    return builder_.finish();
   }
 
   /// Requires an even exchange, in which all ranks know all counts.
-  Schedule all_to_all() {
+  void all_to_all() {
     const Parts parts(p_.counts);
     lay_slots(p_.size, parts.largest(), kHalves);
     in_batches(
@@ -55,29 +52,26 @@ class OneShot {
           for_others(
               [&](int r) { builder_.read(r, slot(i, p_.rank), output(piece(parts[r], i))); });
         });
-    return builder_.finish();
   }
 
-  Schedule all_gather() {
+  void all_gather() {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kHalves);
     in_batches(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
         [&](std::size_t i) { gather_parts(own, parts, i); });
-    return builder_.finish();
   }
 
-  Schedule broadcast() {
+  void broadcast() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
     from_root(
         p_.count, [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
         [&](std::size_t i) { builder_.read(p_.root, slot(i), output(piece(all, i))); });
-    return builder_.finish();
   }
 
-  Schedule scatter() {
+  void scatter() {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(p_.size, parts.largest(), kRow);
@@ -88,10 +82,9 @@ class OneShot {
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(own, i)));
         },
         [&](std::size_t i) { builder_.read(p_.root, slot(i, p_.rank), output(piece(own, i))); });
-    return builder_.finish();
   }
 
-  Schedule reduce() {
+  void reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
     to_root(
@@ -99,23 +92,18 @@ class OneShot {
         [&](std::size_t i) {
           builder_.read_fold(input(piece(all, i)), slot(i), output(piece(all, i)), true);
         });
-    return builder_.finish();
   }
 
-  Schedule gather() {
+  void gather() {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kRow);
     to_root(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
         [&](std::size_t i) { gather_parts(own, parts, i); });
-    return builder_.finish();
   }
 
-  Schedule barrier() {
-    builder_.await(kAllPeers, builder_.arrive());
-    return builder_.finish();
-  }
+  void barrier() { builder_.await(kAllPeers, builder_.arrive()); }
 
  private:
   static constexpr std::size_t kRow = 1;     ///< Slots are used one at a time, in turn.
@@ -208,8 +196,6 @@ class OneShot {
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   std::size_t piece_ = 1;  // elements for one reader
   std::size_t pieces_ = 1;
   std::size_t slot_ = 1;  // elements
@@ -217,32 +203,28 @@ class OneShot {
   std::size_t batch_ = 1;  // slots
 };
 
+constexpr Writes<OneShot> kOneShotWrites[] = {
+    {Collective::all_reduce, &OneShot::all_reduce},
+    {Collective::broadcast, &OneShot::broadcast},
+    {Collective::reduce, &OneShot::reduce},
+    {Collective::all_gather, &OneShot::all_gather},
+    {Collective::gather, &OneShot::gather},
+    {Collective::scatter, &OneShot::scatter},
+    {Collective::reduce_scatter, &OneShot::reduce_scatter},
+    {Collective::all_to_all, &OneShot::all_to_all},
+    {Collective::barrier, &OneShot::barrier},
+};
+
+bool can_one_shot(const Problem& p) {
+  return shares_window(p) && (p.collective != Collective::all_to_all || p.even);
+}
+
 }  // namespace
 
-Schedule build_one_shot(const Problem& p) {
-  OneShot one_shot(p);
-  switch (p.collective) {
-    case Collective::all_reduce:
-      return one_shot.all_reduce();
-    case Collective::broadcast:
-      return one_shot.broadcast();
-    case Collective::reduce:
-      return one_shot.reduce();
-    case Collective::all_gather:
-      return one_shot.all_gather();
-    case Collective::gather:
-      return one_shot.gather();
-    case Collective::scatter:
-      return one_shot.scatter();
-    case Collective::reduce_scatter:
-      return one_shot.reduce_scatter();
-    case Collective::all_to_all:
-      return one_shot.all_to_all();
-    case Collective::barrier:
-      return one_shot.barrier();
-    default:
-      return {};
-  }
-}
+const AlgorithmEntry kOneShot{.name = "one_shot",
+                              .can = can_one_shot,
+                              .build = write<kOneShotWrites>,
+                              .is_symmetric = always,
+                              .window = WindowUse::all};
 
 }  // namespace mccl::schedule

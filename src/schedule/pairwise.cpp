@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
 namespace {
 
-class Pairwise {
+class Pairwise : public ScheduleWriter {
  public:
   explicit Pairwise(const Problem& p)
-      : p_(p), builder_(p), phase_count_(kPiecesPerPhase * builder_.chunk()) {}
+      : ScheduleWriter(p), phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
-  Schedule all_reduce() {
+  void all_reduce() {
     const Divider divider(builder_.chunk());
     const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size);
     for (std::size_t s = 0; s < segments; ++s) {
@@ -25,10 +25,9 @@ class Pairwise {
       for (int d = 1; d < p_.size; ++d) reduce(d, input(part(up(d))), input(own), output(own));
       for (int d = 1; d < p_.size; ++d) move(d, output(own), output(part(down(d))));
     }
-    return builder_.finish();
   }
 
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     const Extent own = parts[p_.rank];
     for (std::size_t s = 0; s < divide_up(parts.largest(), phase_count_); ++s) {
@@ -38,12 +37,11 @@ class Pairwise {
                output(segment({0, own.count})));
       }
     }
-    return builder_.finish();
   }
 
   /// The sends of an exchange start when the exchange two before it has been received, so that no
   /// rank receives from many senders at the same time.
-  Schedule all_to_all() {
+  void all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);
     std::vector<std::uint32_t> arrived(p_.size);
@@ -61,12 +59,9 @@ class Pairwise {
       }
     }
     builder_.copy_pieces(input(sent[p_.rank]), output(received[p_.rank]));
-    return builder_.finish();
   }
 
  private:
-  int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
-  int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
   std::size_t at_least_one(std::size_t count) const {
     return std::max(std::size_t{1}, builder_.pieces(count));
   }
@@ -88,25 +83,21 @@ class Pairwise {
     }
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const std::size_t phase_count_;  // elements of a part that one segment covers
+};
+
+constexpr Writes<Pairwise> kPairwiseWrites[] = {
+    {Collective::all_reduce, &Pairwise::all_reduce},
+    {Collective::reduce_scatter, &Pairwise::reduce_scatter},
+    {Collective::all_to_all, &Pairwise::all_to_all},
 };
 
 }  // namespace
 
-Schedule build_pairwise(const Problem& p) {
-  Pairwise pairwise(p);
-  switch (p.collective) {
-    case Collective::all_reduce:
-      return pairwise.all_reduce();
-    case Collective::reduce_scatter:
-      return pairwise.reduce_scatter();
-    case Collective::all_to_all:
-      return pairwise.all_to_all();
-    default:
-      return {};
-  }
-}
+const AlgorithmEntry kPairwise{.name = "pairwise",
+                               .can = can_write<kPairwiseWrites>,
+                               .build = write<kPairwiseWrites>,
+                               .is_symmetric = always,
+                               .in_parts = true};
 
 }  // namespace mccl::schedule

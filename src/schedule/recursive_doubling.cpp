@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -95,10 +95,22 @@ Schedule all_gather(const Problem& p) {
   return builder.finish();
 }
 
-}  // namespace
+bool has_no_extra(const Problem& p) { return std::has_single_bit(static_cast<unsigned>(p.size)); }
+
+bool can_recursive_doubling(const Problem& p) {
+  return p.collective == Collective::all_reduce ||
+         (p.collective == Collective::all_gather && has_no_extra(p));
+}
 
 Schedule build_recursive_doubling(const Problem& p) {
   return p.collective == Collective::all_gather ? all_gather(p) : all_reduce(p);
 }
+
+}  // namespace
+
+const AlgorithmEntry kRecursiveDoubling{.name = "recursive_doubling",
+                                        .can = can_recursive_doubling,
+                                        .build = build_recursive_doubling,
+                                        .is_symmetric = has_no_extra};
 
 }  // namespace mccl::schedule

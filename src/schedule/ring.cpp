@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
 
 namespace mccl::schedule {
@@ -53,22 +53,21 @@ struct Hop {
   Region received = {};
 };
 
-class Ring {
+template <std::size_t lanes>
+class Ring : public ScheduleWriter {
  public:
-  Ring(const Problem& p, bool both_ways)
-      : p_(p),
-        builder_(p),
+  explicit Ring(const Problem& p)
+      : ScheduleWriter(p),
         divider_(builder_.chunk()),
         ways_{Way(p, 1), Way(p, -1)},
-        lanes_(both_ways ? 2 : 1),
         phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
-  Schedule all_reduce() {
-    const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size * lanes_);
+  void all_reduce() {
+    const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size * lanes);
     for (std::size_t s = 0; s < segments; ++s) {
       const Extent segment = divider_.part({0, p_.count}, segments, s);
       const auto part = [&](std::size_t lane, int rank) {
-        return divider_.part(divider_.part(segment, lanes_, lane), p_.size, rank);
+        return divider_.part(divider_.part(segment, lanes, lane), p_.size, rank);
       };
       for (int k = 0; k < p_.size - 1; ++k) {
         hop([&](std::size_t lane) {
@@ -88,15 +87,14 @@ class Ring {
         });
       }
     }
-    return builder_.finish();
   }
 
   /// Partial sums are kept in scratch, because input must not be written.
-  Schedule reduce_scatter() {
+  void reduce_scatter() {
     const Parts parts(p_.counts);
     const std::size_t segments = segments_of(parts);
     const std::size_t length = std::min(phase_count_, parts.largest());
-    const Extent sums = builder_.reserve_scratch(p_.size > 2 ? lanes_ * kRooms * length : 0);
+    const Extent sums = builder_.reserve_scratch(p_.size > 2 ? lanes * kRooms * length : 0);
     std::size_t turn = 0;
     for (std::size_t s = 0; s < segments; ++s) {
       const auto part = [&](std::size_t lane, int rank) { return share(parts[rank], lane, s); };
@@ -118,10 +116,9 @@ class Ring {
         });
       }
     }
-    return builder_.finish();
   }
 
-  Schedule all_gather() {
+  void all_gather() {
     const Parts parts(p_.counts);
     const std::size_t segments = segments_of(parts);
     const std::size_t begin = parts[p_.rank].offset;
@@ -137,11 +134,10 @@ class Ring {
                      .received = output(part(lane, ways_[lane].received_gathering(k)))};
         });
       }
-      for (std::size_t lane = 0; lane < lanes_; ++lane) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
         builder_.copy_pieces(own(lane), output(part(lane, p_.rank)));
       }
     }
-    return builder_.finish();
   }
 
  private:
@@ -149,19 +145,19 @@ class Ring {
   static constexpr std::size_t kRooms = 2;
 
   std::size_t segments_of(const Parts& parts) const {
-    return divide_up(divider_.part({0, parts.largest()}, lanes_, 0).count, phase_count_);
+    return divide_up(divider_.part({0, parts.largest()}, lanes, 0).count, phase_count_);
   }
 
   /// The share of a rank's part that travels in this direction in segment s.
   Extent share(Extent part, std::size_t lane, std::size_t s) const {
-    return nth(divider_.part(part, lanes_, lane), s, phase_count_);
+    return nth(divider_.part(part, lanes, lane), s, phase_count_);
   }
 
   /// Appends all pieces of a phase, alternating between the directions.
   template <typename Describe>
   void hop(const Describe& describe) {
     const Hop first = describe(0);
-    const Hop second = lanes_ == 2 ? describe(1) : Hop{};
+    const Hop second = lanes == 2 ? describe(1) : Hop{};
     const std::size_t pieces = builder_.pieces(std::max(
         {first.sent.count, first.received.count, second.sent.count, second.received.count}));
     for (std::size_t c = 0; c < pieces; ++c) {
@@ -180,28 +176,32 @@ class Ring {
     }
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const Divider divider_;
   const std::array<Way, 2> ways_;
-  const std::size_t lanes_;
   const std::size_t phase_count_;  // elements of a part that one phase of a segment moves
 };
 
+template <std::size_t lanes>
+constexpr Writes<Ring<lanes>> kRingWrites[] = {
+    {Collective::all_reduce, &Ring<lanes>::all_reduce},
+    {Collective::reduce_scatter, &Ring<lanes>::reduce_scatter},
+    {Collective::all_gather, &Ring<lanes>::all_gather},
+};
+
+/// Among two ranks both directions are the same.
+bool can_ring_both(const Problem& p) { return p.size > 2 && can_write<kRingWrites<2>>(p); }
+
 }  // namespace
 
-Schedule build_ring(const Problem& p, bool both_ways) {
-  Ring ring(p, both_ways);
-  switch (p.collective) {
-    case Collective::all_reduce:
-      return ring.all_reduce();
-    case Collective::reduce_scatter:
-      return ring.reduce_scatter();
-    case Collective::all_gather:
-      return ring.all_gather();
-    default:
-      return {};
-  }
-}
+const AlgorithmEntry kRing{.name = "ring",
+                           .can = can_write<kRingWrites<1>>,
+                           .build = write<kRingWrites<1>>,
+                           .is_symmetric = always,
+                           .in_parts = true};
+const AlgorithmEntry kRingBoth{.name = "ring_both",
+                               .can = can_ring_both,
+                               .build = write<kRingWrites<2>>,
+                               .is_symmetric = always,
+                               .in_parts = true};
 
 }  // namespace mccl::schedule

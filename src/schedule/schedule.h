@@ -78,6 +78,17 @@ constexpr bool is_message(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
 }
 
+/// True for steps that read input, output, scratch or blocks. Accesses to the window have rules of
+/// their own, and do not count here. writes_memory() is the same for writes.
+constexpr bool reads_memory(StepKind kind) {
+  return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
+         kind != StepKind::read;
+}
+constexpr bool writes_memory(StepKind kind) {
+  return kind != StepKind::send && kind != StepKind::arrive && kind != StepKind::await &&
+         kind != StepKind::publish;
+}
+
 inline constexpr std::int32_t kAllPeers = -1;
 
 struct Step {
@@ -94,6 +105,12 @@ struct Step {
   Region src;
   Region dst;
 };
+
+/// True if the collective is one of the others.
+template <typename... Collectives>
+constexpr bool one_of(Collective collective, Collectives... of) {
+  return ((collective == of) || ...);
+}
 
 /// The collective that one rank must perform. Every rank has the same Problem except for rank,
 /// in_place and, for all_to_all, the counts.

@@ -9,18 +9,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/algorithms.h"
+#include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/nodes.h"
 
 namespace mccl::schedule {
 namespace {
 
-class TwoShot {
+class TwoShot : public ScheduleWriter {
  public:
   explicit TwoShot(const Problem& problem)
-      : p_(problem),
-        builder_(problem),
+      : ScheduleWriter(problem),
         divider_(problem.chunk),
         piece_(piece_for(problem)),
         part_(divider_.part({0, piece_}, ranks(problem), 0).count),
@@ -30,8 +28,8 @@ class TwoShot {
     builder_.use_window(slots_ * slot_);
   }
 
-  Schedule all_reduce() { return run(true); }
-  Schedule reduce() { return run(p_.rank == p_.root); }
+  void all_reduce() { run(true); }
+  void reduce() { run(p_.rank == p_.root); }
 
  private:
   static constexpr std::size_t kGranule = 64;
@@ -48,7 +46,7 @@ class TwoShot {
     return ranks(p) * (most < kGranule ? most : most / kGranule * kGranule);
   }
 
-  Schedule run(bool takes_results) {
+  void run(bool takes_results) {
     if (pieces_ == 0) builder_.await(kAllPeers, builder_.arrive());
     for (std::size_t begin = 0; begin < pieces_; begin += slots_) {
       const std::size_t end = std::min(pieces_, begin + slots_);
@@ -71,7 +69,6 @@ class TwoShot {
         }
       }
     }
-    return builder_.finish();
   }
 
   Extent piece(std::size_t index) const { return nth(Extent{0, p_.count}, index, piece_); }
@@ -114,8 +111,6 @@ class TwoShot {
     return {result_.offset, count};
   }
 
-  const Problem& p_;
-  ScheduleBuilder builder_;
   const Divider divider_;
   const std::size_t piece_;
   const std::size_t part_;  // largest part of a piece that one rank reduces
@@ -125,11 +120,19 @@ class TwoShot {
   Extent result_;
 };
 
+constexpr Writes<TwoShot> kTwoShotWrites[] = {
+    {Collective::all_reduce, &TwoShot::all_reduce},
+    {Collective::reduce, &TwoShot::reduce},
+};
+
+bool can_two_shot(const Problem& p) { return shares_window(p) && can_write<kTwoShotWrites>(p); }
+
 }  // namespace
 
-Schedule build_two_shot(const Problem& p) {
-  TwoShot two_shot(p);
-  return p.collective == Collective::all_reduce ? two_shot.all_reduce() : two_shot.reduce();
-}
+const AlgorithmEntry kTwoShot{.name = "two_shot",
+                              .can = can_two_shot,
+                              .build = write<kTwoShotWrites>,
+                              .is_symmetric = always,
+                              .window = WindowUse::all};
 
 }  // namespace mccl::schedule

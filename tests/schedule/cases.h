@@ -149,4 +149,11 @@ inline std::vector<std::size_t> parts_of(int size, std::size_t count, int shape)
   return counts;
 }
 
+/// Returns a call of about `bytes` bytes of f32, in equal parts.
+inline Case call(Collective collective, int size, std::size_t bytes) {
+  Case c{.collective = collective, .size = size, .count = bytes / 4};
+  if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 0);
+  return c;
+}
+
 }  // namespace mccl::schedule

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-Case call(Collective collective, int size, std::size_t bytes) {
-  Case c{.collective = collective, .size = size, .count = bytes / 4};
-  if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 0);
-  return c;
-}
-
 Choice choose_f32(Collective collective, int size, std::size_t bytes, const Facts& facts = {}) {
   return choose(problem_of(call(collective, size, bytes), 0), 4, facts);
 }
@@ -238,6 +232,68 @@ TEST(Choose, TheSmallMessageThresholdHoldsWhereNoTwoRanksShareMemory) {
     EXPECT_EQ(with.algorithm == Algorithm::direct, !shared);
     EXPECT_EQ(with.algorithm == without.algorithm, shared);
   }
+}
+
+struct Pinned {
+  Collective collective;
+  int size;
+  std::size_t bytes;
+  Algorithm algorithm;
+};
+
+Facts network(double latency_s, double bytes_per_s, double message_work_s) {
+  return {.latency_s = latency_s, .bytes_per_s = bytes_per_s, .message_work_s = message_work_s};
+}
+
+void expect_choices(const Facts& facts, const std::vector<Pinned>& choices) {
+  for (const Pinned& each : choices) {
+    Facts of_group = facts;
+    of_group.nodes.resize(std::min<std::size_t>(facts.nodes.size(), each.size));
+    EXPECT_EQ(name_of(choose_f32(each.collective, each.size, each.bytes, of_group).algorithm),
+              name_of(each.algorithm))
+        << "collective " << static_cast<int>(each.collective) << " of " << each.bytes
+        << " bytes among " << each.size;
+  }
+}
+
+/// Changes of the cost model must not change these by accident.
+TEST(Choose, ImportantChoicesOnNetworks) {
+  using enum Collective;
+  for (const Facts& facts : {network(15e-6, 2e9, 2e-6), network(30e-6, 1.25e9, 5e-6)}) {
+    expect_choices(facts, {{all_reduce, 64, 1024, Algorithm::recursive_doubling},
+                           {all_reduce, 4, 16 * kMiB, Algorithm::ring},
+                           {all_reduce, 16, 256 * kMiB, Algorithm::ring},
+                           {broadcast, 2, 16 * kMiB, Algorithm::direct},
+                           {broadcast, 4, 16 * kMiB, Algorithm::chain},
+                           {broadcast, 4, 1024, Algorithm::direct},
+                           {reduce, 8, 16 * kMiB, Algorithm::chain},
+                           {all_gather, 8, 16 * kMiB, Algorithm::ring},
+                           {reduce_scatter, 8, 16 * kMiB, Algorithm::ring},
+                           {gather, 4, 16 * kMiB, Algorithm::direct},
+                           {scatter, 4, 16 * kMiB, Algorithm::direct},
+                           {all_to_all, 4, 1024, Algorithm::direct},
+                           {all_to_all, 16, 16 * kMiB, Algorithm::pairwise}});
+  }
+}
+
+TEST(Choose, ImportantChoicesOnANodeAndOnSeveral) {
+  using enum Collective;
+  Facts node;
+  node.nodes.assign(16, 0);
+  node.window_bytes = kMiB;
+  expect_choices(node, {{all_reduce, 4, 8, Algorithm::one_shot},
+                        {all_reduce, 4, kMiB, Algorithm::two_shot},
+                        {all_reduce, 2, 256 * kMiB, Algorithm::two_shot},
+                        {reduce, 4, 8, Algorithm::one_shot},
+                        {reduce, 4, 16 * kMiB, Algorithm::one_shot},
+                        {reduce, 16, 16 * kMiB, Algorithm::two_shot}});
+  Facts nodes = network(30e-6, 1.25e9, 5e-6);
+  nodes.window_bytes = kMiB;
+  for (int rank = 0; rank < 16; ++rank) nodes.nodes.push_back(rank / 4);
+  expect_choices(nodes, {{all_reduce, 16, 8, Algorithm::hierarchical},
+                         {all_reduce, 8, 16 * kMiB, Algorithm::hierarchical},
+                         {broadcast, 8, 1024, Algorithm::hierarchical},
+                         {broadcast, 16, 16 * kMiB, Algorithm::hierarchical}});
 }
 
 }  // namespace

@@ -7,12 +7,6 @@
 namespace mccl::schedule {
 namespace {
 
-Case call(Collective collective, int size, std::size_t bytes) {
-  Case c{.collective = collective, .size = size, .count = bytes / 4};
-  if (has_parts(collective)) c.counts = parts_of(size, bytes / 4 / size, 0);
-  return c;
-}
-
 TEST(Cost, GrowsWithTheDataAndTheLatency) {
   for (const Collective collective : kCollectives) {
     if (collective == Collective::barrier || collective == Collective::all_to_all) continue;

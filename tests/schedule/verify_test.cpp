@@ -10,7 +10,6 @@
 
 #include "cases.h"
 #include "schedule/builder.h"
-#include "schedule/hazards.h"
 
 namespace mccl::schedule {
 namespace {

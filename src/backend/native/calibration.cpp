@@ -20,6 +20,7 @@
 #include "base/value_text.h"
 #include "kernels/codec/codec.h"
 #include "kernels/copy.h"
+#include "kernels/reduce.h"
 #include "mccl/error.h"
 #include "rendezvous/exchange.h"
 
@@ -48,9 +49,10 @@ constexpr int kWrites = 5;
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
-/// Number of floats that are converted to bf16 and back; they fit easily into a core's cache.
-constexpr std::size_t kCoded = std::size_t{16} << 10;
-constexpr int kCodedTimes = 4;
+/// Number of floats that are added up, or converted to bf16 and back; they fit easily into a core's
+/// cache.
+constexpr std::size_t kComputed = std::size_t{16} << 10;
+constexpr int kComputedTimes = 4;
 /// Size in bytes of the message that measures the rate of a link. It takes only some milliseconds
 /// even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
@@ -66,6 +68,7 @@ struct Measured {
   double cached_bytes_per_s = 0;
   double memory_bytes_per_s = 0;
   double shared_cache_bytes = 0;
+  double reduce_bytes_per_s = 0;
   double coding_bytes_per_s = 0;
   double ranks_per_core = 1;  ///< On this rank's host.
 };
@@ -73,7 +76,7 @@ constexpr double Measured::*kFields[] = {
     &Measured::link_latency_s,     &Measured::link_bytes_per_s,   &Measured::message_work_s,
     &Measured::window_latency_s,   &Measured::switch_s,           &Measured::turn_s,
     &Measured::cached_bytes_per_s, &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
-    &Measured::coding_bytes_per_s, &Measured::ranks_per_core};
+    &Measured::reduce_bytes_per_s, &Measured::coding_bytes_per_s, &Measured::ranks_per_core};
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -122,7 +125,10 @@ class Calibration {
     const bool link_is_given = config.link_latency_us > 0 && config.link_gbit > 0;
     if (!link_is_given) measure_link(mine);
     measure_window(mine);
-    if (!one_node()) mine.coding_bytes_per_s = coding_rate();
+    if (!one_node()) {
+      mine.reduce_bytes_per_s = reduce_rate();
+      mine.coding_bytes_per_s = coding_rate();
+    }
     mine.ranks_per_core = ranks_per_core();
     Facts facts = engine_->facts();
     const Measured agreed = agree(mine);
@@ -146,6 +152,7 @@ class Calibration {
     add(agreed.window_latency_s, 1e6, "us per window");
     add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
     add(agreed.memory_bytes_per_s, 1e-9, "GB/s in memory");
+    add(agreed.reduce_bytes_per_s, 1e-9, "GB/s of sums");
     add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
     // The figures are the same on all ranks, so rank 0 logs them.
     if (!figures.empty() && engine_->rank() == 0)
@@ -278,17 +285,28 @@ class Calibration {
     measured.memory_bytes_per_s = memory_rate(group);
   }
 
+  /// Measures the rate of sums of floats, for the comparison with codecs.
+  static double reduce_rate() {
+    const std::vector<float> added(kComputed, 1.5F);
+    std::vector<float> sum(kComputed, 0.5F);
+    const double taken = time_of(kComputedTimes, kComputedTimes, [&] {
+      kernels::reduce(DType::f32, ReduceKind::sum, sum.data(), added.data(), sum.data(), kComputed);
+    });
+    return kComputed * sizeof(float) / std::max(1e-9, taken);
+  }
+
   /// Measures the rate of conversion to bf16 and back, on which the compression `auto` depends.
   static double coding_rate() {
     const Coding coding = mccl::coding_of({Codec::bf16}, 2);
-    const std::vector<float> from(kCoded, 1.5F);
-    std::vector<float> to(kCoded);
-    std::vector<std::byte> blocks(coding.bytes(kCoded, Coded::contribution));
-    const double taken = time_of(kCodedTimes, kCodedTimes, [&] {
-      kernels::encode(coding, Coded::contribution, DType::f32, from.data(), kCoded, blocks.data());
-      kernels::decode(coding, Coded::contribution, DType::f32, blocks.data(), kCoded, to.data());
+    const std::vector<float> from(kComputed, 1.5F);
+    std::vector<float> to(kComputed);
+    std::vector<std::byte> blocks(coding.bytes(kComputed, Coded::contribution));
+    const double taken = time_of(kComputedTimes, kComputedTimes, [&] {
+      kernels::encode(coding, Coded::contribution, DType::f32, from.data(), kComputed,
+                      blocks.data());
+      kernels::decode(coding, Coded::contribution, DType::f32, blocks.data(), kComputed, to.data());
     });
-    return 2 * kCoded * sizeof(float) / std::max(1e-9, taken);
+    return 2 * kComputed * sizeof(float) / std::max(1e-9, taken);
   }
 
   /// Estimates the rate of memory from writes that all ranks make at the same time.
@@ -349,6 +367,7 @@ class Calibration {
     take(agreed.cached_bytes_per_s, facts.cached_bytes_per_s);
     take(agreed.memory_bytes_per_s, facts.memory_bytes_per_s);
     take(agreed.shared_cache_bytes, facts.shared_cache_bytes);
+    take(agreed.reduce_bytes_per_s, facts.reduce_bytes_per_s);
     take(agreed.coding_bytes_per_s, facts.coding_bytes_per_s);
     facts.ranks_per_core = agreed.ranks_per_core;
   }

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "schedule/cost.h"
-#include "schedule/nodes.h"
+#include "schedule/layout.h"
 
 namespace mccl::cli::plan {
 namespace {
@@ -97,10 +97,10 @@ Answer answer(const Question& question, const schedule::Facts& facts) {
   Answer found;
   found.question = question;
   found.choice = choose(question, facts);
-  found.estimated_steps =
-      schedule::estimate(found.choice.algorithm, chosen_problem(question, 0, found.choice, facts),
-                         element_bytes(question), facts)
-          .steps;
+  schedule::Estimator estimator(found.choice.algorithm,
+                                chosen_problem(question, 0, found.choice, facts),
+                                element_bytes(question), facts);
+  found.estimated_steps = estimator.at(found.choice.chunk).steps;
   found.traffic = traffic_of(found, facts);
   return found;
 }

@@ -40,7 +40,7 @@ bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);
 
-/// Returns only the choice, which takes microseconds.
+/// Returns only the choice.
 schedule::Choice choose(const Question& question, const schedule::Facts& facts);
 
 /// Returns every algorithm that can do the call, each with its best chunk size, cheapest first.

@@ -11,7 +11,7 @@
 namespace mccl::engine {
 namespace {
 
-constexpr std::chrono::microseconds kBetweenLooks{100};
+constexpr std::chrono::microseconds kBetweenAttemptsToLetGo{100};
 
 }  // namespace
 
@@ -119,7 +119,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   mark_failed(aborted(reason));
   failure_announced_ = true;  // not needed after the announcement of the end
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();
   if (carrier_) carrier_->close(whole);
   collectives_.release();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/nodes.h"
+#include "schedule/layout.h"
 #include "support/verifier/defect.h"
 
 namespace mccl::schedule {

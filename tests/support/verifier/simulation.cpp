@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "schedule/nodes.h"
 #include "schedule/parts.h"
 #include "support/verifier/defect.h"
 

@@ -5,9 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "schedule/hazards.h"
 #include "schedule/layout.h"
-#include "schedule/nodes.h"
 #include "schedule/parts.h"
 #include "support/verifier/defect.h"
 #include "support/verifier/describe.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedule/nodes.h"
+#include "schedule/layout.h"
 #include "support/verifier/defect.h"
 
 namespace mccl::schedule {

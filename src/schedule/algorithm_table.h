@@ -1,0 +1,83 @@
+// The table of algorithms. Each algorithm is one file, which defines its entry; registry.cpp
+// collects the entries.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "schedule/schedule.h"
+
+namespace mccl::schedule {
+
+/// Which data travel through the windows of nodes.
+enum class WindowUse { none, inside_nodes, all };
+
+/// One algorithm. The functions are called for groups of at least two ranks only.
+struct AlgorithmEntry {
+  std::string_view name;
+  /// True if the algorithm can perform the problem. If the sums travel in blocks of a codec, this
+  /// is called only if `sums_blocks` is set.
+  bool (*can)(const Problem& problem);
+  Schedule (*build)(const Problem& problem);
+  /// Can perform an all_reduce or reduce_scatter whose sums travel in blocks of a codec.
+  bool sums_blocks = false;
+  /// True if all ranks have the same part in the problem: each receives the messages that it sends,
+  /// from other peers. The cost model then examines a single rank. A problem with a root never has
+  /// this property. Null: never.
+  bool (*is_symmetric)(const Problem& problem) = nullptr;
+  /// An all_reduce handles the ranks' parts of the buffer one after another.
+  bool in_parts = false;
+  WindowUse window = WindowUse::none;
+};
+
+extern const AlgorithmEntry kDirect;
+extern const AlgorithmEntry kRing;
+extern const AlgorithmEntry kRingBoth;
+extern const AlgorithmEntry kRecursiveDoubling;
+extern const AlgorithmEntry kBinomialTree;
+extern const AlgorithmEntry kChain;
+extern const AlgorithmEntry kPairwise;
+extern const AlgorithmEntry kDissemination;
+extern const AlgorithmEntry kOneShot;
+extern const AlgorithmEntry kTwoShot;
+extern const AlgorithmEntry kHierarchical;
+extern const AlgorithmEntry kCableTree;
+
+const AlgorithmEntry& entry_of(Algorithm algorithm);
+
+/// The member function of a class that writes the schedule of a collective.
+template <typename Class>
+struct Writes {
+  using Writer = Class;
+  Collective collective;
+  void (Class::*write)();
+};
+
+/// Implement AlgorithmEntry::can and AlgorithmEntry::build for a table of Writes. The class has a
+/// constructor that takes the problem, and finish().
+template <const auto& table>
+bool can_write(const Problem& problem) {
+  for (const auto& each : table) {
+    if (each.collective == problem.collective) return true;
+  }
+  return false;
+}
+
+template <const auto& table>
+Schedule write(const Problem& problem) {
+  typename std::remove_cvref_t<decltype(table[0])>::Writer writer(problem);
+  for (const auto& each : table) {
+    if (each.collective == problem.collective) (writer.*each.write)();
+  }
+  return writer.finish();
+}
+
+/// Implements AlgorithmEntry::is_symmetric and AlgorithmEntry::can.
+inline bool always(const Problem&) { return true; }
+
+/// Builders that other algorithms call: sums in blocks of a codec among all ranks (coded.cpp), and
+/// over several nodes (hierarchical_scatter.cpp).
+Schedule build_coded(const Problem& problem);
+Schedule build_hierarchical_scatter(const Problem& problem);
+
+}  // namespace mccl::schedule

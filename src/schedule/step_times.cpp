@@ -1,0 +1,209 @@
+#include "schedule/step_times.h"
+
+#include <algorithm>
+
+#include "kernels/copy.h"
+#include "schedule/algorithm_table.h"
+#include "schedule/layout.h"
+
+namespace mccl::schedule {
+namespace {
+
+// Assumptions about links. They were set when schedules first ran over TCP between processes of one
+// machine; those measurements were not kept. Halving or doubling one changes at most 2 % of the
+// choices, and what is then chosen takes at most 10 % longer.
+
+/// Flows that meet at a rank take kCrowding longer for each flow after the first, and at most
+/// kMostCrowding longer. Both are fractions.
+constexpr double kCrowding = 0.03;
+constexpr double kMostCrowding = 0.2;
+/// Pieces of more than kCachedPiece bytes have left the core's cache when the next stage reads
+/// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of that
+/// cache on the machine where it was fitted.
+constexpr double kCachedPiece = 512 << 10;
+constexpr double kUncachedPiece = 1.1;
+/// Size in bytes. A fold whose operands take more than this runs at the rate of memory, and so do
+/// copies and codecs in larger calls.
+constexpr double kCachedOperands = 4 << 20;
+/// Extra cost of data that is kept in scratch memory and forwarded, as a fraction of a transfer.
+constexpr double kKeeping = 0.5;
+
+// Assumptions about windows, fitted to the 127 results of `mccl bench all` with two to four
+// processes on two cores of an EPYC 9004. Doubling or halving kSpill or kCrowdedMemory changes one
+// choice in 1274, kArrival two, and kFlow 16.
+
+/// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
+/// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
+/// separate the three, and with more ranks than cores a process switch hides them.
+constexpr double kArrival = 0.5;
+constexpr double kPiece = 1;
+/// Slowdown of memory accesses if processes take turns on a core, because they evict each other's
+/// data from its caches.
+constexpr double kCrowdedMemory = 1.3;
+
+/// Returns which part of the buffers is read from memory if all of them fill the shared cache
+/// `share` times. Up to half of the cache, all stay in it; the other half holds the windows and all
+/// other data. Twice the cache is read from memory entirely. Each doubling adds half, in between
+/// along straight lines.
+double spilled(double share) { return std::clamp(share < 1 ? share - 0.5 : share / 2, 0.0, 1.0); }
+
+/// Returns the time that a codec takes relative to bf16, whose rate each job measures. The ratios
+/// are means of encoding and decoding, from `make bench` on an EPYC 9004.
+double of_bf16(Codec codec) {
+  switch (codec) {
+    case Codec::none:
+    case Codec::fp16:
+    case Codec::bf16:
+      return 1;
+    case Codec::int8:
+    case Codec::int4:
+      return 1.2;
+    case Codec::fp8_e4m3:
+    case Codec::fp8_e5m2:
+      return 1.8;
+    case Codec::topk:
+      return 2.7;
+  }
+  return 1;
+}
+
+std::size_t largest_node(const Problem& p) {
+  std::size_t most = 1;
+  for (const std::vector<int>& node : all_nodes(p)) most = std::max(most, node.size());
+  return most;
+}
+
+}  // namespace
+
+StepTimes::StepTimes(const Problem& problem, std::size_t element_bytes, const Facts& facts,
+                     double scale)
+    : problem_(problem),
+      element_bytes_(element_bytes),
+      facts_(facts),
+      scale_(scale),
+      neighbours_(problem.nodes.empty() ? 0 : largest_node(problem) - 1) {
+  const bool in_shared_memory = static_cast<int>(neighbours_) + 1 == problem.size;
+  latency_ = in_shared_memory ? facts.shared_latency_s : facts.latency_s;
+  // A rank spends at most the latency of a message on handling it.
+  work_ = std::min(latency_, in_shared_memory ? facts.shared_message_work_s : facts.message_work_s);
+  // Along cables, the walk counts the bytes on each cable.
+  byte_ = facts.cables ? 0
+                       : 1 / (in_shared_memory ? facts.shared_bytes_per_s / facts.ranks_per_core
+                                               : facts.bytes_per_s);
+}
+
+double StepTimes::message(double bytes) const {
+  return work_ + bytes * byte_ * (bytes <= kCachedPiece ? 1 : kUncachedPiece);
+}
+
+double StepTimes::crowding(int flows) const {
+  return 1 + std::min(kMostCrowding, kCrowding * std::max(0, flows - 1));
+}
+
+double StepTimes::keeping(const Schedule& schedule) const {
+  if (is_reduction(problem_.collective)) return 0;
+  double kept = 0;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::send && step.src.space == Space::scratch) kept += bytes(step.src);
+  }
+  return kKeeping * kept * byte_;
+}
+
+double StepTimes::arithmetic(const Step& step) const {
+  if (step.kind == StepKind::recv_reduce) return bytes(step.dst) / facts_.reduce_bytes_per_s;
+  if (step.kind != StepKind::fold) return 0;
+  const double operands = bytes(step.src);
+  const double uncached = facts_.cached_bytes_per_s / facts_.memory_bytes_per_s;
+  return operands / facts_.reduce_bytes_per_s *
+         (operands <= kCachedOperands ? 1 : std::max(1.0, uncached));
+}
+
+double StepTimes::total_bytes() const {
+  return static_cast<double>(std::max(problem_.count, total(problem_.counts)) * element_bytes_);
+}
+
+double StepTimes::local(const Step& step) const {
+  const auto elements = [&](const Region& region, std::size_t times = 1) {
+    return scale_ * static_cast<double>(region.count * element_bytes_ * times);
+  };
+  const double from_memory = total_bytes() > kCachedOperands ? 1 / facts_.memory_bytes_per_s : 0;
+  const double coding = of_bf16(problem_.coding.codec) / facts_.coding_bytes_per_s + from_memory;
+  switch (step.kind) {
+    case StepKind::copy:
+      return elements(step.dst) * (window_byte_ > 0
+                                       ? window_byte_
+                                       : std::max(1 / facts_.cached_bytes_per_s, from_memory));
+    case StepKind::encode:
+    case StepKind::decode:
+      return coding * elements(step.dst);
+    case StepKind::fold_coded:
+      return coding * (elements(step.dst, step.operands) +
+                       (holds_blocks(step.dst.space) ? elements(step.dst) : 0));
+    default:
+      return copied(step) * window_byte_;
+  }
+}
+
+/// With more ranks than cores, a rank must yield its core first, which costs a process switch.
+double StepTimes::meeting() const {
+  const double turns = facts_.ranks_per_core > 1 ? facts_.ranks_per_core : 0;
+  return facts_.window_latency_s * (1 + kArrival * static_cast<double>(neighbours_)) +
+         turns * facts_.switch_s;
+}
+
+double StepTimes::piece() const { return kPiece * facts_.window_latency_s; }
+
+double StepTimes::flow() const {
+  const double turns = facts_.ranks_per_core > 1 ? facts_.ranks_per_core : 0;
+  return facts_.window_latency_s + turns * facts_.turn_s;
+}
+
+double StepTimes::copied(const Step& step) const {
+  switch (step.kind) {
+    case StepKind::publish:
+      return bytes(step.src);
+    case StepKind::copy:
+    case StepKind::read:
+      return bytes(step.dst);
+    case StepKind::read_fold:
+      return static_cast<double>(neighbours_) * bytes(step.dst);
+    default:
+      return 0;
+  }
+}
+
+/// Caches and memory work at the same time, so the slower one determines the time.
+double StepTimes::handling(const Handled& handled) const {
+  const double copying = handled.copied / facts_.cached_bytes_per_s;
+  const double crowd = facts_.ranks_per_core > 1 ? kCrowdedMemory : 1;
+  const double from_memory = crowd * handled.of_memory / facts_.memory_bytes_per_s;
+  const double share =
+      static_cast<double>(neighbours_ + 1) * handled.held / facts_.shared_cache_bytes;
+  return facts_.ranks_per_core * (copying + spilled(share) * std::max(0.0, from_memory - copying));
+}
+
+void StepTimes::set_window_rate(double copied) {
+  Handled handled = buffers(problem_.root);
+  handled.copied = copied;
+  window_byte_ = copied > 0 ? handling(handled) / copied : 0;
+}
+
+/// A cache line is read before it is written. In place, the read of the input has already fetched
+/// it. A rank's copy of its own part into a gathered result counts as little. Plain copies of large
+/// results bypass the cache.
+Handled StepTimes::buffers(int rank) const {
+  Problem problem = problem_;
+  problem.rank = rank;
+  const Layout layout = layout_of(problem);
+  const auto given = static_cast<double>(layout.input_count * element_bytes_);
+  const auto taken = static_cast<double>(layout.output_count * element_bytes_);
+  const bool gathers = one_of(problem.collective, Collective::all_gather, Collective::gather);
+  const bool past_cache = !problem.in_place && problem.collective != Collective::broadcast &&
+                          total_bytes() >= kernels::kLargeResultBytes;
+  const double own = layout.aliased || gathers ? std::min(given, taken) : 0;
+  const double written =
+      is_reduction(problem.collective) ? 2 * taken - own : (past_cache ? 1.5 : 2) * (taken - own);
+  return {.of_memory = given + written, .held = given + taken - own};
+}
+
+}  // namespace mccl::schedule

@@ -1,0 +1,71 @@
+// The times of the steps of a schedule. Each combines two kinds of values: facts, most of which are
+// measured (Facts), and assumptions, which the few calls measured at the start of a job cannot
+// distinguish from noise. An assumption is a ratio or a cache size and never a time, so that times
+// scale with the measurements. Its comment states its source and how strongly choices depend on it.
+#pragma once
+
+#include "schedule/choose.h"
+
+namespace mccl::schedule {
+
+/// Bytes that a rank handles in its node's window.
+struct Handled {
+  double copied = 0;     ///< Bytes copied or added between its buffers and the windows.
+  double of_memory = 0;  ///< Bytes of its buffers read and written if no cache holds them.
+  double held = 0;       ///< Size of its buffers, in bytes.
+};
+
+/// All times are in seconds, and all sizes in bytes unless they are in a Region.
+class StepTimes {
+ public:
+  /// The arguments must outlive this object. The problem is the one asked about, even if a smaller
+  /// one is walked. `scale`: by this factor the regions of the real problem are larger than those
+  /// of the steps.
+  StepTimes(const Problem& problem, std::size_t element_bytes, const Facts& facts, double scale);
+
+  double bytes(const Region& region) const {
+    return scale_ * static_cast<double>(byte_count(region, element_bytes_, problem_.coding));
+  }
+
+  /// Latency of a message between ranks that one network joins.
+  double latency() const { return latency_; }
+  /// Time for which a message occupies the sender's outgoing and the receiver's incoming link.
+  double message(double bytes) const;
+  /// Factor by which a message takes longer at a rank that receives from this many at a time.
+  double crowding(int flows) const;
+  /// Extra time of data that the rank keeps in scratch memory and forwards.
+  double keeping(const Schedule& schedule) const;
+  /// Time to add up what the step received (recv_reduce, fold).
+  double arithmetic(const Step& step) const;
+  /// Time of copies, of steps of a codec, and of the data of steps through the window.
+  double local(const Step& step) const;
+
+  /// Time for all ranks of a node to wait for each other.
+  double meeting() const;
+  /// Time that one piece through the window takes besides its bytes.
+  double piece() const;
+  /// Time that a call in which no rank waits for all others takes besides its pieces.
+  double flow() const;
+  /// Number of bytes that this step copies or adds in caches.
+  double copied(const Step& step) const;
+  double handling(const Handled& handled) const;
+  /// Sets the rate of steps through the window. `copied`: bytes that the rank copies in all.
+  void set_window_rate(double copied);
+  /// Memory traffic and buffers of a rank. `copied` is 0.
+  Handled buffers(int rank) const;
+
+ private:
+  double total_bytes() const;
+
+  const Problem& problem_;
+  const std::size_t element_bytes_;
+  const Facts& facts_;
+  const double scale_;
+  std::size_t neighbours_ = 0;  ///< Other ranks of the largest node.
+  double latency_ = 0;
+  double work_ = 0;  ///< Time for which a message occupies the rank itself.
+  double byte_ = 0;  ///< Seconds per byte of a link.
+  double window_byte_ = 0;
+};
+
+}  // namespace mccl::schedule
