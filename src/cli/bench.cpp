@@ -20,7 +20,7 @@
 #include "cli/command.h"
 #include "cli/flag_values.h"
 #include "mccl/mccl.h"
-#include "rendezvous/join.h"
+#include "rendezvous/meeting/join.h"
 
 namespace mccl::cli {
 namespace {

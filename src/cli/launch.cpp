@@ -29,7 +29,7 @@
 #include "cli/launch/slurm.h"
 #include "cli/launch/words.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli {
 namespace {

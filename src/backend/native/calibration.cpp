@@ -21,7 +21,7 @@
 #include "kernels/codec/codec.h"
 #include "kernels/copy.h"
 #include "mccl/error.h"
-#include "rendezvous/exchange.h"
+#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {

@@ -16,7 +16,7 @@
 #include "cli/launch/ssh.h"
 #include "cli/launch/words.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli::launch {
 namespace {
