@@ -62,7 +62,7 @@ Bytes encode(const CableNews& news) {
 }
 
 std::size_t news_bytes(std::span<const std::byte> header) {
-  const std::size_t bytes = Reader(header).number<std::uint32_t>();
+  const std::size_t bytes = WireReader(header).number<std::uint32_t>();
   if (bytes == 0 || bytes > kMostNewsBytes) refuse();
   return bytes;
 }

@@ -12,7 +12,7 @@
 
 #include "base/cabling.h"
 #include "base/clock.h"
-#include "rendezvous/connections/stream.h"
+#include "rendezvous/connections/byte_stream.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
@@ -86,7 +86,7 @@ class Trunk {
   pollfd watched() const { return stream_.watched(); }
 
  private:
-  Stream stream_;
+  ByteStream stream_;
   int peer_;
   int size_;
   transport::tcp::Address here_;

@@ -282,7 +282,8 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
 }
 
 /// Describes the published addresses and their interfaces, for the log.
-std::vector<std::string> told_of(const Binding& binding, const std::vector<Interface>& interfaces) {
+std::vector<std::string> told_of(const BoundListeners& binding,
+                                 const std::vector<Interface>& interfaces) {
   std::vector<std::string> told;
   for (const std::string& text : binding.endpoint.addresses) {
     const auto address = Address::parse_numeric(text, 0);
@@ -303,11 +304,11 @@ Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes) {
   }
 }
 
-Binding bind_listeners(const Config& config, int rank, Reach reach,
-                       const std::vector<Interface>& interfaces, const Log& log) {
+BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
+                              const std::vector<Interface>& interfaces, const Log& log) {
   int port = port_for(config, rank);
   const OwnAddresses own = own_addresses(config, reach, interfaces, log);
-  Binding binding;
+  BoundListeners binding;
   for (int tries = 1; binding.listeners.empty(); ++tries) {
     try {
       binding.listeners = listen_on(own.bound, port, socket_buffer_bytes_of(config));

@@ -12,7 +12,7 @@
 
 namespace mccl::rendezvous {
 
-struct Binding {
+struct BoundListeners {
   std::vector<transport::tcp::Listener> listeners;
   Endpoint endpoint;
 };
@@ -28,7 +28,8 @@ enum class Reach { any_host, this_host };
 /// listen_addr and ifname are empty, listens on all addresses, or only on loopback if all ranks are
 /// on this host. Blocks while names are resolved. Throws InvalidArgument if it cannot listen or no
 /// address is usable; the message contains the setting to change.
-Binding bind_listeners(const Config& config, int rank, Reach reach,
-                       const std::vector<transport::tcp::Interface>& interfaces, const Log& log);
+BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
+                              const std::vector<transport::tcp::Interface>& interfaces,
+                              const Log& log);
 
 }  // namespace mccl::rendezvous

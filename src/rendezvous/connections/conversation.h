@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/connections/handshake.h"
-#include "rendezvous/connections/stream.h"
 
 namespace mccl::rendezvous {
 
@@ -33,7 +33,7 @@ class Conversation {
  private:
   State broken();
 
-  Stream stream_;
+  ByteStream stream_;
   Handshake handshake_;
   std::string trouble_;
 };

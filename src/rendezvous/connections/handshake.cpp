@@ -144,7 +144,7 @@ void Handshake::sent(std::size_t bytes) {
 }
 
 void Handshake::take_prefix(std::span<const std::byte> message) {
-  Reader reader(message.subspan(kMagic.size()));
+  WireReader reader(message.subspan(kMagic.size()));
   const auto version = reader.number<std::uint16_t>();
   if (version != kProtocolVersion) {
     // A peer of any version can read the prefix, and can then mention both versions in its error.
@@ -158,7 +158,7 @@ void Handshake::take_prefix(std::span<const std::byte> message) {
 }
 
 void Handshake::take_hello(std::span<const std::byte> message) {
-  Reader reader(message);
+  WireReader reader(message);
   const auto role = reader.number<std::uint8_t>();
   const auto purpose = reader.number<std::uint8_t>();
   key_.rail = reader.number<std::uint8_t>();
@@ -175,7 +175,7 @@ void Handshake::take_hello(std::span<const std::byte> message) {
 }
 
 void Handshake::take_challenge(std::span<const std::byte> message) {
-  Reader reader(message);
+  WireReader reader(message);
   if (reader.number<std::uint8_t>() != kAcceptorRole) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
   }
@@ -188,10 +188,10 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
 void Handshake::take_dialer_proof(std::span<const std::byte> message) {
   if (!check_seal(kDialerProofLabel, message)) return;
   proven_ = true;
-  agreement_bytes_ = Reader(message).number<std::uint32_t>();
+  agreement_bytes_ = WireReader(message).number<std::uint32_t>();
 
   const std::span<const std::byte> hello_bytes = transcript_;
-  Reader hello(hello_bytes.subspan(kPrefixBytes + 1 + 1 + 1 + 8));
+  WireReader hello(hello_bytes.subspan(kPrefixBytes + 1 + 1 + 1 + 8));
   peer_ = static_cast<int>(hello.number<std::uint32_t>());
   const auto meant = static_cast<int>(hello.number<std::uint32_t>());
   const auto size = hello.number<std::uint32_t>();
@@ -218,7 +218,7 @@ void Handshake::take_dialer_proof(std::span<const std::byte> message) {
 void Handshake::take_acceptor_proof(std::span<const std::byte> message) {
   if (!check_seal(kAcceptorProofLabel, message)) return;
   proven_ = true;
-  Reader reader(message);
+  WireReader reader(message);
   const auto rank = static_cast<int>(reader.number<std::uint32_t>());
   const auto size = reader.number<std::uint32_t>();
   agreement_bytes_ = reader.number<std::uint32_t>();
@@ -302,7 +302,7 @@ std::string Handshake::who() const {
   return peer_ < 0 ? "an unknown process" : fmt::format("rank {}", peer_);
 }
 
-std::string difference(const Settings& here, const Settings& there) {
+std::string difference(const RankSettings& here, const RankSettings& there) {
   if (here.text == there.text) return {};
   const Lines mine = lines_of(here.text);
   const Lines theirs = lines_of(there.text);

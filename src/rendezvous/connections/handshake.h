@@ -144,13 +144,13 @@ class Handshake {
 };
 
 /// One rank's settings, as "name=value" lines.
-struct Settings {
+struct RankSettings {
   int rank = 0;
   std::string_view text;
 };
 
 /// Returns an empty string if the texts are equal; otherwise each setting that differs, with both
 /// ranks and both values. The result is printable, whatever the other rank sent.
-std::string difference(const Settings& here, const Settings& there);
+std::string difference(const RankSettings& here, const RankSettings& there);
 
 }  // namespace mccl::rendezvous

@@ -39,9 +39,9 @@ inline std::string_view next_part(std::string_view& text, char separator) {
 }
 
 /// Reads consecutive numbers from bytes. The caller must ensure that enough bytes are left.
-class Reader {
+class WireReader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <std::unsigned_integral T>
   T number() {

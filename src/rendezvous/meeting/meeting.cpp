@@ -93,7 +93,7 @@ class Meeting {
   Met run() {
     const AnswerLimit limit(*o_.store, begun_ + time_);
     met_.store = std::make_shared<Incarnation>(
-        o_.store, Arrival{o_.rank, o_.size, agreement_of_arrival(o_.config)}, time_,
+        o_.store, JoinRequest{o_.rank, o_.size, agreement_of_arrival(o_.config)}, time_,
         [this] { check_cables(); }, last_answers_);
     try {
       tell_places();

@@ -114,7 +114,7 @@ Mesh::Mesh(MeshOptions options)
     options_.config.port_base = 0;
     options_.reach = Reach::any_host;
   }
-  Binding binding =
+  BoundListeners binding =
       bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
   endpoint_ = std::move(binding.endpoint);
   if (wiring) endpoint_.listed = false;  // rails are determined by the cables instead

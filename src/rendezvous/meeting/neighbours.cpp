@@ -58,9 +58,9 @@ std::vector<int> parse_ranks(const std::string& text, int size) {
   return ranks;
 }
 
-class Search {
+class NeighbourSearch {
  public:
-  explicit Search(const NeighbourOptions& options) : o_(options) {
+  explicit NeighbourSearch(const NeighbourOptions& options) : o_(options) {
     if (!o_.listener) return;
     for (int peer = static_cast<int>(o_.names.size()) - 1; peer >= 0; --peer) {
       if (name_of(peer) == kNoMemory || peer == o_.rank) continue;
@@ -341,7 +341,9 @@ std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
   return nodes;
 }
 
-node::Neighbours find_neighbours(const NeighbourOptions& options) { return Search(options).run(); }
+node::Neighbours find_neighbours(const NeighbourOptions& options) {
+  return NeighbourSearch(options).run();
+}
 
 Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found) {
   std::vector<int> mine;

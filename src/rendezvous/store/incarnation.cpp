@@ -77,7 +77,7 @@ std::string agreement_of_arrival(const Config& config) {
   return agreement_of(config) + (config.job_key.empty() ? "job_key=not set\n" : "job_key=set\n");
 }
 
-Incarnation::Incarnation(std::shared_ptr<Store> store, Arrival self, milliseconds timeout,
+Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, milliseconds timeout,
                          std::function<void()> watch, milliseconds last_answers)
     : store_(std::move(store)),
       self_(std::move(self)),

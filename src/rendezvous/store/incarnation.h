@@ -25,12 +25,12 @@
 
 namespace mccl::rendezvous {
 
-/// Returns the agreement of an Arrival: the settings that must be equal, and whether a job key is
-/// set.
+/// Returns the agreement of a JoinRequest: the settings that must be equal, and whether a job key
+/// is set.
 std::string agreement_of_arrival(const Config& config);
 
 /// A process that joins through a store.
-struct Arrival {
+struct JoinRequest {
   int rank = 0;
   int size = 1;
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
@@ -50,7 +50,7 @@ class Incarnation final : public Store {
   /// not; MismatchError if ranks have different world sizes or settings; InvalidArgument if another
   /// process has already joined as this rank. For `watch` see watch_with(). Waits end
   /// `last_answers` before `timeout`, so that the store can still be asked which ranks are missing.
-  Incarnation(std::shared_ptr<Store> store, Arrival self, std::chrono::milliseconds timeout,
+  Incarnation(std::shared_ptr<Store> store, JoinRequest self, std::chrono::milliseconds timeout,
               std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
 
   const std::string& name() const { return name_; }
@@ -87,7 +87,7 @@ class Incarnation final : public Store {
   std::string who_has_met() const;
 
   const std::shared_ptr<Store> store_;
-  const Arrival self_;
+  const JoinRequest self_;
   const double timeout_s_;
   const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
   std::string name_;

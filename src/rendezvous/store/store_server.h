@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/wake_pipe.h"
 #include "rendezvous/connections/accepting.h"
-#include "rendezvous/connections/stream.h"
+#include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_wire.h"
 #include "transport/tcp/listener.h"
@@ -97,7 +97,7 @@ class StoreServer {
     bool in_transfer() const { return stream.has_output() || (!input.empty() && !wait); }
 
     int rank;
-    Stream stream;
+    ByteStream stream;
     /// Deadline for receiving the rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
     Allowance::Loan large_input;

@@ -73,7 +73,7 @@ inline Bytes encode(StoreKind kind, std::string_view key, std::string_view value
 /// Decodes the header at the front of a message, which must have kStoreHeaderBytes. Returns empty
 /// for a header that no correct client or server sends.
 inline std::optional<StoreHeader> decode_store_header(std::span<const std::byte> message) {
-  Reader reader(message);
+  WireReader reader(message);
   StoreHeader header;
   header.kind = static_cast<StoreKind>(reader.number<std::uint8_t>());
   header.key_bytes = reader.number<std::uint32_t>();

@@ -13,7 +13,7 @@
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "rendezvous/connections/binding.h"
-#include "rendezvous/connections/stream.h"
+#include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_server.h"
 #include "rendezvous/store/store_wire.h"
@@ -142,7 +142,7 @@ class RemoteStore final : public RemoteAnswers {
   ~RemoteStore() override {
     try {
       const Bytes leave = encode(StoreKind::leave, {}, {}, 0);
-      for (Stream& stream : idle_) {
+      for (ByteStream& stream : idle_) {
         stream.queue(leave);
         (void)stream.flush();
       }
@@ -173,10 +173,10 @@ class RemoteStore final : public RemoteAnswers {
   };
 
   Socket connect();
-  Stream idle_or_new();
+  ByteStream idle_or_new();
   Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
   /// Sends the request and returns the whole answer.
-  Bytes exchange(Stream& stream, const Bytes& request, Clock::time_point deadline) const;
+  Bytes exchange(ByteStream& stream, const Bytes& request, Clock::time_point deadline) const;
   [[noreturn]] void lost(const std::string& why) const;
 
   const Entrance entrance_;
@@ -184,7 +184,7 @@ class RemoteStore final : public RemoteAnswers {
   const std::string job_key_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::vector<Stream> idle_;  ///< Guarded by mutex_.
+  std::vector<ByteStream> idle_;  ///< Guarded by mutex_.
 };
 
 /// Drives the dial until it ends. Returns an empty socket if it failed.
@@ -250,24 +250,24 @@ void RemoteStore::lost(const std::string& why) const {
       rank_, entrance_.name, why));
 }
 
-Stream RemoteStore::idle_or_new() {
+ByteStream RemoteStore::idle_or_new() {
   {
     const std::lock_guard lock(mutex_);
     const bool was_connected = !idle_.empty();
     while (!idle_.empty()) {
-      Stream stream = std::move(idle_.back());
+      ByteStream stream = std::move(idle_.back());
       idle_.pop_back();
       if (Bytes none; stream.receive(none, 1) && none.empty()) return stream;
     }
     // Rank 0 may start again, but without its former data, so the caller must see an error first.
     if (was_connected) lost("it closed the connection");
   }
-  return Stream(connect());
+  return ByteStream(connect());
 }
 
 RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
                                       std::chrono::milliseconds wait) {
-  Stream stream = idle_or_new();
+  ByteStream stream = idle_or_new();
   const Bytes message =
       exchange(stream, request, std::min(Clock::now() + wait + kAnswerLimit, answer_limit()));
   {
@@ -281,7 +281,7 @@ RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& k
   return {std::move(value), header.number};
 }
 
-Bytes RemoteStore::exchange(Stream& stream, const Bytes& request,
+Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
                             Clock::time_point deadline) const {
   stream.queue(request);
   Bytes answer;

@@ -15,9 +15,9 @@
 
 #include "mccl/context.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/accepting.h"
 #include "rendezvous/cabling/discovery.h"
 #include "rendezvous/cabling/wiring.h"
+#include "rendezvous/connections/accepting.h"
 #include "rendezvous/meeting/join.h"
 #include "support/free_places.h"
 

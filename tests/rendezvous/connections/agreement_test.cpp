@@ -1,7 +1,7 @@
-#include "rendezvous/connections/handshake.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "rendezvous/connections/handshake.h"
 
 namespace mccl::rendezvous {
 namespace {

@@ -21,7 +21,7 @@ using transport::tcp::Interface;
 using transport::tcp::Listener;
 using transport::tcp::Medium;
 
-Binding bind_with(const Config& config, int rank = 0, Reach reach = Reach::any_host) {
+BoundListeners bind_with(const Config& config, int rank = 0, Reach reach = Reach::any_host) {
   return bind_listeners(config, rank, reach, transport::tcp::list_interfaces(),
                         Log(rank, LogLevel::off));
 }
@@ -46,23 +46,23 @@ bool has_ipv6() {
 }
 
 TEST(Binding, PortIsBasePlusRank) {
-  const Binding first = bind_with(loopback_config());
+  const BoundListeners first = bind_with(loopback_config());
   ASSERT_GT(first.endpoint.port, 3);
   Config config = loopback_config("127.0.0.2");
   config.port_base = first.endpoint.port - 3;
-  const Binding second = bind_with(config, 3);
+  const BoundListeners second = bind_with(config, 3);
   EXPECT_EQ(second.endpoint.port, first.endpoint.port);
   EXPECT_EQ(second.endpoint.rank, 3);
 }
 
-bool listens_at_loopback(const Binding& binding) {
+bool listens_at_loopback(const BoundListeners& binding) {
   return binding.listeners.size() == 1 && binding.listeners[0].address().is_loopback();
 }
 
 TEST(Binding, AJobOfOneHostIsOpenToNoOther) {
   Config config;
   config.port_base = 0;
-  const Binding alone = bind_with(config, 0, Reach::this_host);
+  const BoundListeners alone = bind_with(config, 0, Reach::this_host);
   EXPECT_TRUE(listens_at_loopback(alone));
   EXPECT_EQ(alone.endpoint.addresses.size(), 1u);
   EXPECT_FALSE(alone.endpoint.listed);
@@ -72,7 +72,7 @@ TEST(Binding, AJobOfOneHostIsOpenToNoOther) {
 }
 
 TEST(Binding, ATakenPortSaysWhatToSet) {
-  const Binding taken = bind_with(loopback_config());
+  const BoundListeners taken = bind_with(loopback_config());
   Config config = loopback_config();
   config.port_base = taken.endpoint.port;
   const std::string message = refusal_of(config);
@@ -85,15 +85,15 @@ TEST(Binding, ATakenPortSaysWhatToSet) {
 }
 
 /// Returns the rank whose default port is `taken`.
-int rank_at(const Binding& taken) { return taken.endpoint.port - Config{}.port_base; }
+int rank_at(const BoundListeners& taken) { return taken.endpoint.port - Config{}.port_base; }
 
 TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
-  const Binding taken = bind_with(loopback_config());
+  const BoundListeners taken = bind_with(loopback_config());
   ASSERT_GT(rank_at(taken), 0) << "the system gives ports below MCCL_PORT_BASE";
   Config config;
   config.listen_addr = "127.0.0.1";
   ::testing::internal::CaptureStderr();
-  const Binding beside =
+  const BoundListeners beside =
       bind_listeners(config, rank_at(taken), Reach::any_host, transport::tcp::list_interfaces(),
                      Log(rank_at(taken), LogLevel::warn));
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -105,7 +105,7 @@ TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
 }
 
 TEST(Binding, ADefaultPortThatWasAskedForStaysAnError) {
-  const Binding taken = bind_with(loopback_config());
+  const BoundListeners taken = bind_with(loopback_config());
   ASSERT_GT(rank_at(taken), 0);
   Config config;
   config.set("listen_addr", "127.0.0.1");
@@ -131,7 +131,7 @@ TEST(Binding, PortsEndAt65535) {
 
 TEST(Binding, PortBaseZeroFindsAPortForAllAddresses) {
   std::set<int> ports;
-  std::vector<Binding> held;
+  std::vector<BoundListeners> held;
   for (int i = 0; i < 20; ++i) {
     held.push_back(bind_with(loopback_config("127.0.0.1,127.0.0.2,127.0.0.3")));
     ASSERT_EQ(held.back().listeners.size(), 3u);
@@ -145,7 +145,7 @@ TEST(Binding, PortBaseZeroFindsAPortForAllAddresses) {
 TEST(Binding, TheWildcardPublishesInterfaces) {
   Config config;
   config.port_base = 0;
-  const Binding binding = bind_with(config);
+  const BoundListeners binding = bind_with(config);
   ASSERT_EQ(binding.listeners.size(), 1u);
   EXPECT_TRUE(binding.listeners[0].address().is_wildcard());
   EXPECT_FALSE(binding.endpoint.listed);
@@ -194,8 +194,8 @@ constexpr Medium kEthernet = {Medium::Kind::cable, 1000, 1500};
 constexpr Medium kWifi = {Medium::Kind::wireless, 2400, 1500};
 constexpr Medium kContainers = {Medium::Kind::software, 0, 1500};
 
-Binding bind_on(const std::vector<Interface>& interfaces, Config config = {},
-                LogLevel level = LogLevel::off) {
+BoundListeners bind_on(const std::vector<Interface>& interfaces, Config config = {},
+                       LogLevel level = LogLevel::off) {
   config.port_base = 0;
   return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, level));
 }
@@ -226,7 +226,7 @@ TEST(Binding, ContainersBridgesAreToldLast) {
 
 TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
   ::testing::internal::CaptureStderr();
-  const Binding binding = bind_on(
+  const BoundListeners binding = bind_on(
       {through("wlan0", "192.168.1.5", kWifi), through("bridge0", "169.254.3.7", kThunderbolt)}, {},
       LogLevel::info);
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -236,7 +236,7 @@ TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
 }
 
 TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
-  const Binding binding = bind_with(loopback_config("127.0.0.1, 127.0.0.2"));
+  const BoundListeners binding = bind_with(loopback_config("127.0.0.1, 127.0.0.2"));
   EXPECT_EQ(binding.listeners.size(), 2u);
   EXPECT_TRUE(binding.endpoint.listed);
   EXPECT_THAT(binding.endpoint.addresses, ::testing::ElementsAre("127.0.0.1", "127.0.0.2"));
@@ -244,14 +244,14 @@ TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
 }
 
 TEST(Binding, AnAddressThatIsListedTwiceHasTwoRails) {
-  const Binding binding = bind_with(loopback_config("127.0.0.1,127.0.0.2,127.0.0.1"));
+  const BoundListeners binding = bind_with(loopback_config("127.0.0.1,127.0.0.2,127.0.0.1"));
   EXPECT_THAT(binding.endpoint.addresses,
               ::testing::ElementsAre("127.0.0.1", "127.0.0.2", "127.0.0.1"));
   EXPECT_EQ(binding.listeners.size(), 2U);
 }
 
 TEST(Binding, AWildcardThatIsListedIsNoRail) {
-  const Binding binding = bind_with(loopback_config("0.0.0.0"));
+  const BoundListeners binding = bind_with(loopback_config("0.0.0.0"));
   EXPECT_FALSE(binding.endpoint.listed);
   EXPECT_EQ(binding.listeners[0].address().host(), "0.0.0.0");
   for (const std::string& text : binding.endpoint.addresses)
@@ -281,7 +281,7 @@ TEST(Binding, WhatThisHostHasNotIsRefused) {
 TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
   Config config = loopback_config("");
   config.ifname = "lo";
-  const Binding binding = bind_with(config);
+  const BoundListeners binding = bind_with(config);
   EXPECT_FALSE(binding.endpoint.listed);
   EXPECT_THAT(binding.endpoint.addresses, ::testing::Contains("127.0.0.1"));
   for (const Listener& listener : binding.listeners)
@@ -346,8 +346,8 @@ TEST(MeshBinding, RailsAreTheLargerNumberOnBothSides) {
 }
 
 TEST(MeshBinding, APairSaysWhatItsLinksGoThrough) {
-  for (const auto& [listed, links] :
-       {std::pair("127.0.0.1", "tcp, 1 link, lo"), std::pair("127.0.0.1,127.0.0.2", "tcp, 2 links, lo")}) {
+  for (const auto& [listed, links] : {std::pair("127.0.0.1", "tcp, 1 link, lo"),
+                                      std::pair("127.0.0.1,127.0.0.2", "tcp, 2 links, lo")}) {
     Job job(2, loopback_config(listed));
     job.exchange_endpoints();
     job[1].mesh->dial(WorldRank(0), {}, in(seconds(20)));

@@ -1,11 +1,10 @@
-#include "rendezvous/connections/accepting.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "base/open_files.h"
+#include "rendezvous/connections/accepting.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {

@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "rendezvous/meeting/mesh_job.h"
 #include "rendezvous/connections/wire.h"
+#include "rendezvous/meeting/mesh_job.h"
 #include "support/free_places.h"
 #include "transport/tcp/listener.h"
 

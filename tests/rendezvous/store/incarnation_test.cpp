@@ -32,7 +32,7 @@ class Processes {
 
   using Body = std::function<std::string(Incarnation&)>;
   /// Starts a process that yields its body's result or its error.
-  void start(int place, Arrival self, const Body& body = {}) {
+  void start(int place, JoinRequest self, const Body& body = {}) {
     threads_.emplace(place, [this, place, self, body] {
       std::string said;
       try {
@@ -262,7 +262,7 @@ TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
   EXPECT_EQ(ranks[0], "value");
 }
 
-std::string timeout_of(const std::shared_ptr<Store>& store, Arrival self) {
+std::string timeout_of(const std::shared_ptr<Store>& store, JoinRequest self) {
   try {
     Incarnation(store, std::move(self), milliseconds(300));
   } catch (const TimeoutError& error) {

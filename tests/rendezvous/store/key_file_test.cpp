@@ -1,5 +1,3 @@
-#include "rendezvous/store/key_agreement.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <span>
 
 #include "rendezvous/connections/proof.h"
+#include "rendezvous/store/key_agreement.h"
 #include "support/folder.h"
 
 namespace mccl::rendezvous {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/connections/dialing.h"
-#include "rendezvous/connections/stream.h"
 #include "transport/tcp/address.h"
 
 namespace mccl::rendezvous {

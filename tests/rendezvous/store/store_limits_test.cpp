@@ -9,9 +9,9 @@
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
-#include "rendezvous/store/store_server.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_client.h"
+#include "rendezvous/store/store_server.h"
 #include "rendezvous/store/store_wire.h"
 #include "support/processes.h"
 

@@ -1,4 +1,4 @@
-#include "rendezvous/connections/stream.h"
+#include "rendezvous/connections/byte_stream.h"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,13 @@
 
 namespace mccl::rendezvous {
 
-void Stream::queue(std::span<const std::byte> bytes) {
+void ByteStream::queue(std::span<const std::byte> bytes) {
   output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;
   append(output_, bytes);
 }
 
-bool Stream::flush() {
+bool ByteStream::flush() {
   while (sent_ < output_.size()) {
     const auto [bytes, error] = socket_.send(std::span(output_).subspan(sent_));
     sent_ += bytes;
@@ -25,7 +25,7 @@ bool Stream::flush() {
   return true;
 }
 
-bool Stream::receive(Bytes& to, std::size_t most) {
+bool ByteStream::receive(Bytes& to, std::size_t most) {
   std::array<std::byte, 16384> piece;
   while (to.size() < most) {
     const std::size_t limit = std::min(piece.size(), most - to.size());
@@ -36,14 +36,14 @@ bool Stream::receive(Bytes& to, std::size_t most) {
   return true;
 }
 
-bool Stream::is_open_after(int error) {
+bool ByteStream::is_open_after(int error) {
   if (would_block(error)) return true;
   ended_ = true;
   error_ = error;
   return false;
 }
 
-pollfd Stream::watched(bool reads) const {
+pollfd ByteStream::watched(bool reads) const {
   const int events = (reads ? POLLIN : 0) | (has_output() ? POLLOUT : 0);
   return {socket_.descriptor(), static_cast<short>(events), 0};
 }

@@ -1,5 +1,5 @@
 // Bytes over a connection. Every byte of a handshake, of the store and of a trunk passes through a
-// Stream, which moves it with Socket::send() and Socket::receive().
+// ByteStream, which moves it with Socket::send() and Socket::receive().
 #pragma once
 
 #include <poll.h>
@@ -15,10 +15,10 @@
 namespace mccl::rendezvous {
 
 /// A connected, non-blocking socket and the bytes that wait to be sent on it. No call blocks.
-class Stream {
+class ByteStream {
  public:
-  Stream() = default;
-  explicit Stream(transport::tcp::Socket socket) : socket_(std::move(socket)) {}
+  ByteStream() = default;
+  explicit ByteStream(transport::tcp::Socket socket) : socket_(std::move(socket)) {}
 
   void queue(std::span<const std::byte> bytes);
   bool has_output() const { return !output_.empty(); }
