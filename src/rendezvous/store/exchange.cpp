@@ -80,7 +80,7 @@ std::size_t take_number(std::string_view& text, std::string_view stage) {
   return value;
 }
 
-std::string join(const std::vector<std::string>& cards) {
+std::string join_cards(const std::vector<std::string>& cards) {
   std::string text;
   for (const std::string& card : cards) text += fmt::format("{}:{}", card.size(), card);
   return text;
@@ -107,7 +107,7 @@ std::optional<std::string> find_now(Store& store, const std::string& key) {
 
 std::vector<std::string> Exchange::all_gather(std::string_view stage,
                                               const std::string& card) const {
-  const std::string table = decide(stage, card, join);
+  const std::string table = decide(stage, card, join_cards);
   std::string_view rest = table;
   std::vector<std::string> cards;
   for (int rank = 0; rank < size_; ++rank) {
