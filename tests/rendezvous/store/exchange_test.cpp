@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kLong{60};
+constexpr std::chrono::seconds kMinute{60};
 
 TEST(RollCall, NamesWhoHasNotComeAndWhoHas) {
   EXPECT_EQ(roll_call({true, false, true, false}), "ranks 1 and 3 have not arrived; 0 and 2 have");
@@ -72,7 +72,7 @@ TEST(Exchange, NeedsAFewRequestsOfEachRank) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kSize; ++rank) {
     ranks.emplace_back([&, rank] {
-      const Exchange exchange(*store, rank, kSize, Clock::now() + kLong);
+      const Exchange exchange(*store, rank, kSize, Clock::now() + kMinute);
       for (const char* stage : {"a", "b", "c"}) {
         const std::string card(static_cast<std::size_t>(rank), 'x');
         const auto cards = exchange.all_gather(stage, card);
@@ -90,7 +90,7 @@ TEST(Exchange, TablesLargerThanAStoreTakesGoInParts) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.emplace_back([&, rank] {
-      const Exchange exchange(*store, rank, 4, Clock::now() + kLong);
+      const Exchange exchange(*store, rank, 4, Clock::now() + kMinute);
       const auto cards =
           exchange.all_gather("a", std::string(900'000, static_cast<char>('a' + rank)));
       for (int i = 0; i < 4; ++i) {
