@@ -11,7 +11,7 @@
 #include "base/placement.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/join.h"
+#include "rendezvous/meeting/join.h"
 
 namespace mccl {
 namespace {

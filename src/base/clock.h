@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace mccl {
@@ -14,6 +15,20 @@ inline double seconds_between(Clock::time_point begin, Clock::time_point end) {
 inline std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(seconds));
+}
+
+/// The time until a deadline, rounded up, and at least 1 ms.
+inline std::chrono::milliseconds left_until(Clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+}
+
+/// A timeout for poll(2); -1 means none. It is rounded up, so that poll does not return just before
+/// the deadline.
+inline int milliseconds_until(Clock::time_point deadline) {
+  if (deadline == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
 }
 
 }  // namespace mccl

@@ -19,7 +19,7 @@
 #include "cli/flag_values.h"
 #include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
-#include "rendezvous/join.h"
+#include "rendezvous/meeting/join.h"
 
 namespace mccl::cli {
 namespace {

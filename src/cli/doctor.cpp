@@ -30,7 +30,7 @@
 #include "cluster/machine_check.h"
 #include "cluster/version_check.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli {
 namespace {

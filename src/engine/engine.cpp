@@ -16,8 +16,8 @@
 #include "base/version.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/key_agreement.h"
-#include "rendezvous/meeting.h"
+#include "rendezvous/store/key_agreement.h"
+#include "rendezvous/meeting/meeting.h"
 
 namespace mccl::engine {
 namespace {

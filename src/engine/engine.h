@@ -45,7 +45,7 @@
 #include "mccl/metrics.h"
 #include "mccl/store.h"
 #include "node/neighbour.h"
-#include "rendezvous/meeting.h"
+#include "rendezvous/meeting/meeting.h"
 #include "schedule/cable_map.h"
 
 namespace mccl::engine {

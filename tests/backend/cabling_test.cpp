@@ -15,7 +15,7 @@
 #include "mccl/context.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/wired_store.h"
+#include "rendezvous/meeting/join.h"
 #include "support/free_places.h"
 
 namespace mccl {

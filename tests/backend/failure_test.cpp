@@ -1,7 +1,7 @@
 // A failure on one rank is a clear error on every rank, in bounded time.
-#include "rendezvous/endpoint.h"
-#include "rendezvous/exchange.h"
-#include "rendezvous/incarnation.h"
+#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/incarnation.h"
 #include "support/ranks.h"
 #include "transport/rdma/card.h"
 #include "transport/tcp/interfaces.h"

@@ -7,9 +7,9 @@
 
 #include "base/cores.h"
 #include "engine/engine.h"
-#include "rendezvous/endpoint.h"
-#include "rendezvous/exchange.h"
-#include "rendezvous/incarnation.h"
+#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/incarnation.h"
 #include "support/processes.h"
 #include "transport/rdma/card.h"
 #include "transport/tcp/interfaces.h"

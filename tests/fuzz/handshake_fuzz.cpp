@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "rendezvous/handshake.h"
+#include "rendezvous/connections/handshake.h"
 
 using mccl::rendezvous::Handshake;
 

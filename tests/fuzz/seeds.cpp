@@ -22,9 +22,9 @@
 #include "kernels/codec/codec.h"
 #include "node/window.h"
 #include "rendezvous/cabling/link_state.h"
-#include "rendezvous/endpoint.h"
-#include "rendezvous/handshake.h"
-#include "rendezvous/store_wire.h"
+#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/handshake.h"
+#include "rendezvous/store/store_wire.h"
 #include "script.h"
 #include "transport/rdma/card.h"
 #include "transport/rdma/offer.h"
@@ -119,15 +119,15 @@ void write_controls(const Corpus& corpus) {
 
 void write_store_requests(const Corpus& corpus) {
   using namespace rendezvous;
-  const Bytes set = encode_request(StoreCall::set, "mccl/local/0", "some value", 0);
-  const Bytes get = encode_request(StoreCall::get, "mccl/local/0", "", 60'000);
-  const Bytes add = encode_request(StoreCall::add, "mccl/count", "", 1);
+  const Bytes set = encode(StoreKind::set, "mccl/local/0", "some value", 0);
+  const Bytes get = encode(StoreKind::get, "mccl/local/0", "", 60'000);
+  const Bytes add = encode(StoreKind::add, "mccl/count", "", 1);
   corpus.add("set_get", set + get);
   corpus.add("get_of_nothing", get);
   corpus.add("add_twice", add + add);
-  corpus.add("add_to_text", encode_request(StoreCall::set, "mccl/count", "seven", 0) + add);
-  corpus.add("empty_key", encode_request(StoreCall::set, "", "", 0));
-  corpus.add("answer", encode_answer(StoreAnswer::ok, "some value", 3));
+  corpus.add("add_to_text", encode(StoreKind::set, "mccl/count", "seven", 0) + add);
+  corpus.add("empty_key", encode(StoreKind::set, "", "", 0));
+  corpus.add("answer", encode(StoreKind::ok, {}, "some value", 3));
 }
 
 void write_labels(const Corpus& corpus) {

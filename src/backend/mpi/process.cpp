@@ -14,8 +14,8 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
-#include "rendezvous/join.h"
+#include "rendezvous/connections/proof.h"
+#include "rendezvous/meeting/join.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::mpi {

@@ -22,7 +22,7 @@
 #include "kernels/copy.h"
 #include "kernels/reduce.h"
 #include "mccl/error.h"
-#include "rendezvous/exchange.h"
+#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {

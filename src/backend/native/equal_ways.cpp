@@ -12,7 +12,7 @@
 #include "backend/native/pair_figures.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "rendezvous/exchange.h"
+#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {

@@ -15,7 +15,7 @@
 #include "cluster/read_facts.h"
 #include "cluster/table.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli::hosts {
 namespace {

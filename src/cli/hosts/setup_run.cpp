@@ -21,7 +21,7 @@
 #include "cli/kit/shell_words.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli::hosts {
 namespace {

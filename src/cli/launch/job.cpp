@@ -10,7 +10,7 @@
 #include "base/value_text.h"
 #include "cli/kit/shell_words.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli::launch {
 namespace {

@@ -15,7 +15,7 @@
 #include "cli/kit/shell_words.h"
 #include "cli/launch/remote_script.h"
 #include "mccl/error.h"
-#include "rendezvous/job_key.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli::launch {
 namespace {

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "rendezvous/job_key.h"
-#include "rendezvous/proof.h"
-#include "rendezvous/wire.h"
+#include "rendezvous/connections/proof.h"
+#include "rendezvous/connections/wire.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -17,11 +16,8 @@ constexpr std::size_t kNonceDigits = 32;
 std::string Secret::prove(std::string_view purpose,
                           std::initializer_list<std::string_view> words) const {
   const std::string text = fmt::format("{}", fmt::join(words, "\n"));
-  std::string digits;
-  for (const std::byte byte :
-       rendezvous::prove(key_, fmt::format("mccl probe {}", purpose), rendezvous::bytes_of(text)))
-    digits += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return digits;
+  return rendezvous::hex_of(
+      rendezvous::prove(key_, fmt::format("mccl probe {}", purpose), rendezvous::bytes_of(text)));
 }
 
 bool Secret::is_proof(std::string_view proof, std::string_view purpose,

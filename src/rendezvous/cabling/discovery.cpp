@@ -27,15 +27,6 @@ constexpr Clock::duration kBetweenLooks = 10ms;
 /// with others immediately closes the connections of a restarted rank. Shorter than kPatience, so
 /// that an address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// Once all ranks have reported: time from the end of the last trunk to a process until the process
-/// counts as dead. A restarted process reconnects sooner.
-constexpr Clock::duration kGoneForGood = 1s;
-/// Time limit for the answer to a probe of a neighbour whose trunk has ended. Its process may have
-/// to wait for a core.
-constexpr Clock::duration kToAnswerProbe = 3s;
-constexpr const char* kGoneBefore = "it was disconnected before all ranks had agreed on it";
-/// Time for neighbours to read the report of a death.
-constexpr Clock::duration kToTellOfDeath = 200ms;
 /// Time for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToTellOfFault = 1s;
 
@@ -57,34 +48,33 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
   }
 }
 
+}  // namespace
+
 /// The dial has no deadline: it ends when the ranks have agreed or the caller gives up.
-DialRequest request_for(const Party& self, int peer, std::size_t index, Address to,
-                        Clock::time_point not_before = {}) {
+DialRequest Discovery::request_for(int peer, std::size_t index, const Address& to,
+                                   Clock::time_point not_before) const {
   DialRequest request;
   request.not_before = not_before;
-  request.self = self;
+  request.self = self_;
   request.peer = peer;
   request.key = {0, Purpose::cable, static_cast<std::uint8_t>(index)};
-  request.deadline = Clock::time_point::max();
+  request.deadline = kNever;
   request.candidates = {{to, {}, {}}};
   return request;
 }
-
-}  // namespace
 
 Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log)
     : self_(std::move(self)),
       log_(std::move(log)),
       link_state_(self_.rank, self_.size, port),
-      known_since_(table.size(), Clock::time_point::max()),
-      gone_since_(table.size(), Clock::time_point::max()) {
+      peers_(table.size()) {
   for (std::size_t peer = 0; peer < table.size(); ++peer) {
     if (static_cast<int>(peer) == self_.rank) continue;
     std::size_t index = 0;
     for (const auto& [host, at] : table[peer]) {
       for (const Address& address : resolved(host, at, log_)) {
         tried_.emplace_back(static_cast<int>(peer), address);
-        dials_.emplace_back(request_for(self_, static_cast<int>(peer), index++, address));
+        dials_.emplace_back(request_for(static_cast<int>(peer), index++, address));
       }
     }
   }
@@ -92,7 +82,7 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
 
 void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
-  gone_since_[static_cast<std::size_t>(peer)] = Clock::time_point::max();
+  state_of(peer).gone_since = kNever;
   log_.debug("{} is connected", text_of(trunk.cable()));
   if (has_failed()) trunk.tell(link_state_.fault_news());
 }
@@ -109,16 +99,13 @@ void Discovery::advance(Clock::time_point now) {
 }
 
 void Discovery::advance_dials(Clock::time_point now) {
-  for (auto dial = dials_.begin(); dial != dials_.end();) {
-    if (!dial->advance(now)) {
-      ++dial;
-      continue;
-    }
-    Socket socket = dial->take_socket();
-    if (!socket && !dial->reason().empty()) log_.debug("{}", dial->reason());
-    if (socket) connected(dial->peer(), std::move(socket), now);
-    dial = dials_.erase(dial);
-  }
+  dials_.remove_if([&](Dial& dial) {
+    if (!dial.advance(now)) return false;
+    Socket socket = dial.take_socket();
+    if (!socket && !dial.reason().empty()) log_.debug("{}", dial.reason());
+    if (socket) connected(dial.peer(), std::move(socket), now);
+    return true;
+  });
 }
 
 void Discovery::advance_trunks(Clock::time_point now) {
@@ -140,8 +127,7 @@ void Discovery::advance_trunks(Clock::time_point now) {
     }
     const Trunk ended = std::move(*trunk);
     trunk = trunks_.erase(trunk);
-    if (!is_joined_to(ended.peer()) && !ended.given_up)
-      gone_since_[static_cast<std::size_t>(ended.peer())] = now;
+    if (!is_joined_to(ended.peer()) && !ended.given_up) state_of(ended.peer()).gone_since = now;
     if (!cabling() && !has_failed()) lost(ended, now);
   }
 }
@@ -174,91 +160,15 @@ std::string Discovery::fault(Clock::time_point now) const {
 /// come back. Once the last trunk to the rank has ended, its state is forgotten, because a new
 /// process may take its place.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
-  if (!is_joined_to(trunk.peer()))
-    known_since_[static_cast<std::size_t>(trunk.peer())] = Clock::time_point::max();
+  if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
   for (const auto& [peer, address] : tried_) {
     if (peer == trunk.peer() && address == trunk.there())
-      dials_.emplace_back(request_for(self_, peer, 0, address, now + kBetweenTrunks));
+      dials_.emplace_back(request_for(peer, 0, address, now + kBetweenTrunks));
   }
 }
 
 bool Discovery::is_joined_to(int peer) const {
-  return std::ranges::any_of(trunks_, [peer](const Trunk& each) { return each.peer() == peer; });
-}
-
-/// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
-/// Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves nothing,
-/// so the rank is probed.
-void Discovery::look_for_deaths(Clock::time_point now) {
-  if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
-  if (!cabling() && !link_state_.unheard().empty()) return;
-  for (int peer = 0; peer < self_.size; ++peer) {
-    auto& since = gone_since_[static_cast<std::size_t>(peer)];
-    if (since == Clock::time_point::max()) continue;
-    if (cabling()) {
-      since = Clock::time_point::max();
-      if (cabling()->joins(self_.rank, peer)) probe(peer, now);
-    } else if (now - since >= kGoneForGood) {
-      return tell_of_death(death_of(peer), now);
-    }
-  }
-}
-
-void Discovery::probe(int peer, Clock::time_point now) {
-  DialRequest request = request_for(self_, peer, 0, {});
-  request.candidates.clear();
-  for (const CableEnds& end : ends(peer))
-    request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  if (request.candidates.empty()) {  // The cables were gone before the ranks had agreed on them.
-    for (const auto& [rank, address] : tried_) {
-      if (rank == peer) request.candidates.push_back({address, {}, {}});
-    }
-  }
-  request.deadline = now + kToAnswerProbe;
-  request.refused_for = kRefusedFor;
-  probes_.emplace_back(std::move(request));
-}
-
-/// A probed rank that is alive completes the handshake, and then closes the connection if it has
-/// agreed with the others.
-void Discovery::advance_probes(Clock::time_point now) {
-  for (auto probe = probes_.begin(); probe != probes_.end();) {
-    if (!probe->advance(now)) {
-      ++probe;
-      continue;
-    }
-    const int peer = probe->peer();
-    if (probe->take_socket()) {
-      log_.warn("the connection to rank {} along a cable has ended, but that rank is alive", peer);
-      if (ends(peer).empty()) {
-        for (const Cable& cable : cabling()->between(self_.rank, peer)) give_up(cable, kGoneBefore);
-      }
-    } else if (probe->last_error() == ECONNREFUSED) {
-      tell_of_death(death_of(peer), now);
-    } else {
-      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks connected, "
-                                "and rank {} does not answer",
-                                self_.rank, peer, peer),
-                    now);
-    }
-    probe = probes_.erase(probe);
-  }
-}
-
-std::string Discovery::death_of(int rank) const {
-  return fmt::format("rank {} died while the ranks connected (its connection to rank {} ended)",
-                     rank, self_.rank);
-}
-
-void Discovery::tell_of_death(const std::string& why, Clock::time_point now) {
-  const CableNews news{CableNews::Kind::death, {}, why};
-  if (!link_state_.hear(news)) return;
-  death_told_ = now + kToTellOfDeath;
-  tell_neighbours(news, nullptr);
-}
-
-std::string Discovery::death(Clock::time_point now) const {
-  return cabling() || now >= death_told_ ? link_state_.death() : "";
+  return std::ranges::find(trunks_, peer, &Trunk::peer) != trunks_.end();
 }
 
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
@@ -281,7 +191,7 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
   }
   if (is_sighting) {
     if (rank == self_.rank) return;
-    auto& since = known_since_[static_cast<std::size_t>(rank)];
+    auto& since = state_of(rank).known_since;
     since = std::min(since, now);
     return;
   }
@@ -294,9 +204,7 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
 }
 
 bool Discovery::is_first(const Trunk& trunk) const {
-  const auto first =
-      std::ranges::find_if(trunks_, [&](const Trunk& each) { return each.peer() == trunk.peer(); });
-  return &*first == &trunk;
+  return &*std::ranges::find(trunks_, trunk.peer(), &Trunk::peer) == &trunk;
 }
 
 /// Neighbours of rank 0 receive the decision from rank 0 only.
@@ -336,10 +244,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (trunk == trunks_.end()) {
       // If this was the last trunk to that rank, look_for_deaths() first checks whether the rank is
       // alive.
-      const int peer = cable.a == self_.rank ? cable.b : cable.a;
-      const bool is_asked =
-          are_meeting_ && gone_since_[static_cast<std::size_t>(peer)] != Clock::time_point::max();
-      if (!is_asked) give_up(cable, kGoneBefore);
+      const bool is_asked = are_meeting_ && state_of(other_end_of(cable)).gone_since != kNever;
+      if (!is_asked) give_up(cable, kGoneTooSoon);
     } else {
       known_.push_back({cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, false});
     }
@@ -349,16 +255,15 @@ void Discovery::look_around(Clock::time_point now) {
 /// Waits up to kPatience for cables that only one end has reported, because the other end may have
 /// finished its search before it saw them.
 bool Discovery::decide(Clock::time_point now) {
-  settled_since_ =
-      link_state_.all_settled() ? std::min(settled_since_, now) : Clock::time_point::max();
-  if (settled_since_ == Clock::time_point::max()) return false;
+  settled_since_ = link_state_.all_settled() ? std::min(settled_since_, now) : kNever;
+  if (settled_since_ == kNever) return false;
   if (!link_state_.both_ends_see_all() && now - settled_since_ < kPatience) return false;
   return link_state_.decide();
 }
 
 bool Discovery::is_ruled_out(const Dial& dial, Clock::time_point now) const {
-  const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];
-  if (since == Clock::time_point::max()) return false;
+  const Clock::time_point since = state_of(dial.peer()).known_since;
+  if (since == kNever) return false;
   if (now - since >= kPatience) return true;
   return leads_nowhere(dial.last_error()) && dial.last_tried() > since;
 }
@@ -383,37 +288,6 @@ std::vector<Address> Discovery::own_ends() const {
   std::vector<Address> found;
   for (const Trunk& trunk : trunks_) found.push_back(trunk.here());
   return found;
-}
-
-void Discovery::beat() {
-  for (Trunk& trunk : trunks_) trunk.tell({CableNews::Kind::alive, {}});
-}
-
-std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
-  for (Known& known : known_) {
-    if (known.is_lost) continue;
-    const bool heard = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
-      return trunk.cable() == known.cable && now - trunk.heard_at() < silence;
-    });
-    // If the cable has no trunk any more, it does not count as cut here: the peer's process has
-    // ended, or is being probed (advance_probes).
-    const bool stands = std::ranges::any_of(
-        trunks_, [&](const Trunk& trunk) { return trunk.cable() == known.cable; });
-    if (heard || !stands) continue;
-    known.is_lost = true;
-    const int peer = known.cable.a == self_.rank ? known.cable.b : known.cable.a;
-    give_up(
-        known.cable,
-        fmt::format("nothing has arrived over it for {:.3g} s; it is cut, or rank {} is stopped",
-                    std::chrono::duration<double>(silence).count(), peer));
-  }
-  return link_state_.take_cut();
-}
-
-void Discovery::give_up(const Cable& cable, std::string why) {
-  CableNews news{CableNews::Kind::cut, {}, std::move(why)};
-  news.sighting.cables = {cable};
-  if (link_state_.hear(news)) tell_neighbours(news, nullptr);
 }
 
 std::string Discovery::trouble() const {
@@ -451,23 +325,24 @@ void Discovery::close() noexcept {
 void Discovery::watch(std::vector<pollfd>& descriptors) const {
   for (const Dial& dial : dials_) dial.watch(descriptors);
   for (const Dial& probe : probes_) probe.watch(descriptors);
-  for (const Trunk& trunk : trunks_) trunk.watch(descriptors);
+  for (const Trunk& trunk : trunks_) descriptors.push_back(trunk.watched());
 }
 
 Clock::time_point Discovery::next_deadline() const {
   // Until the ranks have agreed, changes are processed at next_look_.
-  Clock::time_point next = cabling() ? Clock::time_point::max() : next_look_;
+  Clock::time_point next = cabling() ? kNever : next_look_;
   if (has_failed()) next = fault_told_;
   if (!cabling()) next = std::min(next, death_told_);
-  for (const Clock::time_point since : gone_since_) {
-    if (!cabling() && since != Clock::time_point::max() && since + kGoneForGood > Clock::now())
+  for (const Peer& peer : peers_) {
+    const Clock::time_point since = peer.gone_since;
+    if (!cabling() && since != kNever && since + kGoneForGood > Clock::now())
       next = std::min(next, since + kGoneForGood);
   }
   for (const Dial& probe : probes_) next = std::min(next, probe.next_deadline());
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
-    const Clock::time_point since = known_since_[static_cast<std::size_t>(dial.peer())];
-    if (since != Clock::time_point::max() && since + kPatience > Clock::now())
+    const Clock::time_point since = state_of(dial.peer()).known_since;
+    if (since != kNever && since + kPatience > Clock::now())
       next = std::min(next, since + kPatience);
   }
   return next;

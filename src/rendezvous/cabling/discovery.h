@@ -18,7 +18,7 @@
 #include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/cabling/link_state.h"
 #include "rendezvous/cabling/trunk.h"
-#include "rendezvous/dialing.h"
+#include "rendezvous/connections/dialing.h"
 
 namespace mccl::rendezvous {
 
@@ -76,6 +76,13 @@ class Discovery {
   std::string trouble() const;
 
  private:
+  static constexpr Clock::time_point kNever = Clock::time_point::max();
+  struct Peer {
+    Clock::time_point known_since = kNever;  ///< When this rank first heard of it.
+    /// When its last trunk to this rank ended. kNever for a rank that has a trunk, never had one,
+    /// or is being probed.
+    Clock::time_point gone_since = kNever;
+  };
   /// An agreed cable of this rank. Either side may have initiated its trunk.
   struct Known {
     Cable cable;
@@ -83,6 +90,16 @@ class Discovery {
     bool is_lost = false;
   };
 
+  /// Once all ranks have reported: time from the end of the last trunk to a process until the
+  /// process counts as dead. A restarted process reconnects sooner.
+  static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
+  /// Time for neighbours to read the report of a death.
+  static constexpr Clock::duration kToTellOfDeath = std::chrono::milliseconds(200);
+  static constexpr const char* kGoneTooSoon =
+      "it was disconnected before all ranks had agreed on it";
+
+  DialRequest request_for(int peer, std::size_t index, const transport::tcp::Address& to,
+                          Clock::time_point not_before = {}) const;
   void advance_trunks(Clock::time_point now);
   void misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now);
   void fail(const CableNews& fault, Clock::time_point now);
@@ -93,6 +110,9 @@ class Discovery {
   void tell_of_death(const std::string& why, Clock::time_point now);
   std::string death_of(int rank) const;
   bool is_joined_to(int peer) const;
+  Peer& state_of(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+  const Peer& state_of(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+  int other_end_of(const Cable& cable) const { return cable.a == self_.rank ? cable.b : cable.a; }
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
@@ -110,14 +130,10 @@ class Discovery {
   Log log_;
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
-  /// For each rank: when this rank first heard of it; max() if it has not.
-  std::vector<Clock::time_point> known_since_;
-  /// For each rank: when its last trunk to this rank ended. max() for a rank that has a trunk,
-  /// never had one, or is being probed.
-  std::vector<Clock::time_point> gone_since_;
+  std::vector<Peer> peers_;  ///< Indexed by rank.
   /// Time from which death() returns the death: the neighbours have then had kToTellOfDeath to read
-  /// the report. max() while no death is known.
-  Clock::time_point death_told_ = Clock::time_point::max();
+  /// the report. kNever while no death is known.
+  Clock::time_point death_told_ = kNever;
   bool are_meeting_ = true;
   std::list<Dial> dials_;
   /// Dials to neighbours whose last trunk has ended, to check whether they are alive. Used only
@@ -125,11 +141,11 @@ class Discovery {
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// Rank 0 only: when the last rank stopped looking for cables; max() while a rank still looks.
-  Clock::time_point settled_since_ = Clock::time_point::max();
+  /// Rank 0 only: when the last rank stopped looking for cables; kNever while a rank still looks.
+  Clock::time_point settled_since_ = kNever;
   /// Time from which fault() returns the fault even if not all neighbours have confirmed that they
-  /// know of it. max() while no fault is known.
-  Clock::time_point fault_told_ = Clock::time_point::max();
+  /// know of it. kNever while no fault is known.
+  Clock::time_point fault_told_ = kNever;
   std::vector<Known> known_;  ///< The agreed cables of this rank.
 };
 

@@ -14,11 +14,13 @@
 #include <sstream>
 
 #include "mccl/error.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
 
 using nlohmann::json;
+using transport::tcp::Address;
 using transport::tcp::HostPort;
 
 constexpr std::string_view kForm =
@@ -66,6 +68,24 @@ bool are_neighbours(const std::string& a, const std::string& b) {
 /// is then no other cable to look for.
 bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::equal(a, b, are_neighbours);
+}
+
+/// Resolves `host` from the hostfile to addresses of this host. Empty if the name has no such
+/// address, or only loopback ones, as a host's own name has on Debian (127.0.1.1).
+std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
+  const std::string number = host == "localhost" ? "127.0.0.1" : host;
+  if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
+  std::vector<Address> addresses;
+  try {
+    addresses = transport::tcp::resolve(host, port);
+  } catch (const Error&) {
+    return {};  // The other ranks may be able to resolve the name.
+  }
+  const auto interfaces = transport::tcp::list_interfaces();
+  std::erase_if(addresses, [&](const Address& each) {
+    return each.is_loopback() || !transport::tcp::find_interface(interfaces, each);
+  });
+  return addresses;
 }
 
 }  // namespace
@@ -123,6 +143,42 @@ bool may_be_sparse(const AddressTable& table) {
     if (everywhere) return false;
   }
   return table.size() > 2 || !are_pairs(hosts_of(table.front()), hosts_of(table.back()));
+}
+
+bool share_networks(const AddressTable& table, int rank) {
+  if (table.size() != 2) return false;
+  const auto& own = table[static_cast<std::size_t>(rank)];
+  const auto& others = table[static_cast<std::size_t>(1 - rank)];
+  const auto interfaces = transport::tcp::list_interfaces();
+  return std::ranges::equal(own, others, [&](const auto& here, const auto& there) {
+    const auto from = Address::parse_numeric(here.host, 0);
+    const auto to = Address::parse_numeric(there.host, 0);
+    if (!from || !to) return false;
+    if (from->is_loopback() && to->is_loopback()) return true;
+    const auto* const interface = transport::tcp::find_interface(interfaces, *from);
+    return interface != nullptr && interface->reaches(*to);
+  });
+}
+
+std::vector<Address> own_addresses(const AddressTable& table, int rank) {
+  std::vector<Address> everywhere;
+  std::vector<Address> listed;
+  for (const auto& [host, port] : table[static_cast<std::size_t>(rank)]) {
+    const std::vector<Address> own = own_addresses_of(host, port);
+    if (own.empty()) everywhere.push_back(Address::wildcard(AF_INET6, port));
+    for (const Address& each : own) (each.is_wildcard() ? everywhere : listed).push_back(each);
+  }
+  std::vector<Address> addresses;
+  const auto is_heard = [&](const Address& each) {
+    return std::ranges::any_of(addresses, [&](const Address& other) {
+      return other == each || (other.is_wildcard() && other.port() == each.port());
+    });
+  };
+  for (const std::vector<Address>* each : {&everywhere, &listed}) {
+    for (const Address& address : *each)
+      if (!is_heard(address)) addresses.push_back(address);
+  }
+  return addresses;
 }
 
 }  // namespace mccl::rendezvous

@@ -28,4 +28,13 @@ std::string text_of(const transport::tcp::HostPort& address);
 /// ranks whose hosts correspond one to one, each pair of hosts in one small network.
 bool may_be_sparse(const AddressTable& table);
 
+/// True for a job of two ranks if addresses with the same index are in one network of this host.
+/// The ranks then reach each other directly, and listen as the settings specify.
+bool share_networks(const AddressTable& table, int rank);
+
+/// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name
+/// without an address of this host stands for the wildcard, which replaces all other addresses with
+/// the same port.
+std::vector<transport::tcp::Address> own_addresses(const AddressTable& table, int rank);
+
 }  // namespace mccl::rendezvous

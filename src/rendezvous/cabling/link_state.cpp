@@ -12,63 +12,6 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Maximum number of cables in a message: enough for a full mesh of 512 ranks.
-constexpr std::size_t kMostCables = std::size_t{1} << 17;
-constexpr std::size_t kMostTextBytes = 64;
-constexpr std::size_t kMostWhyBytes = 255;
-
-void append_text(Bytes& to, const std::string& text) {
-  append(to, static_cast<std::uint8_t>(text.size()));
-  append(to, bytes_of(text));
-}
-
-/// Reads input that may be truncated or invalid, and throws CorruptionError if it is.
-class CarefulReader {
- public:
-  explicit CarefulReader(std::span<const std::byte> bytes) : left_(bytes.size()), reader_(bytes) {}
-
-  template <std::unsigned_integral T>
-  T number(T most) {
-    need(sizeof(T));
-    const T value = reader_.number<T>();
-    if (value > most) refuse();
-    return value;
-  }
-
-  std::string text() {
-    const std::size_t bytes = number<std::uint8_t>(kMostTextBytes);
-    need(bytes);
-    std::string found(text_of(reader_.take(bytes)));
-    if (!std::ranges::all_of(found, [](char c) { return c > ' ' && c < 127; })) refuse();
-    return found;
-  }
-
-  std::string words() {
-    const std::size_t bytes = number<std::uint8_t>(kMostWhyBytes);
-    need(bytes);
-    std::string found(text_of(reader_.take(bytes)));
-    if (!std::ranges::all_of(found, [](char c) { return c >= ' ' && c < 127; })) refuse();
-    return found;
-  }
-
-  void end() const {
-    if (left_ != 0) refuse();
-  }
-
-  [[noreturn]] static void refuse() {
-    throw CorruptionError("its message about the cables is malformed");
-  }
-
- private:
-  void need(std::size_t bytes) {
-    if (bytes > left_) refuse();
-    left_ -= bytes;
-  }
-
-  std::size_t left_;
-  Reader reader_;
-};
-
 /// Selects a largest set of a pair's cables in which no two share an address, by augmenting paths.
 /// If a network joins two hosts with several addresses each, every address reaches every other,
 /// although a host has only as many cables as addresses.
@@ -119,84 +62,7 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
   return kept;
 }
 
-bool has_reason(CableNews::Kind kind) {
-  return kind == CableNews::Kind::cut || kind == CableNews::Kind::fault ||
-         kind == CableNews::Kind::death;
-}
-
-std::uint32_t last_rank(int size) { return static_cast<std::uint32_t>(size - 1); }
-
 }  // namespace
-
-Bytes encode(const CableNews& news) {
-  Bytes body;
-  const Sighting& sighting = news.sighting;
-  append(body, static_cast<std::uint8_t>(news.kind));
-  if (news.kind != CableNews::Kind::alive) {
-    append(body, static_cast<std::uint32_t>(sighting.rank));
-    append(body, sighting.version);
-    append(body, static_cast<std::uint8_t>(sighting.settled ? 1 : 0));
-    append(body, sighting.port);
-    append(body, static_cast<std::uint32_t>(sighting.cables.size()));
-    for (const Cable& cable : sighting.cables) {
-      append(body, static_cast<std::uint32_t>(cable.a));
-      append(body, static_cast<std::uint32_t>(cable.b));
-      append_text(body, cable.at_a);
-      append_text(body, cable.at_b);
-    }
-  }
-  if (news.kind == CableNews::Kind::decision) {
-    append(body, static_cast<std::uint32_t>(news.ports.size()));
-    for (const std::uint16_t port : news.ports) append(body, port);
-  }
-  if (has_reason(news.kind)) append_text(body, news.why.substr(0, kMostWhyBytes));
-  Bytes whole;
-  whole.reserve(kNewsHeaderBytes + body.size());
-  append(whole, static_cast<std::uint32_t>(body.size()));
-  append(whole, std::span<const std::byte>(body));
-  return whole;
-}
-
-std::size_t news_bytes(std::span<const std::byte> header) {
-  const std::size_t bytes = Reader(header).number<std::uint32_t>();
-  if (bytes == 0 || bytes > kMostNewsBytes) CarefulReader::refuse();
-  return bytes;
-}
-
-CableNews decode_news(std::span<const std::byte> bytes, int size) {
-  CarefulReader reader(bytes);
-  CableNews news;
-  news.kind = static_cast<CableNews::Kind>(
-      reader.number(static_cast<std::uint8_t>(CableNews::Kind::death)));
-  if (news.kind != CableNews::Kind::alive) {
-    const bool is_sighting = news.kind == CableNews::Kind::sighting;
-    Sighting& sighting = news.sighting;
-    sighting.rank = static_cast<int>(reader.number(last_rank(size)));
-    sighting.version = reader.number<std::uint32_t>(~std::uint32_t{0});
-    sighting.settled = reader.number<std::uint8_t>(1) != 0;
-    sighting.port = reader.number<std::uint16_t>(65535);
-    const auto count = reader.number<std::uint32_t>(kMostCables);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      Cable& cable = sighting.cables.emplace_back();
-      cable.a = static_cast<int>(reader.number(last_rank(size)));
-      cable.b = static_cast<int>(reader.number(last_rank(size)));
-      cable.at_a = reader.text();
-      cable.at_b = reader.text();
-      if (cable.a >= cable.b) CarefulReader::refuse();
-      if (is_sighting && cable.a != sighting.rank && cable.b != sighting.rank)
-        CarefulReader::refuse();
-    }
-  }
-  if (news.kind == CableNews::Kind::decision) {
-    if (reader.number<std::uint32_t>(last_rank(size) + 1) != last_rank(size) + 1)
-      CarefulReader::refuse();
-    for (int rank = 0; rank < size; ++rank)
-      news.ports.push_back(reader.number<std::uint16_t>(65535));
-  }
-  if (has_reason(news.kind)) news.why = reader.words();
-  reader.end();
-  return news;
-}
 
 LinkState::LinkState(int rank, int size, std::uint16_t port)
     : rank_(rank),
@@ -235,16 +101,14 @@ bool LinkState::hear(const CableNews& news) {
     }
     case CableNews::Kind::cut:
       return hear_of_cut(news);
-    case CableNews::Kind::fault: {
-      const bool is_new = !decided_ && fault_.empty();
-      if (is_new) fault_ = news.why;
-      return is_new;
-    }
-    case CableNews::Kind::death: {
-      const bool is_new = death_.empty();
-      if (is_new) death_ = news.why;
-      return is_new;
-    }
+    case CableNews::Kind::fault:
+      if (decided_ || !fault_.empty()) return false;
+      fault_ = news.why;
+      return true;
+    case CableNews::Kind::death:
+      if (!death_.empty()) return false;
+      death_ = news.why;
+      return true;
     case CableNews::Kind::sighting:
       break;
   }
@@ -302,16 +166,15 @@ bool LinkState::all_settled() const {
   return std::ranges::all_of(known_, [](const auto& known) { return known && known->settled; });
 }
 
-bool LinkState::sees(int rank, const Cable& cable) const {
+bool LinkState::is_seen_by(int rank, const Cable& cable) const {
   const Sighting* const sighting = sighting_of(rank);
   return sighting && std::ranges::find(sighting->cables, cable) != sighting->cables.end();
 }
 
 bool LinkState::both_ends_see_all() const {
   return std::ranges::all_of(known_, [this](const auto& known) {
-    return !known || std::ranges::all_of(known->cables, [&](const Cable& cable) {
-      return sees(cable.a, cable) && sees(cable.b, cable);
-    });
+    return !known || std::ranges::all_of(
+                         known->cables, [&](const Cable& cable) { return is_seen_by_both(cable); });
   });
 }
 
@@ -319,7 +182,7 @@ bool LinkState::decide() {
   std::vector<Cable> agreed;
   for (const auto& lower : known_) {
     for (const Cable& cable : lower->cables) {
-      if (cable.a == lower->rank && sees(cable.b, cable)) agreed.push_back(cable);
+      if (cable.a == lower->rank && is_seen_by_both(cable)) agreed.push_back(cable);
     }
   }
   Cabling cabling(size_, without_shared_ends(agreed));
@@ -333,7 +196,7 @@ bool LinkState::decide() {
 std::vector<int> LinkState::unheard() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank) {
-    if (!knows(rank)) ranks.push_back(rank);
+    if (!sighting_of(rank)) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -341,8 +204,8 @@ std::vector<int> LinkState::unheard() const {
 std::vector<int> LinkState::unsettled() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank) {
-    const auto& known = known_[static_cast<std::size_t>(rank)];
-    if (known && !known->settled) ranks.push_back(rank);
+    if (const Sighting* const known = sighting_of(rank); known && !known->settled)
+      ranks.push_back(rank);
   }
   return ranks;
 }

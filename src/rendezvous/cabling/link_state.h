@@ -7,58 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/cabling.h"
-#include "rendezvous/wire.h"
+#include "rendezvous/cabling/trunk.h"
 
 namespace mccl::rendezvous {
-
-/// The cables that end at one rank, as that rank sees them.
-struct Sighting {
-  int rank = 0;
-  std::uint32_t version = 0;  ///< A higher version replaces a lower one.
-  bool settled = false;       ///< True if the rank has finished looking for cables.
-  std::uint16_t port = 0;     ///< Port at which the rank listens at its end of each cable.
-  std::vector<Cable> cables;
-
-  friend bool operator==(const Sighting&, const Sighting&) = default;
-};
-
-/// A message between neighbours.
-struct CableNews {
-  enum class Kind : std::uint8_t {
-    sighting,
-    decision,  ///< From rank 0: `cables` is the whole cabling.
-    cut,       ///< A rank at one end of `cables` reports that they no longer carry valid data.
-    fault,     ///< The ranks cannot agree because one violates the protocol; see `why`.
-    alive,
-    death,  ///< A rank's process ended at start-up; see `why`.
-  };
-  Kind kind = Kind::alive;
-  Sighting sighting;     ///< In a decision and a cut, only `sighting.cables` is used.
-  std::string why = {};  ///< Text of a cut, a fault or a death; at most 255 bytes.
-  std::vector<std::uint16_t> ports = {};  ///< In a decision: the port of each rank.
-};
 
 /// A cable that no longer carries valid data.
 struct CutCable {
   Cable cable;
   std::string why;
 };
-
-inline constexpr std::size_t kNewsHeaderBytes = 4;
-inline constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
-
-/// Returns the message with its length in front.
-Bytes encode(const CableNews& news);
-/// Returns the number of bytes after the header. Throws CorruptionError if it exceeds the limit.
-std::size_t news_bytes(std::span<const std::byte> header);
-/// Throws CorruptionError for a message that no correct rank of a job of `size` sends.
-CableNews decode_news(std::span<const std::byte> bytes, int size);
 
 /// One rank's knowledge of all cables, and the decision on the cabling.
 class LinkState {
@@ -73,7 +35,6 @@ class LinkState {
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
-  bool knows(int rank) const { return known_[static_cast<std::size_t>(rank)].has_value(); }
   /// Null if no report of the rank has arrived.
   const Sighting* sighting_of(int rank) const {
     const auto& known = known_[static_cast<std::size_t>(rank)];
@@ -116,7 +77,10 @@ class LinkState {
  private:
   bool hear_of_cut(const CableNews& news);
   void note_joints(int rank);
-  bool sees(int rank, const Cable& cable) const;
+  bool is_seen_by(int rank, const Cable& cable) const;
+  bool is_seen_by_both(const Cable& cable) const {
+    return is_seen_by(cable.a, cable) && is_seen_by(cable.b, cable);
+  }
   bool hear_of_itself(const Sighting& told);
 
   int rank_;

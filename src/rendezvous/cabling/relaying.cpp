@@ -15,9 +15,7 @@ void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequ
 }
 
 void Relaying::advance(Clock::time_point now) {
-  for (auto passage = passages_.begin(); passage != passages_.end();) {
-    passage = advance(*passage, now) ? std::next(passage) : passages_.erase(passage);
-  }
+  passages_.remove_if([&](Passage& passage) { return !advance(passage, now); });
 }
 
 /// Returns false once the passage has ended.

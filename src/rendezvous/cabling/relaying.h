@@ -14,7 +14,7 @@
 #include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/dialing.h"
+#include "rendezvous/connections/dialing.h"
 #include "transport/tcp/splice.h"
 
 namespace mccl::rendezvous {

@@ -4,16 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/link_profile.h"
 #include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/trunk.h"
-#include "rendezvous/dialing.h"
-#include "rendezvous/waiting.h"
-#include "transport/tcp/interfaces.h"
+#include "rendezvous/connections/binding.h"
+#include "rendezvous/connections/dialing.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -34,87 +32,13 @@ constexpr Clock::duration kOnwardsLimit = 20s;
 /// True if another rank also listens at that port. It may be on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
-    if (static_cast<int>(rank) == options.rank) continue;
-    for (const auto& address : options.table[rank]) {
-      if (address.port == port) return true;
+    const auto has_port = [port](const auto& address) { return address.port == port; };
+    if (static_cast<int>(rank) != options.rank &&
+        std::ranges::any_of(options.table[rank], has_port)) {
+      return true;
     }
   }
   return false;
-}
-
-/// Resolves `host` from the hostfile to addresses of this host. Empty if the name has no such
-/// address, or only loopback ones, as a host's own name has on Debian (127.0.1.1).
-std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
-  const std::string number = host == "localhost" ? "127.0.0.1" : host;
-  if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
-  std::vector<Address> addresses;
-  try {
-    addresses = transport::tcp::resolve(host, port);
-  } catch (const Error&) {
-    return {};  // The other ranks may be able to resolve the name.
-  }
-  const auto interfaces = transport::tcp::list_interfaces();
-  std::erase_if(addresses, [&](const Address& each) {
-    return each.is_loopback() || !transport::tcp::find_interface(interfaces, each);
-  });
-  return addresses;
-}
-
-/// Returns the addresses that the hostfile lists for this rank, without duplicates. A name without
-/// an address of this host stands for the wildcard, which replaces all other addresses with the
-/// same port.
-std::vector<Address> listed_addresses(const WiringOptions& options) {
-  std::vector<Address> everywhere;
-  std::vector<Address> listed;
-  for (const auto& [host, port] : options.table[static_cast<std::size_t>(options.rank)]) {
-    const std::vector<Address> own = own_addresses_of(host, port);
-    if (own.empty()) everywhere.push_back(Address::wildcard(AF_INET6, port));
-    for (const Address& each : own) (each.is_wildcard() ? everywhere : listed).push_back(each);
-  }
-  std::vector<Address> addresses;
-  const auto is_heard = [&](const Address& each) {
-    return std::ranges::any_of(addresses, [&](const Address& other) {
-      return other == each || (other.is_wildcard() && other.port() == each.port());
-    });
-  };
-  for (const std::vector<Address>* each : {&everywhere, &listed}) {
-    for (const Address& address : *each)
-      if (!is_heard(address)) addresses.push_back(address);
-  }
-  return addresses;
-}
-
-Listener listener_at(const Address& address, std::size_t buffer_bytes) {
-  try {
-    return {address, buffer_bytes};
-  } catch (const BindError& error) {
-    const bool has_no_ipv6 = error.code == EAFNOSUPPORT || error.code == EADDRNOTAVAIL;
-    if (!address.is_wildcard() || !has_no_ipv6) throw;
-    return {Address::wildcard(AF_INET, address.port()), buffer_bytes};
-  }
-}
-
-/// Listens at the addresses that the hostfile lists, and at no others.
-void listen_as_listed(const WiringOptions& options, std::vector<Listener>& listeners) {
-  for (const Address& address : listed_addresses(options)) {
-    try {
-      listeners.push_back(listener_at(address, options.buffer_bytes));
-    } catch (const BindError& error) {
-      throw InvalidArgument(
-          fmt::format("rank {} cannot listen at its address in the hostfile, {}: {}; another "
-                      "program uses the port, or the address belongs to another host",
-                      options.rank, address.text(), error.what()));
-    }
-  }
-}
-
-/// Returns the port at which this rank is reached along any of its cables: one that the hostfile
-/// gives only to this rank, or a free one.
-std::uint16_t common_port(const WiringOptions& options, std::vector<Listener>& listeners) {
-  const std::uint16_t listed = listeners.front().address().port();
-  if (!is_shared(options, listed)) return listed;
-  listeners.emplace_back(listeners.front().address().with_port(0), options.buffer_bytes);
-  return listeners.back().address().port();
 }
 
 AddressTable reachable(const WiringOptions& options) {
@@ -134,15 +58,36 @@ std::vector<Address> addresses_of(const std::vector<Listener>& listeners) {
 }  // namespace
 
 struct Wiring::Listening {
-  explicit Listening(const WiringOptions& options) {
-    listen_as_listed(options, listeners);
-    port = common_port(options, listeners);
-  }
   std::vector<Listener> listeners;
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  ///< Port at which this rank is reached along any of its cables.
 };
 
-Wiring::Wiring(const WiringOptions& options) : Wiring(options, Listening(options)) {}
+/// Listens at the addresses that the hostfile lists, and at no others. If another rank has the same
+/// port, also listens at a free one.
+Wiring::Listening Wiring::listen(const WiringOptions& options) {
+  Listening listening;
+  for (const Address& address : own_addresses(options.table, options.rank)) {
+    try {
+      const bool is_any = address.is_wildcard() && address.family() == AF_INET6;
+      listening.listeners.push_back(is_any ? listen_everywhere(address.port(), options.buffer_bytes)
+                                           : Listener(address, options.buffer_bytes));
+    } catch (const BindError& error) {
+      throw InvalidArgument(
+          fmt::format("rank {} cannot listen at its address in the hostfile, {}: {}; another "
+                      "program uses the port, or the address belongs to another host",
+                      options.rank, address.text(), error.what()));
+    }
+  }
+  const Address first = listening.listeners.front().address();
+  listening.port = first.port();
+  if (is_shared(options, first.port())) {
+    listening.listeners.emplace_back(first.with_port(0), options.buffer_bytes);
+    listening.port = listening.listeners.back().address().port();
+  }
+  return listening;
+}
+
+Wiring::Wiring(const WiringOptions& options) : Wiring(options, listen(options)) {}
 
 Wiring::Wiring(WiringOptions options, Listening listening)
     : options_(std::move(options)),
@@ -227,18 +172,20 @@ void Wiring::serve(Clock::time_point now) {
   if (const std::string death = discovery_.death(now); !has_agreed_ && !death.empty())
     throw PeerError(fmt::format("rank {} cannot join the job: {}", self_.rank, death));
   relaying_.advance(now);
-  if (has_agreed_ && now >= next_beat_) {
+  if (has_agreed_) watch_cables(now);
+  if (leaves_) changed_.notify_all();
+}
+
+void Wiring::watch_cables(Clock::time_point now) {
+  if (now >= next_beat_) {
     next_beat_ = now + options_.liveness / kBeats;
     discovery_.beat();
   }
-  if (has_agreed_) {
-    for (CutCable& cut : discovery_.cut(now, silence())) {
-      relaying_.drop(cut.cable);
-      if (!first_cut_) first_cut_ = cut;
-      cut_.push_back(std::move(cut));
-    }
+  for (CutCable& cut : discovery_.cut(now, silence())) {
+    relaying_.drop(cut.cable);
+    if (!first_cut_) first_cut_ = cut;
+    cut_.push_back(std::move(cut));
   }
-  if (leaves_) changed_.notify_all();
 }
 
 /// Also listens at this rank's ends of cables, because the hostfile need not list both ends of a
@@ -387,12 +334,10 @@ std::vector<CutCable> Wiring::take_cut() {
 
 void Wiring::check() const {
   const std::lock_guard lock(mutex_);
-  const std::string death = are_meeting_ ? discovery_.death(Clock::now()) : "";
-  if (!first_cut_ && death.empty()) return;
-  if (!first_cut_)
-    throw PeerError(fmt::format("rank {} cannot join the job: {}", self_.rank, death));
-  throw PeerError(fmt::format("rank {} cannot join the job: {}: {}", self_.rank,
-                              text_of(first_cut_->cable), first_cut_->why));
+  std::string why = are_meeting_ ? discovery_.death(Clock::now()) : "";
+  if (first_cut_) why = fmt::format("{}: {}", text_of(first_cut_->cable), first_cut_->why);
+  if (!why.empty())
+    throw PeerError(fmt::format("rank {} cannot join the job: {}", self_.rank, why));
 }
 
 void Wiring::everyone_is_here() {
@@ -423,27 +368,6 @@ void Wiring::abandon_after_fork() noexcept {
   mutex_.unlock();
 }
 
-namespace {
-
-/// True for a job of two ranks if addresses with the same index are in one network of this host.
-/// The ranks then reach each other directly, and listen as the settings specify.
-bool share_networks(const AddressTable& table, int rank) {
-  if (table.size() != 2) return false;
-  const auto& own = table[static_cast<std::size_t>(rank)];
-  const auto& others = table[static_cast<std::size_t>(1 - rank)];
-  const auto interfaces = transport::tcp::list_interfaces();
-  return std::ranges::equal(own, others, [&](const auto& here, const auto& there) {
-    const auto from = Address::parse_numeric(here.host, 0);
-    const auto to = Address::parse_numeric(there.host, 0);
-    if (!from || !to) return false;
-    if (from->is_loopback() && to->is_loopback()) return true;
-    const auto* const interface = transport::tcp::find_interface(interfaces, *from);
-    return interface != nullptr && interface->reaches(*to);
-  });
-}
-
-}  // namespace
-
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics) {
   if (config.hostfile.empty()) return nullptr;
@@ -455,17 +379,14 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
         config.hostfile, table.size(), size));
   }
   if (!may_be_sparse(table) || share_networks(table, rank)) return nullptr;
-  const auto seconds = [](double count) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
-  };
   auto wiring = std::make_shared<Wiring>(
       WiringOptions{.rank = rank,
                     .table = std::move(table),
                     .job_key = config.job_key,
                     .log = Log(rank, log_level_of(config.log_level)),
-                    .deadline = Clock::now() + seconds(config.connect_timeout),
-                    .liveness = seconds(config.liveness_interval),
-                    .patience = seconds(config.connect_timeout),
+                    .deadline = Clock::now() + milliseconds_of(config.connect_timeout),
+                    .liveness = milliseconds_of(config.liveness_interval),
+                    .patience = milliseconds_of(config.connect_timeout),
                     .buffer_bytes = socket_buffer_bytes_of(config),
                     .congestion_control = config.congestion_control,
                     .on_refused = [metrics] {

@@ -26,10 +26,10 @@
 #include "base/wake_pipe.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
-#include "rendezvous/accepting.h"
 #include "rendezvous/cabling/discovery.h"
 #include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/cabling/relaying.h"
+#include "rendezvous/connections/accepting.h"
 #include "transport/tcp/inlet.h"
 
 namespace mccl::rendezvous {
@@ -113,10 +113,12 @@ class Wiring {
 
  private:
   struct Listening;
+  static Listening listen(const WiringOptions& options);
   Wiring(WiringOptions options, Listening listening);
 
   void run();
   void serve(Clock::time_point now);
+  void watch_cables(Clock::time_point now);
   void listen_at_own_ends();
   void hand_over_or_pass_on(Newcomer& newcomer);
   void take(Newcomer& newcomer);

@@ -78,6 +78,22 @@ Address Socket::remote() const {
   return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
 }
 
+namespace {
+
+Socket::Moved moved(ssize_t result) {
+  return result >= 0 ? Socket::Moved{static_cast<std::size_t>(result), 0} : Socket::Moved{0, errno};
+}
+
+}  // namespace
+
+Socket::Moved Socket::send(std::span<const std::byte> bytes) const {
+  return moved(::send(descriptor(), bytes.data(), bytes.size(), kNoSignal));
+}
+
+Socket::Moved Socket::receive(std::span<std::byte> bytes) const {
+  return moved(::recv(descriptor(), bytes.data(), bytes.size(), 0));
+}
+
 int Socket::take_error() const {
   int error = 0;
   socklen_t length = sizeof error;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "base/descriptor.h"
@@ -36,6 +37,16 @@ class Socket {
   /// Addresses of the two ends; an empty Address if the socket has none.
   Address local() const;
   Address remote() const;
+
+  /// Result of send() and receive(): the bytes moved, and an errno, or 0. would_block() tells
+  /// whether a call with that errno must be repeated later.
+  struct Moved {
+    std::size_t bytes = 0;
+    int error = 0;
+  };
+  Moved send(std::span<const std::byte> bytes) const;
+  /// No bytes and no error mean that the other end has closed the connection.
+  Moved receive(std::span<std::byte> bytes) const;
 
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;

@@ -15,10 +15,10 @@
 
 #include "mccl/context.h"
 #include "mccl/error.h"
-#include "rendezvous/accepting.h"
 #include "rendezvous/cabling/discovery.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/wired_store.h"
+#include "rendezvous/connections/accepting.h"
+#include "rendezvous/meeting/join.h"
 #include "support/free_places.h"
 
 namespace mccl::rendezvous {

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "rendezvous/accepting.h"
-#include "rendezvous/mesh_job.h"
+#include "rendezvous/connections/accepting.h"
+#include "rendezvous/meeting/mesh_job.h"
 
 namespace mccl::rendezvous {
 namespace {

@@ -1,0 +1,123 @@
+// The part of Discovery that finds out whether neighbours and cables are alive.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "rendezvous/cabling/discovery.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Time limit for the answer to a probe of a neighbour whose trunk has ended. Its process may have
+/// to wait for a core.
+constexpr Clock::duration kToAnswerProbe = 3s;
+
+}  // namespace
+
+/// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
+/// Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves nothing,
+/// so the rank is probed.
+void Discovery::look_for_deaths(Clock::time_point now) {
+  if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
+  if (!cabling() && !link_state_.unheard().empty()) return;
+  for (int peer = 0; peer < self_.size; ++peer) {
+    auto& since = state_of(peer).gone_since;
+    if (since == kNever) continue;
+    if (cabling()) {
+      since = kNever;
+      if (cabling()->joins(self_.rank, peer)) probe(peer, now);
+    } else if (now - since >= kGoneForGood) {
+      return tell_of_death(death_of(peer), now);
+    }
+  }
+}
+
+void Discovery::probe(int peer, Clock::time_point now) {
+  DialRequest request = request_for(peer, 0, {});
+  request.candidates.clear();
+  for (const CableEnds& end : ends(peer))
+    request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
+  if (request.candidates.empty()) {  // The cables were gone before the ranks had agreed on them.
+    for (const auto& [rank, address] : tried_) {
+      if (rank == peer) request.candidates.push_back({address, {}, {}});
+    }
+  }
+  request.deadline = now + kToAnswerProbe;
+  request.refused_for = kRefusedFor;
+  probes_.emplace_back(std::move(request));
+}
+
+/// A probed rank that is alive completes the handshake, and then closes the connection if it has
+/// agreed with the others.
+void Discovery::advance_probes(Clock::time_point now) {
+  probes_.remove_if([&](Dial& probe) {
+    if (!probe.advance(now)) return false;
+    const int peer = probe.peer();
+    if (probe.take_socket()) {
+      log_.warn("the connection to rank {} along a cable has ended, but that rank is alive", peer);
+      if (ends(peer).empty()) {
+        for (const Cable& cable : cabling()->between(self_.rank, peer))
+          give_up(cable, kGoneTooSoon);
+      }
+    } else if (probe.last_error() == ECONNREFUSED) {
+      tell_of_death(death_of(peer), now);
+    } else {
+      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks connected, "
+                                "and rank {} does not answer",
+                                self_.rank, peer, peer),
+                    now);
+    }
+    return true;
+  });
+}
+
+std::string Discovery::death_of(int rank) const {
+  return fmt::format("rank {} died while the ranks connected (its connection to rank {} ended)",
+                     rank, self_.rank);
+}
+
+void Discovery::tell_of_death(const std::string& why, Clock::time_point now) {
+  const CableNews news{CableNews::Kind::death, {}, why};
+  if (!link_state_.hear(news)) return;
+  death_told_ = now + kToTellOfDeath;
+  tell_neighbours(news, nullptr);
+}
+
+std::string Discovery::death(Clock::time_point now) const {
+  return cabling() || now >= death_told_ ? link_state_.death() : "";
+}
+
+void Discovery::beat() {
+  for (Trunk& trunk : trunks_) trunk.tell({CableNews::Kind::alive, {}});
+}
+
+std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
+  for (Known& known : known_) {
+    if (known.is_lost) continue;
+    // If the cable has no trunk any more, it does not count as cut here: the peer's process has
+    // ended, or is being probed (advance_probes).
+    std::optional<Clock::time_point> heard_at;
+    for (const Trunk& trunk : trunks_) {
+      if (trunk.cable() == known.cable) heard_at = std::max(heard_at, {trunk.heard_at()});
+    }
+    if (!heard_at || now - *heard_at < silence) continue;
+    known.is_lost = true;
+    give_up(
+        known.cable,
+        fmt::format("nothing has arrived over it for {:.3g} s; it is cut, or rank {} is stopped",
+                    std::chrono::duration<double>(silence).count(), other_end_of(known.cable)));
+  }
+  return link_state_.take_cut();
+}
+
+void Discovery::give_up(const Cable& cable, std::string why) {
+  CableNews news{CableNews::Kind::cut, {}, std::move(why)};
+  news.sighting.cables = {cable};
+  if (link_state_.hear(news)) tell_neighbours(news, nullptr);
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,320 @@
+#include "rendezvous/connections/accepting.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/open_files.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Accepted;
+using transport::tcp::Address;
+using transport::tcp::Listener;
+
+constexpr std::size_t kMaxGuests = 128;
+/// Share of an address: if it has more guests than this, its guests are closed before those of
+/// others. The ranks of one host share an address, and several of them connect at a time.
+constexpr std::size_t kShare = 16;
+/// Maximum number of connections accepted from a listener before the guests are served again.
+/// Smaller than kMaxGuests, so that a guest has time for its next message.
+constexpr int kMaxAcceptedAtOnce = 64;
+constexpr Clock::duration kGuestLimit = 5s;
+/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener.
+/// All addresses share the queue, so a peer's connection waits behind all earlier ones.
+constexpr int kLeastAtOnce = 1024;
+constexpr int kAtOncePerRank = 2;
+/// Average rate limit. Each accepted connection takes about 10 us of the engine's time.
+constexpr double kPerSecond = 20'000;
+
+constexpr Clock::duration kPauseOutOfRoom = 100ms;
+constexpr Clock::duration kSilence = 60s;
+/// A pause lasts until several connections may be accepted, so that one wake-up serves them all.
+constexpr double kBatchSeconds = 0.01;
+
+std::string what_to_do(int error) {
+  if (error == ENFILE)
+    return "the limit of the whole system is reached; raise it (sysctl fs.file-max)";
+  if (error != EMFILE) return "end other programs, or give this one more memory";
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
+  return fmt::format(
+      "this process may have {} files and connections open (ulimit -n); raise the limit, up to {} "
+      "here, or close some",
+      limit.rlim_cur,
+      limit.rlim_max == RLIM_INFINITY ? "any number" : fmt::format("{}", limit.rlim_max));
+}
+
+std::string host_of(const Address& address) {
+  const auto bytes = address.raw();
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+Turnstile::Turnstile(Log log, std::function<void()> on_refused)
+    : log_(std::move(log)), on_refused_(std::move(on_refused)) {}
+
+void Turnstile::limit(AdmissionRate rate, Clock::time_point now) {
+  rate_ = rate;
+  tokens_ = rate.at_once;
+  filled_at_ = now;
+}
+
+bool Turnstile::open(Clock::time_point now) {
+  opens_at_ = Clock::time_point::max();
+  if (now < pause_ends_) {
+    opens_at_ = pause_ends_;
+    return false;
+  }
+  if (!rate_) return true;
+  refill(now);
+  if (tokens_ >= 1) return true;
+  const double batch = std::clamp(kBatchSeconds * rate_->per_second, 1.0, rate_->at_once);
+  const std::chrono::duration<double> wait((batch - tokens_) / rate_->per_second);
+  pause_ends_ = opens_at_ = now + std::chrono::ceil<Clock::duration>(wait);
+  return false;
+}
+
+void Turnstile::refill(Clock::time_point now) {
+  const double passed = std::chrono::duration<double>(now - filled_at_).count();
+  tokens_ = std::min(rate_->at_once, tokens_ + passed * rate_->per_second);
+  filled_at_ = now;
+}
+
+void Turnstile::admitted() {
+  if (rate_) tokens_ -= 1;
+}
+
+void Turnstile::accept_gave(int error, Clock::time_point now) {
+  const int before = std::exchange(out_of_room_, error);
+  if (error == 0) return;
+  pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
+  if (before != 0) return;
+  out_of_room_since_ = now;
+  log_.warn("cannot accept connections for now, and keeps trying: {}; {}",
+            transport::tcp::describe_errno(error), what_to_do(error));
+}
+
+int Turnstile::lacks_files(Clock::time_point now) const {
+  const bool for_long = now - out_of_room_since_ >= kPatienceWithoutFiles;
+  return mccl::lacks_files(out_of_room_) && for_long ? out_of_room_ : 0;
+}
+
+LogLevel level_of(Refusal refusal) {
+  const bool was_meant_for_us = refusal == Refusal::proof || refusal == Refusal::version;
+  return was_meant_for_us ? LogLevel::warn : LogLevel::info;
+}
+
+void Turnstile::turned_away(LogLevel level, const std::string& from, const std::string& why,
+                            Clock::time_point now) {
+  if (on_refused_) on_refused_();
+  if (!log_.enabled(level)) return;
+  Lines& lines = level == LogLevel::warn ? loud_lines_ : quiet_lines_;
+  if (lines.last && now - *lines.last < kSilence) {
+    ++lines.unsaid;
+    return;
+  }
+  std::string line = fmt::format("refused a connection from {}: {}", from, why);
+  if (lines.unsaid > 0) {
+    line += fmt::format(" (and {} more since the last such line)", lines.unsaid);
+  }
+  log_.write(level, line);
+  lines = {now, 0};
+}
+
+/// Orders guests for removal: the guest with the greatest Claim is closed first.
+struct Acceptor::Claim {
+  bool is_unproven;
+  bool is_stranger;  ///< Its address is not a peer's.
+  bool is_silent;
+  std::size_t crowd;  ///< Number of guests of its address if that exceeds kShare; else 0.
+
+  friend auto operator<=>(const Claim&, const Claim&) = default;
+};
+
+Acceptor::Acceptor(std::vector<Listener> listeners, Party self, Log log,
+                   std::function<void()> on_refused, std::string where)
+    : listeners_(std::move(listeners)),
+      self_(std::move(self)),
+      log_(log),
+      where_(std::move(where)),
+      turnstile_(std::move(log), std::move(on_refused)) {}
+
+void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_point now) {
+  all_have_met_ = true;
+  for (const Address& peer : peers) hosts_of_peers_.insert(host_of(peer));
+  turnstile_.limit(
+      {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
+}
+
+/// Serves the guests before it accepts others, so that no guest is closed while its proof has
+/// arrived but is unread.
+void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
+  advance_guests(now, newcomers);
+  admit(now, newcomers);
+}
+
+/// Polls all guests in one system call, because many of them may be silent.
+void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers) {
+  std::vector<pollfd> entries;
+  watch_guests(entries);
+  if (!entries.empty()) (void)::poll(entries.data(), static_cast<nfds_t>(entries.size()), 0);
+  auto entry = entries.begin();
+  for (auto guest = guests_.begin(); guest != guests_.end(); ++entry) {
+    const bool due = entry->revents != 0 || now >= guest->deadline;
+    guest = !due || advance(*guest, now, newcomers) ? std::next(guest) : end_visit(guest);
+  }
+}
+
+void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
+  for (Listener& listener : listeners_) {
+    for (int i = 0; i < kMaxAcceptedAtOnce; ++i) {
+      if (!turnstile_.open(now)) return;
+      Accepted accepted = listener.accept();
+      turnstile_.accept_gave(accepted.error, now);
+      if (!accepted.socket) break;
+      turnstile_.admitted();
+      if (guests_.size() == kMaxGuests) make_room(now);
+      guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
+                         accepted.from, host_of(accepted.from), now + kGuestLimit});
+      ++guests_of_[guests_.back().host];
+      // Its hello may have arrived with the connection. A guest that has sent it is kept longer
+      // than a silent one.
+      const auto guest = std::prev(guests_.end());
+      if (!advance(*guest, now, newcomers)) end_visit(guest);
+    }
+  }
+}
+
+void Acceptor::make_room(Clock::time_point now) {
+  auto leaving = guests_.begin();
+  Claim least = claim_of(*leaving);
+  std::uint_fast32_t equals = 1;
+  for (auto guest = std::next(leaving); guest != guests_.end(); ++guest) {
+    const Claim claim = claim_of(*guest);
+    if (claim < least) continue;
+    equals = claim == least ? equals + 1 : 1;
+    least = claim;
+    // Reservoir sampling: each of n equals is chosen with probability 1/n.
+    if (chance_() % equals == 0) leaving = guest;
+  }
+  turn_away(*leaving, LogLevel::info, "too many other connections wait to authenticate", now);
+  end_visit(leaving);
+}
+
+Acceptor::Claim Acceptor::claim_of(const Guest& guest) const {
+  const Handshake& handshake = guest.conversation.handshake();
+  const std::size_t guests = guests_of_.at(guest.host);
+  return {.is_unproven = !handshake.proven(),
+          .is_stranger = all_have_met_ && !hosts_of_peers_.contains(guest.host),
+          .is_silent = !handshake.has_begun(),
+          .crowd = guests > kShare ? guests : 0};
+}
+
+Acceptor::Guests::iterator Acceptor::end_visit(Guests::iterator guest) {
+  const auto count = guests_of_.find(guest->host);
+  if (--count->second == 0) guests_of_.erase(count);
+  return guests_.erase(guest);
+}
+
+bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
+  switch (guest.conversation.advance()) {
+    case Conversation::State::done:
+      arrived(guest, newcomers);
+      return false;
+    case Conversation::State::refused:
+    case Conversation::State::broken:
+      refused(guest, now, newcomers);
+      return false;
+    case Conversation::State::waiting:
+      break;
+  }
+  if (now < guest.deadline) return true;
+  turn_away(guest, LogLevel::info, "it did not authenticate in time", now);
+  return false;
+}
+
+void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
+  const Handshake& handshake = guest.conversation.handshake();
+  hosts_of_peers_.insert(guest.host);
+  if (handshake.peer() == self_.rank) {
+    log_.warn(
+        "a process at {} claims to be rank {}, which is this process; give every process its own "
+        "rank (MCCL_RANK)",
+        guest.from.text(), self_.rank);
+    return;
+  }
+  newcomers.push_back(
+      {handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}, guest.from});
+}
+
+void Acceptor::refused(const Guest& guest, Clock::time_point now,
+                       std::vector<Newcomer>& newcomers) {
+  const Handshake& handshake = guest.conversation.handshake();
+  const std::string& why = guest.conversation.trouble();
+  if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);
+  if (handshake.refusal() == Refusal::settings) {
+    newcomers.push_back({handshake.peer(),
+                         handshake.key(),
+                         {},
+                         fmt::format("rank {} at {}: {}", handshake.peer(), guest.from.text(), why),
+                         guest.from});
+    return;
+  }
+  // The peer is a member of the job that meant another rank or has found a better address.
+  log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
+             why);
+}
+
+void Acceptor::turn_away(const Guest& guest, LogLevel level, const std::string& why,
+                         Clock::time_point now) {
+  if (guest.conversation.handshake().proven()) {
+    log_.debug("gave up the connection of rank {} at {}: {}", guest.conversation.handshake().peer(),
+               guest.from.text(), why);
+    return;
+  }
+  turnstile_.turned_away(level, guest.from.text(), why + where_, now);
+}
+
+void Acceptor::refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
+                      Clock::time_point now) {
+  turnstile_.turned_away(level, newcomer.from.text(), why + where_, now);
+}
+
+std::string Acceptor::trouble(Clock::time_point now) const {
+  const int error = turnstile_.lacks_files(now);
+  return error == 0 ? "" : without_files(self_.rank, error);
+}
+
+void Acceptor::watch(std::vector<pollfd>& descriptors) const {
+  if (turnstile_.opens_at() == Clock::time_point::max()) {
+    for (const Listener& listener : listeners_)
+      descriptors.push_back({listener.descriptor(), POLLIN, 0});
+  }
+  watch_guests(descriptors);
+}
+
+void Acceptor::watch_guests(std::vector<pollfd>& descriptors) const {
+  for (const Guest& guest : guests_) descriptors.push_back(guest.conversation.watched());
+}
+
+Clock::time_point Acceptor::next_deadline() const {
+  Clock::time_point next = turnstile_.opens_at();
+  for (const Guest& guest : guests_) next = std::min(next, guest.deadline);
+  return next;
+}
+
+void Acceptor::close() noexcept {
+  listeners_.clear();
+  guests_.clear();
+  guests_of_.clear();
+}
+
+}  // namespace mccl::rendezvous

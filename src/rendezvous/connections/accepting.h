@@ -1,0 +1,169 @@
+// The listener's side of a handshake. A guest is a connection that has not yet proved that it
+// belongs to the job.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/connections/conversation.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+
+/// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
+/// must correct; INFO for noise, which any reachable port receives.
+LogLevel level_of(Refusal refusal);
+
+/// A token bucket: at most `at_once` connections in a burst, and `per_second` on average.
+struct AdmissionRate {
+  double at_once = 0;
+  double per_second = 0;
+};
+
+/// Rate limit and log of one listener. The caller passes the current time. Not thread-safe.
+class Turnstile {
+ public:
+  /// `on_refused` is called for every refused connection; it may be null.
+  Turnstile(Log log, std::function<void()> on_refused);
+
+  /// Limits the rate from now on. There is no limit before this call.
+  void limit(AdmissionRate rate, Clock::time_point now);
+
+  /// True if the next connection may be accepted. While it is false the listener need not be
+  /// polled.
+  bool open(Clock::time_point now);
+  void admitted();
+  /// End of the pause that open() last found; max() if there was none.
+  Clock::time_point opens_at() const { return opens_at_; }
+
+  /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
+  /// consecutive errors is logged, with advice.
+  void accept_gave(int error, Clock::time_point now);
+  /// Returns the errno once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
+  int lacks_files(Clock::time_point now) const;
+
+  /// Counts a refused connection and logs it. For a minute after that, refusals of the same level
+  /// are only counted; the next log line contains their number.
+  void turned_away(LogLevel level, const std::string& from, const std::string& why,
+                   Clock::time_point now);
+
+ private:
+  struct Lines {
+    std::optional<Clock::time_point> last;
+    std::uint64_t unsaid = 0;
+  };
+
+  void refill(Clock::time_point now);
+
+  Log log_;
+  std::function<void()> on_refused_;
+  std::optional<AdmissionRate> rate_;
+  double tokens_ = 0;
+  Clock::time_point filled_at_;
+  Clock::time_point opens_at_ = Clock::time_point::max();
+  Clock::time_point pause_ends_ = Clock::time_point::min();
+  int out_of_room_ = 0;  ///< The errno of the last accept(); 0 when it succeeded.
+  Clock::time_point out_of_room_since_;
+  Lines quiet_lines_;  ///< Lines at INFO.
+  Lines loud_lines_;   ///< Lines at WARN.
+};
+
+/// A connection from a proven member of the job. If the member's settings do not match, `reason` is
+/// set and `socket` is empty.
+struct Newcomer {
+  int peer = -1;
+  transport::LinkKey key;
+  transport::tcp::Socket socket;
+  std::string reason;
+  transport::tcp::Address from;
+};
+
+/// Holds a limited number of guests, each for a limited time. If a connection arrives when the
+/// number is reached, one guest is closed, chosen in this order:
+///
+/// 1. Guests that have not proved that they know the job key. A flood of connections without the
+///    key never can.
+/// 2. Once all ranks have joined: guests whose address is not that of a peer. Rule 4 alone does not
+///    stop a flood from many addresses.
+/// 3. Guests that have not sent their hello message. Peers send it immediately.
+/// 4. Guests of the address with the most guests, if that number exceeds the share of an address.
+///
+/// Ties are broken at random. A flood that imitates a peer as far as is possible without the key
+/// therefore delays peers, but cannot exclude one forever.
+class Acceptor {
+ public:
+  /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
+  /// log lines about them.
+  Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
+           std::function<void()> on_refused, std::string where = {});
+
+  /// Called once all ranks have joined; `peers` are their known addresses. The source address of
+  /// any proven connection also counts as a peer's, even before this call. From this call on,
+  /// connections are accepted at a limited rate, which bounds the share of the engine's time that a
+  /// flood can take.
+  void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
+
+  /// Accepts connections at a limited rate from now on.
+  void limit(AdmissionRate rate, Clock::time_point now) { turnstile_.limit(rate, now); }
+  void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
+
+  /// Does all work that is possible without blocking; appends the members that have connected.
+  void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
+
+  /// Counts and logs the refusal of a member that advance() has returned.
+  void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
+              Clock::time_point now);
+
+  /// The reason why this rank has accepted no connections for a while; empty while it accepts them.
+  std::string trouble(Clock::time_point now) const;
+
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+  void close() noexcept;
+
+ private:
+  struct Guest {
+    Conversation conversation;
+    transport::tcp::Address from;
+    std::string host;  ///< The bytes of `from`, without its port.
+    Clock::time_point deadline;
+  };
+  using Guests = std::list<Guest>;
+  struct Claim;
+
+  void advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers);
+  void admit(Clock::time_point now, std::vector<Newcomer>& newcomers);
+  void make_room(Clock::time_point now);
+  Claim claim_of(const Guest& guest) const;
+  Guests::iterator end_visit(Guests::iterator guest);
+  void watch_guests(std::vector<pollfd>& descriptors) const;
+  /// Returns false once the guest must be removed from guests_.
+  bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
+  void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
+  void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
+  void refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
+
+  std::vector<transport::tcp::Listener> listeners_;
+  Party self_;
+  Log log_;
+  const std::string where_;
+  Turnstile turnstile_;
+  Guests guests_;                                 ///< Oldest first.
+  std::map<std::string, std::size_t> guests_of_;  ///< Number of guests by host.
+  std::set<std::string> hosts_of_peers_;
+  bool all_have_met_ = false;
+  std::minstd_rand chance_{std::random_device{}()};
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,352 @@
+#include "rendezvous/connections/binding.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+
+#include "base/link_profile.h"
+#include "mccl/error.h"
+#include "rendezvous/connections/candidates.h"
+#include "rendezvous/connections/wire.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using transport::tcp::Address;
+using transport::tcp::BindError;
+using transport::tcp::Interface;
+using transport::tcp::Listener;
+using transport::tcp::Medium;
+
+constexpr std::size_t kMaxPublished = 32;
+constexpr int kEphemeralTries = 16;
+
+/// The addresses to bind and those to publish.
+struct OwnAddresses {
+  std::vector<Address> bound;  ///< If empty, the wildcard is bound.
+  std::vector<std::string> published;
+  bool listed = false;
+};
+
+/// The items of a list with commas, without blanks.
+std::vector<std::string> split(std::string list) {
+  std::erase_if(list, [](char c) { return c == ' ' || c == '\t'; });
+  std::vector<std::string> items;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string_view item = next_part(rest, ',');
+    if (!item.empty()) items.emplace_back(item);
+  }
+  return items;
+}
+
+std::string names_of(const std::vector<Interface>& interfaces) {
+  std::vector<std::string> texts;
+  std::set<std::string> seen;
+  for (const Interface& each : interfaces) {
+    if (!seen.insert(each.name).second) continue;
+    texts.push_back(
+        fmt::format("{} ({}{})", each.name, each.address.host(), each.up ? "" : ", down"));
+  }
+  return texts.empty() ? "none with an address" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+bool is_ipv6_link_local(const Address& address) {
+  return address.family() == AF_INET6 && address.is_link_local();
+}
+
+/// True if `a` should be published before `b`: plugged in, then the better medium, then a
+/// configured address rather than a link-local one.
+bool is_likelier(const Interface* a, const Interface* b) {
+  if (a->carrier != b->carrier) return a->carrier;
+  if (is_better(a->medium, b->medium)) return true;
+  if (is_better(b->medium, a->medium)) return false;
+  return a->address.is_link_local() < b->address.is_link_local();
+}
+
+/// True if the link-local IPv6 address of an interface must be published. Every interface has such
+/// an address. It is used only if the interface has no other address, and is a plugged-in cable or
+/// was named by the user.
+bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, bool named) {
+  const bool has_another = std::ranges::any_of(interfaces, [&](const Interface& other) {
+    return other.name == each.name && !is_ipv6_link_local(other.address);
+  });
+  const bool is_cable = each.carrier && each.medium.kind == Medium::Kind::cable;
+  return !has_another && !each.loopback && (named || is_cable);
+}
+
+/// Returns the addresses under which other ranks may reach a listener on all of `interfaces`, the
+/// likeliest first.
+std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family,
+                               bool named = false) {
+  std::vector<const Interface*> others;
+  std::vector<Address> loopback;
+  for (const Interface& each : interfaces) {
+    const Address& address = each.address;
+    if (!each.up || (family == AF_INET && address.family() != AF_INET)) continue;
+    if (is_ipv6_link_local(address) && !is_needed(each, interfaces, named)) continue;
+    if (each.loopback || address.is_loopback()) {
+      loopback.push_back(address);
+    } else {
+      others.push_back(&each);
+    }
+  }
+  std::stable_sort(others.begin(), others.end(), is_likelier);
+  std::vector<Address> addresses;
+  for (const Interface* each : others) addresses.push_back(each->address);
+  return addresses.empty() ? loopback : addresses;
+}
+
+void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log& log) {
+  for (const Address& address : addresses) own.published.push_back(address.host());
+  if (own.published.size() <= kMaxPublished) return;
+  log.warn(
+      "this host has {} addresses; only the first {} are published to the other ranks. Select the "
+      "addresses to use with MCCL_IFNAME or MCCL_LISTEN_ADDR",
+      own.published.size(), kMaxPublished);
+  own.published.resize(kMaxPublished);
+}
+
+std::vector<Interface> named(const std::string& list, const std::vector<Interface>& interfaces) {
+  std::vector<Interface> chosen;
+  for (const std::string& name : split(list)) {
+    const std::size_t before = chosen.size();
+    std::copy_if(interfaces.begin(), interfaces.end(), std::back_inserter(chosen),
+                 [&](const Interface& each) { return each.name == name; });
+    if (chosen.size() == before) {
+      throw InvalidArgument(
+          fmt::format("MCCL_IFNAME names \"{}\", but this host has no such interface with an "
+                      "address; it has {}",
+                      name, names_of(interfaces)));
+    }
+  }
+  return chosen;
+}
+
+OwnAddresses own_addresses_on_interfaces(const Config& config,
+                                         const std::vector<Interface>& interfaces, const Log& log) {
+  OwnAddresses own;
+  const std::vector<std::string> names = split(config.ifname);
+  for (const std::string& name : names) {
+    const std::vector<Interface> chosen = named(name, interfaces);
+    std::vector<Address> addresses = reachable(chosen, AF_INET6, true);
+    if (addresses.empty()) {
+      throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
+                                        name, names_of(interfaces)));
+    }
+    // If several interfaces are named, each is used for one of several parallel links (a rail), so
+    // it needs only one address.
+    if (names.size() > 1) addresses.resize(1);
+    own.bound.insert(own.bound.end(), addresses.begin(), addresses.end());
+  }
+  own.listed = names.size() > 1;
+  publish(own, own.bound, log);
+  return own;
+}
+
+/// Returns the addresses of one item of MCCL_LISTEN_ADDR.
+std::vector<Address> resolve_item(const std::string& item,
+                                  const std::vector<Interface>& interfaces) {
+  try {
+    return transport::tcp::resolve(item, 0);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("MCCL_LISTEN_ADDR: {}; give addresses or names of this host, without a port "
+                    "(MCCL_PORT_BASE sets that); this host has {}",
+                    error.what(), names_of(interfaces)));
+  }
+}
+
+/// Returns the first address of the item that belongs to this host. Throws InvalidArgument if none
+/// does.
+Address local_address_of(const std::string& item) {
+  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
+  if (std::ranges::find(interfaces, item, &Interface::name) != interfaces.end()) {
+    throw InvalidArgument(
+        fmt::format("MCCL_LISTEN_ADDR names \"{}\", which is an interface, not an address: set "
+                    "MCCL_IFNAME={} instead, or give one of its addresses; this host has {}",
+                    item, item, names_of(interfaces)));
+  }
+  const std::vector<Address> resolved = resolve_item(item, interfaces);
+  for (const Address& address : resolved) {
+    const transport::tcp::Socket probe = transport::tcp::Socket::stream(address.family());
+    if (::bind(probe.descriptor(), address.data(), address.size()) == 0) return address;
+  }
+  const std::string meant = resolved.front().host();
+  throw InvalidArgument(
+      fmt::format("MCCL_LISTEN_ADDR names \"{}\"{}, which is not an address of this host; this "
+                  "host has {}; give one of these, or unset MCCL_LISTEN_ADDR",
+                  item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
+}
+
+OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,
+                                     const Log& log) {
+  OwnAddresses own;
+  std::vector<Address> rails;
+  const std::vector<std::string> items = split(config.listen_addr);
+  for (const std::string& item : items) {
+    const Address address = local_address_of(item);
+    if (address.is_wildcard()) {
+      if (items.size() > 1) {
+        throw InvalidArgument(fmt::format(
+            "MCCL_LISTEN_ADDR lists {} beside other addresses; it already covers all of them",
+            item));
+      }
+      own.bound = {address};
+      publish(own, reachable(interfaces, address.family()), log);
+      return own;
+    }
+    const auto same = [&](const Address& other) { return other.same_host(address); };
+    rails.push_back(address);
+    if (std::ranges::any_of(own.bound, same)) continue;  // rails may share it
+    if (!config.ifname.empty()) {
+      const std::vector<Interface> allowed = named(config.ifname, interfaces);
+      if (std::ranges::none_of(allowed, same, &Interface::address)) {
+        throw InvalidArgument(
+            fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
+                        "MCCL_IFNAME ({}); unset one of the two",
+                        address.host(), config.ifname));
+      }
+    }
+    own.bound.push_back(address);
+  }
+  own.listed = true;
+  publish(own, rails, log);
+  return own;
+}
+
+OwnAddresses own_addresses(const Config& config, Reach reach,
+                           const std::vector<Interface>& interfaces, const Log& log) {
+  if (!split(config.listen_addr).empty()) return own_addresses_as_listed(config, interfaces, log);
+  if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
+  OwnAddresses own;
+  if (reach == Reach::this_host) own.bound = loopbacks(0, interfaces);
+  if (own.bound.size() > 1) own.bound.resize(1);  // every rank of this host tries this one first
+  publish(own, own.bound.empty() ? reachable(interfaces, AF_INET6) : own.bound, log);
+  return own;
+}
+
+int port_for(const Config& config, int rank) {
+  if (config.port_base == 0) return 0;
+  const int port = config.port_base + rank;
+  if (port < 1 || port > 65535) {
+    throw InvalidArgument(
+        fmt::format("rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is "
+                    "outside 1 to 65535; set MCCL_PORT_BASE lower",
+                    rank, port, config.port_base));
+  }
+  if (port == config.master_port) {
+    throw InvalidArgument(
+        fmt::format("rank {} would listen on port {} (MCCL_PORT_BASE {} plus its rank), which is "
+                    "MASTER_PORT, used by torch; set MCCL_PORT_BASE so that no rank's port is {}",
+                    rank, port, config.port_base, port));
+  }
+  return port;
+}
+
+/// True if the user has set the port. A C++ program may assign port_base directly, without set().
+bool is_port_given(const Config& config) {
+  return config.port_base_given.yes || config.port_base != Config{}.port_base;
+}
+
+[[noreturn]] void explain(const BindError& error, int rank, int port, const Config& config) {
+  if (error.code == EADDRINUSE) {
+    throw InvalidArgument(
+        fmt::format("rank {} cannot listen on port {} (MCCL_PORT_BASE {} plus its rank): another "
+                    "program uses it. Set MCCL_PORT_BASE so that the ports are free on every host, "
+                    "or to 0 for any free port",
+                    rank, port, config.port_base));
+  }
+  throw InvalidArgument(
+      fmt::format("rank {}: {}; check MCCL_PORT_BASE ({}), MCCL_LISTEN_ADDR and MCCL_IFNAME", rank,
+                  error.what(), config.port_base));
+}
+
+std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
+                                std::size_t buffer_bytes) {
+  std::vector<Listener> listeners;
+  if (!addresses.empty()) {
+    for (const Address& address : addresses) {
+      // The first listener chooses the port if `port` is 0; the others use the same one.
+      const int at = listeners.empty() ? port : listeners.front().address().port();
+      listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
+    }
+    return listeners;
+  }
+  listeners.push_back(listen_everywhere(static_cast<std::uint16_t>(port), buffer_bytes));
+  return listeners;
+}
+
+/// Describes the published addresses and their interfaces, for the log.
+std::vector<std::string> told_of(const BoundListeners& binding,
+                                 const std::vector<Interface>& interfaces) {
+  std::vector<std::string> told;
+  for (const std::string& text : binding.endpoint.addresses) {
+    const auto address = Address::parse_numeric(text, 0);
+    const Interface* through = address ? find_interface(interfaces, *address) : nullptr;
+    told.push_back(text + (through ? fmt::format(" ({})", through->text()) : ""));
+  }
+  return told;
+}
+
+}  // namespace
+
+Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes) {
+  try {
+    return {Address::wildcard(AF_INET6, port), buffer_bytes};
+  } catch (const BindError& error) {
+    if (error.code == EADDRINUSE || error.code == EACCES) throw;
+    return {Address::wildcard(AF_INET, port), buffer_bytes};  // This host has no IPv6.
+  }
+}
+
+BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
+                              const std::vector<Interface>& interfaces, const Log& log) {
+  int port = port_for(config, rank);
+  const OwnAddresses own = own_addresses(config, reach, interfaces, log);
+  BoundListeners binding;
+  for (int tries = 1; binding.listeners.empty(); ++tries) {
+    try {
+      binding.listeners = listen_on(own.bound, port, socket_buffer_bytes_of(config));
+    } catch (const BindError& error) {
+      if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
+        log.warn(
+            "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, perhaps by another "
+            "job on this host: this rank listens on a free port instead; set MCCL_PORT_BASE if a "
+            "firewall needs a fixed port",
+            port, config.port_base);
+        port = 0;
+        continue;
+      }
+      // The port that the system chose for the first address may be taken at another one; try
+      // again.
+      if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
+        explain(error, rank, port, config);
+      continue;
+    }
+    const bool is_torch_s = binding.listeners.front().address().port() == config.master_port;
+    if (port == 0 && is_torch_s && tries < kEphemeralTries) binding.listeners.clear();
+  }
+  binding.endpoint.rank = rank;
+  binding.endpoint.host = transport::tcp::host_identity();
+  binding.endpoint.port = binding.listeners.front().address().port();
+  binding.endpoint.addresses = own.published;
+  binding.endpoint.listed = own.listed;
+  if (own.published.empty()) {
+    throw InvalidArgument(fmt::format(
+        "rank {} has no address that peers can reach: no interface is up; this host has {}", rank,
+        names_of(interfaces)));
+  }
+  std::vector<std::string> places;
+  for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
+  log.info("on {}, listens at {}; published to the other ranks, best first: {}",
+           transport::tcp::host_name(), fmt::join(places, ", "),
+           fmt::join(told_of(binding, interfaces), ", "));
+  return binding;
+}
+
+}  // namespace mccl::rendezvous

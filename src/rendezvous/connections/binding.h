@@ -1,0 +1,35 @@
+// The addresses at which a rank listens, and those that it publishes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/log.h"
+#include "mccl/config.h"
+#include "rendezvous/connections/endpoint.h"
+#include "transport/tcp/interfaces.h"
+#include "transport/tcp/listener.h"
+
+namespace mccl::rendezvous {
+
+struct BoundListeners {
+  std::vector<transport::tcp::Listener> listeners;
+  Endpoint endpoint;
+};
+
+/// Listens at every address of this host; only at those of IPv4 if it has no IPv6. Throws
+/// BindError.
+transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
+
+/// Where the other ranks of the job run.
+enum class Reach { any_host, this_host };
+
+/// Listens on the host's `interfaces` as the settings port_base, listen_addr and ifname specify. If
+/// listen_addr and ifname are empty, listens on all addresses, or only on loopback if all ranks are
+/// on this host. Blocks while names are resolved. Throws InvalidArgument if it cannot listen or no
+/// address is usable; the message contains the setting to change.
+BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
+                              const std::vector<transport::tcp::Interface>& interfaces,
+                              const Log& log);
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,146 @@
+#include "rendezvous/connections/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using transport::tcp::Address;
+using transport::tcp::Interface;
+using transport::tcp::Medium;
+
+enum class Distance { same_subnet, routed, doubtful, unreachable };
+
+/// An address of the peer and the interface that leads to it.
+struct Way {
+  Address to;
+  Distance distance = Distance::unreachable;
+  Medium through;
+  std::string interface;
+  bool link_local = false;
+};
+
+/// Finds the interface and distance of an address. If the peer is on another host, a loopback
+/// address is doubtful, and so is an address that this host also has: many hosts use the same
+/// addresses for bridges.
+Way way_to(const Address& address, bool same_host, const std::vector<Interface>& interfaces,
+           const RouteSource& route) {
+  Way way;
+  way.to = address;
+  way.link_local = address.is_link_local();
+  const auto source = route(address);
+  if (!source) return way;
+  if (const Interface* through = find_interface(interfaces, *source)) {
+    way.through = through->medium;
+    way.interface = through->name;
+  }
+  const bool near = std::ranges::any_of(interfaces, [&](const Interface& each) {
+    return each.up && !each.loopback && each.reaches(address);
+  });
+  way.distance = near ? Distance::same_subnet : Distance::routed;
+  if (!same_host && (find_interface(interfaces, address) != nullptr || address.is_loopback()))
+    way.distance = Distance::doubtful;
+  return way;
+}
+
+/// Order of preference: smaller distance, then better medium, then a configured address rather than
+/// a link-local one.
+bool is_before(const Way& a, const Way& b) {
+  if (a.distance != b.distance) return a.distance < b.distance;
+  if (is_better(a.through, b.through)) return true;
+  if (is_better(b.through, a.through)) return false;
+  return a.link_local < b.link_local;
+}
+
+/// Parses a published address. A link-local address names an interface of the peer, but any cable
+/// of this host may lead to it. It is therefore appended once per interface of this host.
+void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
+                   const std::vector<Interface>& interfaces) {
+  const std::size_t percent = std::min(text.find('%'), text.size());
+  const std::string number = text.substr(0, percent);
+  const std::string scope = text.substr(std::min(percent + 1, text.size()));
+  const auto bare = Address::parse_numeric(number, port);
+  if (!bare) return;
+  if (bare->family() != AF_INET6 || !bare->is_link_local()) {
+    to.push_back(*bare);
+    return;
+  }
+  for (const Interface& each : interfaces) {
+    if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
+    // Skip software interfaces: a host with containers has one per container.
+    if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
+    if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
+      to.push_back(*scoped);
+  }
+}
+
+/// True if both ways lead to the peer through different interfaces, and neither is better.
+bool are_equal(const Way& a, const Way& b) {
+  return !a.interface.empty() && !b.interface.empty() && a.interface != b.interface &&
+         a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);
+}
+
+}  // namespace
+
+std::vector<Address> loopbacks(std::uint16_t port, const std::vector<Interface>& interfaces) {
+  std::vector<Address> found;
+  for (const char* text : {"127.0.0.1", "::1"}) {
+    const Address address = *Address::parse_numeric(text, port);
+    const Interface* const own = find_interface(interfaces, address);
+    if (own != nullptr && own->up) found.push_back(address);
+  }
+  return found;
+}
+
+std::string Candidate::text() const {
+  return from ? fmt::format("{} from {}", to.text(), from->host()) : to.text();
+}
+
+std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
+                                      const std::vector<Interface>& interfaces,
+                                      const RouteSource& route) {
+  const bool same_host = peer.host == self.host;
+  std::vector<Address> published;
+  for (const std::string& text : peer.addresses)
+    append_parsed(published, text, peer.port, interfaces);
+  std::vector<Way> ordered;
+  for (const Address& address : published)
+    ordered.push_back(way_to(address, same_host, interfaces, route));
+  std::ranges::stable_sort(ordered, is_before);
+
+  std::vector<Candidate> candidates;
+  if (rail.count > 1 && !published.empty()) {
+    Candidate own;
+    const auto index = static_cast<std::size_t>(rail.index);
+    own.to = peer.listed ? published[index % published.size()] : ordered.front().to;
+    if (self.listed)
+      own.from = Address::parse_numeric(self.addresses[index % self.addresses.size()], 0);
+    if (own.from && own.from->family() != own.to.family()) own.from.reset();
+    candidates.push_back(std::move(own));
+  } else if (same_host && !peer.listed) {
+    for (const Address& address : loopbacks(peer.port, interfaces))
+      candidates.push_back({address, {}, {}});
+  }
+  const bool free = candidates.empty() && !same_host;
+  std::set<std::string> through;
+  for (const Way& way : ordered) {
+    const bool is_known = std::ranges::any_of(
+        candidates, [&](const Candidate& each) { return each.to == way.to && !each.from; });
+    if (is_known) continue;
+    Candidate& candidate = candidates.emplace_back();
+    candidate.to = way.to;
+    candidate.interface = way.interface;
+    const bool is_new = through.insert(way.interface).second;
+    candidate.equals_first = free && is_new && are_equal(ordered.front(), way);
+  }
+  std::stable_partition(candidates.begin() + std::min<std::ptrdiff_t>(1, std::ssize(candidates)),
+                        candidates.end(), [](const Candidate& each) { return each.equals_first; });
+  return candidates;
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,55 @@
+// The possible paths to a peer, best first.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/connections/endpoint.h"
+#include "transport/tcp/interfaces.h"
+
+namespace mccl::rendezvous {
+
+struct Candidate {
+  transport::tcp::Address to;
+  /// Local address to bind; if empty, the kernel chooses it.
+  std::optional<transport::tcp::Address> from;
+  std::string outcome;  ///< Result of the last attempt; empty before the first.
+  /// Interface of this host through which `to` is reached; empty if unknown.
+  std::string interface = {};
+  /// True if this candidate is as good as the first one, judged by what the system reports, but
+  /// uses another interface.
+  bool equals_first = false;
+  /// True if a connection to this address has been accepted.
+  bool met = false;
+
+  std::string text() const;
+};
+
+/// One of the `count` rails (parallel connections) of a pair of ranks.
+struct RailOfPair {
+  int index = 0;
+  int count = 1;
+};
+
+/// The loopback addresses of this host that are up.
+std::vector<transport::tcp::Address> loopbacks(
+    std::uint16_t port, const std::vector<transport::tcp::Interface>& interfaces);
+
+/// Type of transport::tcp::route_source: returns the local address from which the kernel sends to a
+/// given address.
+using RouteSource =
+    std::function<std::optional<transport::tcp::Address>(const transport::tcp::Address&)>;
+
+/// Returns the candidates in order of preference: addresses in a subnet of this host first; then by
+/// the medium, cable before wireless and faster before slower; then in the peer's order. Candidates
+/// that are as good as the first follow directly behind it, one per interface.
+///
+/// With several rails, the first candidate is the rail's own path, and the others are used if it
+/// fails. Queries the kernel's routing table; sends nothing.
+std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
+                                      const std::vector<transport::tcp::Interface>& interfaces,
+                                      const RouteSource& route = transport::tcp::route_source);
+
+}  // namespace mccl::rendezvous

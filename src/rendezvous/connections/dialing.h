@@ -1,0 +1,133 @@
+// Connects to one peer. Tries all its addresses repeatedly until a connection is proven, that is,
+// until the peer's handshake has succeeded.
+//
+// An established connection is kept until the deadline, even if the peer does not answer for a long
+// time. The peer may be busy, and may already consider the connection proven.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "rendezvous/connections/candidates.h"
+#include "rendezvous/connections/conversation.h"
+#include "rendezvous/connections/handshake.h"
+
+namespace mccl::rendezvous {
+
+/// The first relay on the path to a peer without a direct cable, and the parameters of the
+/// handshake with that relay.
+struct FirstHop {
+  Party self;
+  int rank = -1;
+  transport::LinkKey key;
+};
+
+/// Time for which an address must refuse connections until its process counts as dead. Used only
+/// for processes that listen for their whole lifetime.
+inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
+
+/// The pause between attempts starts at kFirstBackOff and doubles up to kLongestBackOff.
+inline constexpr Clock::duration kFirstBackOff = std::chrono::milliseconds(20);
+inline constexpr Clock::duration kLongestBackOff = std::chrono::milliseconds(500);
+
+struct DialRequest {
+  Party self;
+  int peer = -1;
+  transport::LinkKey key;
+  Clock::time_point deadline;
+  std::vector<Candidate> candidates;
+  /// Time for which an attempt may hang before the next candidate is tried in parallel.
+  Clock::duration stagger = std::chrono::milliseconds(250);
+  std::size_t buffer_bytes = 0;
+  /// The dial fails once all candidates have refused connections for this long; 0 disables this.
+  Clock::duration refused_for{};
+  /// If set, the candidates are the addresses of this relay, which passes the connection on to the
+  /// peer.
+  std::optional<FirstHop> through = {};
+  /// Earliest time of the first attempt.
+  Clock::time_point not_before{};
+  /// True if the dial fails once it has tried each candidate.
+  bool once = false;
+  /// True if the system breaks the connection once its host is silent; see limit_silence().
+  bool limits_silence = false;
+};
+
+class Dial {
+ public:
+  explicit Dial(DialRequest request);
+
+  /// Does all work that is possible without blocking. Returns true once the dial has ended: see
+  /// take_socket() and reason().
+  bool advance(Clock::time_point now);
+
+  /// Returns the proven connection; empty if the dial failed.
+  transport::tcp::Socket take_socket() { return std::move(socket_); }
+  const std::string& reason() const { return reason_; }
+  /// The candidate whose connection was proven. It differs from first_choice() if that one failed.
+  const Candidate& winner() const { return request_.candidates[winner_]; }
+  const Candidate& first_choice() const { return request_.candidates.front(); }
+  /// All candidates, with their outcomes.
+  const std::vector<Candidate>& candidates() const { return request_.candidates; }
+
+  int peer() const { return request_.peer; }
+  const transport::LinkKey& key() const { return request_.key; }
+  /// The errno of the last attempt that failed to connect; 0 if none failed.
+  int last_error() const { return last_error_; }
+  /// Time at which that attempt began.
+  Clock::time_point last_tried() const { return last_tried_; }
+
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+ private:
+  struct Attempt {
+    std::size_t candidate = 0;
+    Clock::time_point begun;
+    /// Deadline for connecting; once connected, the deadline of the dial.
+    Clock::time_point deadline;
+    transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
+    std::optional<Conversation> conversation;
+    bool with_first_hop = false;  ///< True while the handshake is with the first hop.
+  };
+  enum class Progress { waiting, failed, done, refused };
+
+  void start_attempts(Clock::time_point now);
+  void begin_round(Clock::time_point now);
+  /// True if this round has not tried every candidate yet.
+  bool untried() const { return next_candidate_ < request_.candidates.size(); }
+  void start(std::size_t candidate, Clock::time_point now);
+  Progress advance(Attempt& attempt, Clock::time_point now);
+  Progress finish_connecting(Attempt& attempt);
+  Progress talk_to_peer(Attempt& attempt);
+  void could_not_connect(int error, Clock::time_point begun);
+  void fail(Clock::time_point now);
+  std::string advice() const;
+  std::string& outcome_of(const Attempt& attempt);
+
+  DialRequest request_;
+  Clock::time_point begun_;
+  std::list<Attempt> attempts_;
+  std::size_t next_candidate_ = 0;
+  Clock::time_point next_start_;
+  Clock::duration back_off_;
+  bool all_refused_ = true;  ///< True if all attempts of this round were refused.
+  int last_error_ = 0;
+  Clock::time_point last_tried_{};
+  std::optional<Clock::time_point> refused_since_;
+  int lacks_files_ = 0;  ///< The errno if an attempt found no free descriptor; else 0.
+  Clock::time_point lacks_files_since_;
+  /// True once the peer has proved itself on one attempt and the other attempts were dropped. No
+  /// attempt may then start in parallel, because the peer could accept both.
+  bool proven_ = false;
+  std::size_t winner_ = 0;
+  transport::tcp::Socket socket_;
+  std::string reason_;
+};
+
+}  // namespace mccl::rendezvous

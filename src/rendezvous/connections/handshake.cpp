@@ -1,0 +1,329 @@
+#include "rendezvous/connections/handshake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
+#include "rendezvous/connections/proof.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+constexpr std::string_view kMagic = "MCCL";
+constexpr std::uint8_t kDialerRole = 1;
+constexpr std::uint8_t kAcceptorRole = 2;
+
+constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version; all versions share this layout.
+constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
+constexpr std::size_t kChallengeBytes = 1 + kNonceBytes;
+constexpr std::size_t kDialerProofBytes = 4 + kProofBytes;
+constexpr std::size_t kAcceptorProofBytes = 4 + 4 + 4 + kProofBytes;
+
+constexpr std::string_view kDialerProofLabel = "mccl dialer proof";
+constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
+constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
+constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
+
+Bytes prefix() {
+  const std::span<const std::byte> magic = bytes_of(kMagic);
+  Bytes bytes(magic.begin(), magic.end());
+  append(bytes, kProtocolVersion);
+  return bytes;
+}
+
+void append_int(Bytes& to, int value) { append(to, static_cast<std::uint32_t>(value)); }
+
+constexpr int kMaxShownSettings = 8;
+
+/// Values of settings by name.
+using Lines = std::map<std::string_view, std::string_view>;
+
+Lines lines_of(std::string_view text) {
+  Lines lines;
+  while (!text.empty()) {
+    std::string_view value = next_part(text, '\n');
+    if (const std::string_view name = next_part(value, '='); !name.empty()) lines[name] = value;
+  }
+  return lines;
+}
+
+std::string value_in(const Lines& lines, std::string_view name) {
+  const auto found = lines.find(name);
+  if (found == lines.end()) return "no such setting";
+  return found->second.empty() ? "nothing" : printable(found->second);
+}
+
+constexpr std::string_view kClosedUnproven = "it closed the connection before it authenticated";
+constexpr std::string_view kClosedUnanswered =
+    "it closed the connection without an answer (is it another program?)";
+
+}  // namespace
+
+/// In the order of Step.
+const std::array<Handshake::Rule, 8> Handshake::kRules = {{
+    {kPrefixBytes, false, &Handshake::take_prefix, kClosedUnproven},
+    {kHelloBytes, false, &Handshake::take_hello, kClosedUnproven},
+    {kDialerProofBytes, false, &Handshake::take_dialer_proof, kClosedUnproven},
+    {kProofBytes, true, &Handshake::take_dialer_settings,
+     "it closed the connection before it sent its settings"},
+    {kPrefixBytes, false, &Handshake::take_prefix, kClosedUnanswered},
+    {kChallengeBytes, false, &Handshake::take_challenge, kClosedUnanswered},
+    {kAcceptorProofBytes, false, &Handshake::take_acceptor_proof,
+     "it closed the connection on receipt of this rank's proof (does it have the same "
+     "MCCL_JOB_KEY?)"},
+    {1 + kProofBytes, true, &Handshake::take_verdict,
+     "it closed the connection while settings were compared (did its process end?)"},
+}};
+
+Handshake::Handshake(Party self, Step first) : self_(std::move(self)), step_(first) {
+  if (self_.agreement.size() > kMaxAgreementBytes) {
+    throw InvalidArgument(fmt::format(
+        "the settings that ranks must agree on take {} bytes, at most {} fit in a handshake",
+        self_.agreement.size(), kMaxAgreementBytes));
+  }
+}
+
+Handshake Handshake::dialer(Party self, int peer, transport::LinkKey key) {
+  Handshake handshake(std::move(self), Step::challenge_prefix);
+  handshake.peer_ = peer;
+  handshake.key_ = key;
+  Bytes hello = prefix();
+  append(hello, kDialerRole);
+  append(hello, static_cast<std::uint8_t>(key.purpose));
+  append(hello, key.rail);
+  append(hello, key.group);
+  append_int(hello, handshake.self_.rank);
+  append_int(hello, peer);
+  append_int(hello, handshake.self_.size);
+  append(hello, make_nonce());
+  handshake.send_open(hello);
+  return handshake;
+}
+
+Handshake Handshake::acceptor(Party self) { return Handshake(std::move(self), Step::hello_prefix); }
+
+std::size_t Handshake::wanted() const {
+  if (state_ != State::in_progress) return 0;
+  return rule().bytes + (rule().has_settings ? agreement_bytes_ : 0) - input_.size();
+}
+
+void Handshake::feed(std::span<const std::byte> bytes) {
+  if (bytes.size() > wanted()) {
+    throw InvalidArgument(fmt::format("handshake with {}: given {} bytes, expected at most {}",
+                                      who(), bytes.size(), wanted()));
+  }
+  append(input_, bytes);
+  // Compare the magic as its bytes arrive, so that noise is refused without waiting for a whole
+  // prefix.
+  if (expects_prefix()) {
+    const std::size_t n = std::min(input_.size(), kMagic.size());
+    if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
+      return refuse(Refusal::noise, "it does not speak MCCL's protocol");
+  }
+  if (state_ != State::in_progress || bytes.empty() || wanted() != 0) return;
+  const Bytes message = std::exchange(input_, {});
+  (this->*rule().take)(message);
+  if (state_ != State::in_progress) return;
+  if (step_ == Step::dialer_settings || step_ == Step::verdict) {
+    state_ = State::done;
+  } else {
+    step_ = static_cast<Step>(static_cast<int>(step_) + 1);
+  }
+}
+
+void Handshake::sent(std::size_t bytes) {
+  sent_ += std::min(bytes, output_.size() - sent_);
+  if (sent_ < output_.size()) return;
+  output_.clear();
+  sent_ = 0;
+}
+
+void Handshake::take_prefix(std::span<const std::byte> message) {
+  WireReader reader(message.subspan(kMagic.size()));
+  const auto version = reader.number<std::uint16_t>();
+  if (version != kProtocolVersion) {
+    // A peer of any version can read the prefix, and can then mention both versions in its error.
+    if (step_ == Step::hello_prefix) output_ = prefix();
+    return refuse(Refusal::version,
+                  fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "
+                              "{}; install the same version of MCCL everywhere",
+                              version, self_.rank, kProtocolVersion));
+  }
+  append(transcript_, message);
+}
+
+void Handshake::take_hello(std::span<const std::byte> message) {
+  WireReader reader(message);
+  const auto role = reader.number<std::uint8_t>();
+  const auto purpose = reader.number<std::uint8_t>();
+  key_.rail = reader.number<std::uint8_t>();
+  key_.group = reader.number<std::uint64_t>();
+  if (role != kDialerRole || purpose >= transport::kPurposeCount)
+    return refuse(Refusal::noise, "its hello is malformed");
+  key_.purpose = static_cast<transport::Purpose>(purpose);
+  // The ranks and the size are read from the transcript once they are proven.
+  append(transcript_, message);
+  Bytes challenge = prefix();
+  append(challenge, kAcceptorRole);
+  append(challenge, make_nonce());
+  send_open(challenge);
+}
+
+void Handshake::take_challenge(std::span<const std::byte> message) {
+  WireReader reader(message);
+  if (reader.number<std::uint8_t>() != kAcceptorRole) {
+    return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
+  }
+  append(transcript_, message);
+  Bytes proof;
+  append_int(proof, static_cast<int>(self_.agreement.size()));
+  send_sealed(kDialerProofLabel, std::move(proof));
+}
+
+void Handshake::take_dialer_proof(std::span<const std::byte> message) {
+  if (!check_seal(kDialerProofLabel, message)) return;
+  proven_ = true;
+  agreement_bytes_ = WireReader(message).number<std::uint32_t>();
+
+  const std::span<const std::byte> hello_bytes = transcript_;
+  WireReader hello(hello_bytes.subspan(kPrefixBytes + 1 + 1 + 1 + 8));
+  peer_ = static_cast<int>(hello.number<std::uint32_t>());
+  const auto meant = static_cast<int>(hello.number<std::uint32_t>());
+  const auto size = hello.number<std::uint32_t>();
+  Bytes answer;
+  append_int(answer, self_.rank);
+  append_int(answer, self_.size);
+  append_int(answer, static_cast<int>(self_.agreement.size()));
+  send_sealed(kAcceptorProofLabel, std::move(answer));
+
+  if (meant != self_.rank) {
+    return refuse(Refusal::rank, fmt::format("rank {} tried to reach rank {}, but this is rank {}",
+                                             peer_, meant, self_.rank));
+  }
+  if (!check_size(size)) return;
+  if (peer_ < 0 || (self_.size > 0 && peer_ >= self_.size) ||
+      agreement_bytes_ > kMaxAgreementBytes) {
+    return refuse(
+        Refusal::noise,
+        fmt::format("it claims to be rank {} of {} with {} bytes of settings, which is impossible",
+                    peer_, self_.size, agreement_bytes_));
+  }
+}
+
+void Handshake::take_acceptor_proof(std::span<const std::byte> message) {
+  if (!check_seal(kAcceptorProofLabel, message)) return;
+  proven_ = true;
+  WireReader reader(message);
+  const auto rank = static_cast<int>(reader.number<std::uint32_t>());
+  const auto size = reader.number<std::uint32_t>();
+  agreement_bytes_ = reader.number<std::uint32_t>();
+  if (rank != peer_) {
+    return refuse(Refusal::rank, fmt::format("it is rank {} of the job, not rank {}", rank, peer_));
+  }
+  if (!check_size(size)) return;
+  if (agreement_bytes_ > kMaxAgreementBytes) {
+    return refuse(Refusal::noise,
+                  fmt::format("it announces {} bytes of settings", agreement_bytes_));
+  }
+  Bytes settings;
+  append(settings, bytes_of(self_.agreement));
+  send_sealed(kDialerSettingsLabel, std::move(settings));
+}
+
+void Handshake::take_dialer_settings(std::span<const std::byte> message) {
+  if (!check_seal(kDialerSettingsLabel, message)) return;
+  const bool are_equal = check_settings(text_of(message.first(agreement_bytes_)));
+  Bytes verdict;
+  append(verdict, static_cast<std::uint8_t>(are_equal ? 1 : 0));
+  append(verdict, bytes_of(self_.agreement));
+  send_sealed(kVerdictLabel, std::move(verdict));
+}
+
+void Handshake::take_verdict(std::span<const std::byte> message) {
+  if (!check_seal(kVerdictLabel, message)) return;
+  if (!check_settings(text_of(message.subspan(1, agreement_bytes_)))) return;
+  if (message[0] != std::byte{1})
+    return refuse(Refusal::settings, "it refused settings that are equal to its own");
+}
+
+bool Handshake::check_settings(std::string_view theirs) {
+  const std::string differs = difference({self_.rank, self_.agreement}, {peer_, theirs});
+  if (!differs.empty()) refuse(Refusal::settings, differs);
+  return differs.empty();
+}
+
+void Handshake::send_open(const Bytes& message) {
+  append(transcript_, message);
+  append(output_, message);
+}
+
+void Handshake::send_sealed(std::string_view label, Bytes message) {
+  Bytes sealed = transcript_;
+  append(sealed, message);
+  append(message, prove(self_.job_key, label, sealed));
+  send_open(message);
+}
+
+bool Handshake::check_seal(std::string_view label, std::span<const std::byte> message) {
+  const auto content = message.first(message.size() - kProofBytes);
+  Bytes sealed = transcript_;
+  append(sealed, content);
+  if (same_proof(prove(self_.job_key, label, sealed), message.last(kProofBytes))) {
+    append(transcript_, message);
+    return true;
+  }
+  refuse(Refusal::proof, proven_ ? "its bytes were altered in transit"
+                                 : "it does not know the job key; every rank needs the same "
+                                   "MCCL_JOB_KEY");
+  return false;
+}
+
+bool Handshake::check_size(std::uint32_t theirs) {
+  if (static_cast<std::uint32_t>(self_.size) == theirs) return true;
+  refuse(Refusal::settings,
+         fmt::format("rank {} is in a job of {} ranks and rank {} in a job of {}; give every rank "
+                     "the same world size",
+                     self_.rank, self_.size, peer_, theirs));
+  return false;
+}
+
+void Handshake::refuse(Refusal refusal, std::string reason) {
+  state_ = State::refused;
+  refusal_ = refusal;
+  reason_ = std::move(reason);
+}
+
+std::string Handshake::who() const {
+  return peer_ < 0 ? "an unknown process" : fmt::format("rank {}", peer_);
+}
+
+std::string difference(const RankSettings& here, const RankSettings& there) {
+  if (here.text == there.text) return {};
+  const Lines mine = lines_of(here.text);
+  const Lines theirs = lines_of(there.text);
+  Lines names = mine;
+  names.insert(theirs.begin(), theirs.end());
+  std::string list;
+  int count = 0;
+  for (const auto& [name, unused] : names) {
+    const auto a = mine.find(name);
+    const auto b = theirs.find(name);
+    if (a != mine.end() && b != theirs.end() && a->second == b->second) continue;
+    if (++count > kMaxShownSettings) continue;
+    list += fmt::format("{}{} (rank {} has {}, rank {} has {})", list.empty() ? "" : ", ",
+                        printable(name), here.rank, value_in(mine, name), there.rank,
+                        value_in(theirs, name));
+  }
+  if (count > kMaxShownSettings) list += fmt::format(" and {} more", count - kMaxShownSettings);
+  if (count == 0) list = "their encoding (do the ranks run different versions of MCCL?)";
+  return fmt::format(
+      "the settings of rank {} and rank {} differ in {}; give every rank the same value", here.rank,
+      there.rank, list);
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,156 @@
+// The handshake by which two processes prove to each other that they belong to one job, and which
+// ranks they are, before either trusts any byte of the other. It is a state machine without
+// sockets: the owner of the connection carries the bytes.
+//
+//   dialer                                                acceptor
+//   hello: version, key of the link, ranks, size, nonce ->
+//                                                     <-  challenge: version, nonce
+//   proof that it knows the job key                   ->
+//                                                     <-  its rank and size, proof of the same
+//   settings, sealed                                  ->
+//                                                     <-  verdict and settings, sealed
+//
+// Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
+// earlier messages (including both nonces) and its own content. Therefore no message can be
+// altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
+// an outsider who connects learns only a protocol version and a random number, and nothing derived
+// from the job key.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/connections/wire.h"
+#include "transport/link_key.h"
+
+namespace mccl::rendezvous {
+
+/// Version of all messages between ranks, and of the memory that the ranks of a host share.
+inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
+
+/// Identity and settings of one side of a handshake.
+struct Party {
+  int rank = 0;
+  int size = 0;  ///< Number of ranks of the job; 0 on both sides if unknown (the store).
+  std::string job_key;
+  std::string agreement;  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
+};
+
+enum class Refusal : std::uint8_t {
+  none,
+  noise,     ///< The bytes are not this protocol.
+  version,   ///< The peer uses another protocol version.
+  proof,     ///< The peer does not know the job key, or the bytes were altered.
+  rank,      ///< A member of the job, but not the rank that the dialer meant.
+  settings,  ///< The right rank, but its settings differ. Retrying is useless.
+};
+
+class Handshake {
+ public:
+  enum class State : std::uint8_t { in_progress, done, refused };
+
+  /// Creates the side that connects to `peer`. Throws InvalidArgument if the agreement is too long.
+  static Handshake dialer(Party self, int peer, transport::LinkKey key);
+  /// Creates the side that answers a connection.
+  static Handshake acceptor(Party self);
+
+  State state() const { return state_; }
+  /// Number of bytes that the handshake needs next; 0 if none. The caller must not read more,
+  /// because later bytes belong to the link.
+  std::size_t wanted() const;
+  /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
+  void feed(std::span<const std::byte> bytes);
+
+  /// Bytes to send. A refused handshake may still have some: its last message.
+  std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
+  void sent(std::size_t bytes);
+
+  /// True if the acceptor has read a whole hello. A hello proves nothing.
+  bool has_begun() const { return step_ == Step::dialer_proof || step_ == Step::dialer_settings; }
+  /// True if the peer has proved that it knows the job key.
+  bool proven() const { return proven_; }
+  Refusal refusal() const { return refusal_; }
+  const std::string& reason() const { return reason_; }
+  /// Returns text for an error: the probable reason why the peer closed the connection in the
+  /// current step.
+  std::string explain_close() const { return std::string(rule().when_closed); }
+
+  /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
+  int peer() const { return peer_; }
+  /// Purpose of the link. For the acceptor, an unproven claim until proven().
+  const transport::LinkKey& key() const { return key_; }
+
+ private:
+  /// The message expected next. Each side expects its four in this order.
+  enum class Step : std::uint8_t {
+    hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
+    hello,
+    dialer_proof,
+    dialer_settings,
+    challenge_prefix,
+    challenge,
+    acceptor_proof,
+    verdict,
+  };
+  struct Rule {
+    std::size_t bytes = 0;
+    bool has_settings = false;  ///< True if the peer's settings come in addition to `bytes`.
+    void (Handshake::*take)(std::span<const std::byte> message) = nullptr;
+    /// Why the peer has probably closed the connection, if it did so in this step.
+    std::string_view when_closed;
+  };
+  static const std::array<Rule, 8> kRules;
+
+  Handshake(Party self, Step first);
+
+  const Rule& rule() const { return kRules[static_cast<std::size_t>(step_)]; }
+  bool expects_prefix() const {
+    return step_ == Step::hello_prefix || step_ == Step::challenge_prefix;
+  }
+  void take_prefix(std::span<const std::byte> message);
+  void take_hello(std::span<const std::byte> message);
+  void take_dialer_proof(std::span<const std::byte> message);
+  void take_dialer_settings(std::span<const std::byte> message);
+  void take_challenge(std::span<const std::byte> message);
+  void take_acceptor_proof(std::span<const std::byte> message);
+  void take_verdict(std::span<const std::byte> message);
+
+  bool check_settings(std::string_view theirs);
+  void send_open(const Bytes& message);
+  void send_sealed(std::string_view label, Bytes message);
+  bool check_seal(std::string_view label, std::span<const std::byte> message);
+  bool check_size(std::uint32_t theirs);
+  void refuse(Refusal refusal, std::string reason);
+  std::string who() const;
+
+  Party self_;
+  int peer_ = -1;
+  transport::LinkKey key_;
+  State state_ = State::in_progress;
+  Step step_;
+  Refusal refusal_ = Refusal::none;
+  bool proven_ = false;
+  std::string reason_;
+  std::size_t agreement_bytes_ = 0;  ///< Size of the peer's agreement.
+  Bytes input_;
+  Bytes output_;
+  std::size_t sent_ = 0;
+  Bytes transcript_;  ///< All messages so far, in both directions.
+};
+
+/// One rank's settings, as "name=value" lines.
+struct RankSettings {
+  int rank = 0;
+  std::string_view text;
+};
+
+/// Returns an empty string if the texts are equal; otherwise each setting that differs, with both
+/// ranks and both values. The result is printable, whatever the other rank sent.
+std::string difference(const RankSettings& here, const RankSettings& there);
+
+}  // namespace mccl::rendezvous

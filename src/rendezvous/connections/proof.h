@@ -1,0 +1,32 @@
+// Secrets: nonces, keys of jobs, and proofs that a process knows a key.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mccl::rendezvous {
+
+inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::size_t kProofBytes = 32;
+inline constexpr std::size_t kJobKeyLetters = 2 * kNonceBytes;
+
+using Nonce = std::array<std::byte, kNonceBytes>;
+using Proof = std::array<std::byte, kProofBytes>;
+
+/// Returns unpredictable bytes. Throws Error if the system has no randomness.
+Nonce make_nonce();
+/// Returns the hexadecimal digits of a nonce.
+std::string make_job_key();
+std::string hex_of(std::span<const std::byte> bytes);
+
+/// Returns HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label states the
+/// prover's role and the message, so that no proof can be used in place of another.
+Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data);
+
+/// Compares in constant time.
+bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,31 @@
+// Opens the store through which the ranks of a job connect, given the process's Placement.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "mccl/meeting.h"
+#include "mccl/store.h"
+#include "rendezvous/cabling/wiring.h"
+
+namespace mccl::rendezvous {
+
+/// Returns a host:port at which this process can serve a store. The port is free; the host is the
+/// loopback address if all ranks are on one host.
+std::string own_root(bool one_host);
+
+/// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and
+/// returns it. The launcher answers nothing afterwards, so a program that also uses MPI must set
+/// MCCL_ROOT instead. Throws Error if the launcher does not answer as expected.
+std::string exchange_root(int descriptor, int rank, const std::string& root,
+                          std::chrono::milliseconds timeout);
+
+/// Makes a TCP store whose connections follow the cables on which the ranks have agreed, through
+/// relays if necessary. Otherwise the same as make_tcp_store().
+std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
+                                        const std::string& job_key,
+                                        std::chrono::milliseconds timeout,
+                                        const StoreReport& report);
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,413 @@
+#include "rendezvous/meeting/meeting.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/cores.h"
+#include "base/open_files.h"
+#include "mccl/error.h"
+#include "node/thrift.h"
+#include "rendezvous/cabling/wiring.h"
+#include "rendezvous/connections/proof.h"
+#include "rendezvous/connections/wire.h"
+#include "rendezvous/meeting/mesh.h"
+#include "rendezvous/meeting/neighbours.h"
+#include "rendezvous/meeting/rdma_devices.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/tcp_store.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/interfaces.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using node::Arena;
+using node::LocalListener;
+using std::chrono::milliseconds;
+
+/// Extra length of the local listener's queue, for connections from other programs.
+constexpr int kLocalQueue = 64;
+/// Maximum number of control connections dialed at a time. More would only compete for the same
+/// cores.
+constexpr std::size_t kMostDials = 16;
+constexpr milliseconds kLongestWaitForMesh{100};
+/// Interval at which ranks of this host that have not connected yet are dialed, to find out whether
+/// they are alive. At most kMostProbes are dialed at a time.
+constexpr milliseconds kProbeAfter{250};
+constexpr std::size_t kMostProbes = 4;
+constexpr transport::LinkKey kProbe{
+    .group = 0, .purpose = transport::Purpose::control, .rail = 255};
+/// The interval between checks of the store for failures of other ranks is kBetweenLooksAtStore,
+/// plus kBetweenLooksOfEach per rank, because more ranks check in a large job.
+constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
+constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
+/// Time reserved at the end of MCCL_CONNECT_TIMEOUT for questions to the store after a wait has
+/// failed: which ranks are missing, and why another rank has failed. If the timeout is short, a
+/// quarter of it is reserved.
+constexpr milliseconds kLastAnswers{1500};
+constexpr int kPartForLastAnswers = 4;
+/// Number of other descriptors that a rank needs: for listeners, and for files that are open only
+/// while the ranks connect.
+constexpr std::size_t kPassingFiles = 16;
+
+/// Returns the key of this run of the job. A process of an earlier run knows only the job's key, so
+/// its proofs are not accepted.
+std::string key_of(const std::string& job_key, const std::string& incarnation) {
+  return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
+}
+
+/// The first card of a rank: "host\ncores", followed by "\ngpus" if it has GPUs.
+struct Place {
+  std::string_view host;
+  Cores cores;
+  bool has_gpus = false;
+};
+constexpr std::string_view kHasGpus = "gpus";
+
+Place parse_place(int rank, std::string_view card) {
+  const std::string_view host = next_part(card, '\n');
+  const auto cores = parse_cores(next_part(card, '\n'));
+  if (!cores) {
+    throw CorruptionError(fmt::format(
+        "rank {} published no valid host and cores; is the store shared with another program?",
+        rank));
+  }
+  return {host, *cores, card == kHasGpus};
+}
+
+class Meeting {
+ public:
+  explicit Meeting(const MeetingOptions& options)
+      : o_(options),
+        begun_(Clock::now()),
+        time_(milliseconds_of(o_.config.connect_timeout)),
+        last_answers_(std::min(kLastAnswers, time_ / kPartForLastAnswers)),
+        deadline_(begun_ + time_ - last_answers_) {}
+
+  Met run() {
+    const AnswerLimit limit(*o_.store, begun_ + time_);
+    met_.store = std::make_shared<Incarnation>(
+        o_.store, JoinRequest{o_.rank, o_.size, agreement_of_arrival(o_.config)}, time_,
+        [this] { check_cables(); }, last_answers_);
+    try {
+      tell_places();
+      key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
+      listen();
+      connect();
+      share_memory();
+    } catch (const std::exception& error) {
+      met_.store->fail(error);
+      throw;
+    }
+    met_.store->watch_with({});
+    hand_over();
+    return std::move(met_);
+  }
+
+ private:
+  Exchange exchange() const {
+    return {*met_.store, o_.rank, o_.size, deadline_, last_answers_ * 2 / 3};
+  }
+  bool shares_memory() const {
+    return o_.config.transport == "auto" || o_.config.transport == "shm";
+  }
+
+  void tell_places() {
+    host_ = transport::tcp::host_identity();
+    std::string mine = host_ + "\n" + serialise(cores_of_this_process());
+    if (o_.has_gpus) mine += fmt::format("\n{}", kHasGpus);
+    const std::vector<std::string> cards = exchange().all_gather("places", mine);
+    std::vector<Cores> cores;
+    met_.all_have_gpus = true;
+    for (int rank = 0; rank < o_.size; ++rank) {
+      const Place place = parse_place(rank, cards[static_cast<std::size_t>(rank)]);
+      met_.all_have_gpus &= place.has_gpus;
+      if (place.host == host_) cores.push_back(place.cores);
+    }
+    here_ = cores.size();
+    const auto all = static_cast<int>(std::thread::hardware_concurrency());
+    met_.ranks_per_core = processes_per_core(cores, all);
+    check_open_files();
+  }
+
+  void check_open_files() const {
+    const std::size_t controls = static_cast<std::size_t>(o_.size) - 1;
+    const std::size_t shared = shares_memory() ? 2 * (here_ - 1) : 0;
+    const std::size_t needed = open_files() + controls + shared + kPassingFiles;
+    if (needed <= open_files_limit()) return;
+    throw InvalidArgument(
+        fmt::format("rank {} needs about {} open files for a job of {} ranks, {} of them on this "
+                    "host, but its limit is {}: raise the limit (ulimit -n)",
+                    o_.rank, needed, o_.size, here_, open_files_limit()));
+  }
+
+  void listen() {
+    const bool one_host = here_ == static_cast<std::size_t>(o_.size);
+    mesh_ =
+        std::make_unique<Mesh>(MeshOptions{.rank = o_.rank,
+                                           .size = o_.size,
+                                           .config = o_.config,
+                                           .job_key = key_,
+                                           .agreement = agreement_of(o_.config),
+                                           .log = o_.log,
+                                           .on_refused = o_.on_refused,
+                                           .reach = one_host ? Reach::this_host : Reach::any_host,
+                                           .wiring = o_.wiring});
+    make_arena();
+    rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);
+    const std::string name = listener_ ? listener_->name() : kNoMemory;
+    const std::string devices = transport::rdma::serialise(rdma_.card);
+    const std::vector<std::string> cards = exchange().all_gather(
+        "endpoints", name + "\n" + devices + "\n" + serialise(mesh_->endpoint()));
+    for (const std::string& card : cards) read_card(card);
+    mesh_->set_endpoints(endpoints_);
+  }
+
+  /// Reads a card "local listener\nRDMA devices\nendpoint".
+  void read_card(std::string_view card) {
+    const WorldRank rank(static_cast<int>(names_.size()));
+    names_.emplace_back(next_part(card, '\n'));
+    rdma_cards_.push_back(transport::rdma::parse_card(rank, next_part(card, '\n')));
+    endpoints_.push_back(parse_endpoint(card));
+  }
+
+  /// Makes the arena and the local listener. If this fails, this rank publishes that it shares no
+  /// memory; with MCCL_TRANSPORT=shm it throws PeerError instead.
+  void make_arena() {
+    if (!shares_memory()) return;
+    try {
+      arena_ = Arena::make(node::arena_bytes(here_ - 1));
+      listener_.emplace(static_cast<int>(here_) + kLocalQueue);
+    } catch (const Error& error) {
+      arena_.reset();
+      if (o_.config.transport == "shm") {
+        throw PeerError(
+            fmt::format("MCCL_TRANSPORT is shm, but rank {} cannot share memory: {}; set it to "
+                        "auto to reach the other ranks through tcp",
+                        o_.rank, error.what()));
+      }
+      o_.log.warn("no memory is shared with other ranks: {}", error.what());
+    }
+  }
+
+  /// The higher rank of a pair dials, as for every link. A rank dials the lower ranks in descending
+  /// order, so that not all ranks begin with the same one.
+  void connect() {
+    met_.controls.resize(static_cast<std::size_t>(o_.size));
+    missing_ = o_.size - 1;
+    next_probe_ = Clock::now() + kProbeAfter;
+    for (next_to_dial_ = o_.rank - 1; missing_ > 0;) {
+      for (; next_to_dial_ >= 0 && dials_ < kMostDials; --next_to_dial_, ++dials_)
+        mesh_->dial(WorldRank(next_to_dial_), {}, deadline_);
+      probe();
+      advance_mesh();
+      if (missing_ == 0) break;
+      if (const std::string trouble = mesh_->accepting_trouble(); !trouble.empty())
+        throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, trouble));
+      if (Clock::now() >= deadline_) give_up();
+      look_now_and_then();
+      std::vector<pollfd> watched;
+      mesh_->watch(watched);
+      const Clock::time_point until = std::min(
+          {deadline_, mesh_->next_deadline(), Clock::now() + Clock::duration(kLongestWaitForMesh)});
+      ::poll(watched.data(), watched.size(), milliseconds_until(until));
+    }
+    for (const int peer : std::exchange(probed_, {})) mesh_->cancel(WorldRank(peer), kProbe);
+  }
+
+  /// Dials ranks of this host that have not dialed this one, to detect those that have died.
+  void probe() {
+    if (Clock::now() < next_probe_) return;
+    next_probe_ = Clock::now() + kProbeAfter;
+    for (int i = o_.rank + 1; i < o_.size && probed_.size() < kMostProbes; ++i) {
+      last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
+      const auto peer = static_cast<std::size_t>(last_probed_);
+      if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
+      // The probe must not time out: the peer must dial this rank, and reports the timeout.
+      const Clock::time_point never = deadline_ + std::chrono::hours(1);
+      if (probed_.insert(last_probed_).second) mesh_->dial(WorldRank(last_probed_), kProbe, never);
+    }
+  }
+
+  void advance_mesh() {
+    std::vector<transport::LinkEvent> events;
+    mesh_->progress(events);
+    for (transport::LinkEvent& event : events) {
+      if (!event.link) {
+        // Throws the failure of another rank if there is one, which is more informative.
+        met_.store->look();
+        throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
+      }
+      const int peer = event.peer.number();
+      if (event.key == kProbe) {
+        probed_.erase(peer);
+        continue;
+      }
+      if (event.key.purpose != transport::Purpose::control)
+        continue;  // No group exists yet that could have links.
+      auto& control = met_.controls[event.peer.index()];
+      if (!control) --missing_;
+      if (!control && peer < o_.rank) --dials_;
+      control = std::move(event.link);
+    }
+  }
+
+  [[noreturn]] void give_up() const {
+    std::vector<bool> connected;
+    for (const auto& control : met_.controls) connected.push_back(control != nullptr);
+    connected[static_cast<std::size_t>(o_.rank)] = true;
+    throw TimeoutError(fmt::format(
+        "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those ranks "
+        "running, and can they reach port {} here (firewall; MCCL_PORT_BASE fixes the port)?",
+        o_.rank, o_.config.connect_timeout, roll_call(connected, "connected"),
+        mesh_->endpoint().port));
+  }
+
+  void check_cables() const {
+    if (o_.wiring) o_.wiring->check();
+  }
+
+  void look_now_and_then() {
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) return;
+    met_.store->look();
+    next_look_ = now + kBetweenLooksAtStore + o_.size * kBetweenLooksOfEach;
+  }
+
+  void share_memory() {
+    node::Neighbours found = find_neighbours(search());
+    listener_.reset();
+    met_.store->close();
+    met_.store->watch_with([this] {
+      check_cables();
+      advance_mesh();
+      check_controls();
+    });
+    found_ = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
+    const std::size_t others = found_.neighbours.size();
+    if (o_.config.transport == "shm" && others + 1 != static_cast<std::size_t>(o_.size)) {
+      throw PeerError(fmt::format(
+          "MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other ranks: set it "
+          "to auto to reach the rest through tcp",
+          o_.rank, others, o_.size - 1));
+    }
+    if (others == 0) arena_.reset();
+    if (shares_memory()) tell_of_missing_neighbours();
+  }
+
+  NeighbourOptions search() {
+    NeighbourOptions options{.rank = o_.rank,
+                             .key = key_,
+                             .names = names_,
+                             .listener = listener_ ? &*listener_ : nullptr,
+                             .arena = arena_.get(),
+                             .bell_pipe = o_.bell_pipe,
+                             .controls = {},
+                             .deadline = deadline_,
+                             .watch_beside = [this](auto& entries) { mesh_->watch(entries); },
+                             .advance_beside =
+                                 [this] {
+                                   advance_mesh();
+                                   look_now_and_then();
+                                 }};
+    for (const auto& control : met_.controls) options.controls.push_back(control.get());
+    return options;
+  }
+
+  /// Throws PeerError if a control connection has ended. A live rank keeps its control connections.
+  void check_controls() const {
+#ifdef POLLRDHUP
+    constexpr short kEnd = POLLRDHUP;
+#else
+    constexpr short kEnd = 0;
+#endif
+    std::vector<pollfd> entries;
+    for (const auto& control : met_.controls) {
+      entries.push_back({control ? control->descriptor() : -1, kEnd, 0});
+    }
+    if (::poll(entries.data(), entries.size(), 0) <= 0) return;
+    for (std::size_t peer = 0; peer < entries.size(); ++peer) {
+      if ((entries[peer].revents & (kEnd | POLLHUP | POLLERR)) == 0) continue;
+      throw PeerError(fmt::format(
+          "rank {} died while the ranks connected (its control connection ended)", peer));
+    }
+  }
+
+  void hand_over() {
+    auto memory = std::make_shared<node::SharedMemory>();
+    memory->arena = std::move(arena_);
+    memory->neighbours = std::move(found_.neighbours);
+    memory->nodes = std::move(found_.nodes);
+    met_.shared_memory = memory;
+    mesh_->everyone_is_here();
+    if (o_.wiring) o_.wiring->everyone_is_here();
+    met_.relayed = mesh_->relayed();
+    met_.rdma_cabling = cabling_of(o_.config, memory->nodes, rdma_cards_);
+    auto rdma = make_rdma({.rank = o_.rank,
+                           .config = o_.config,
+                           .log = o_.log,
+                           .host = host_,
+                           .endpoints = endpoints_,
+                           .cards = rdma_cards_,
+                           .ranks_per_core = met_.ranks_per_core},
+                          std::move(rdma_));
+    if (memory->arena)
+      met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
+    met_.uses_rdma = rdma != nullptr;
+    if (rdma) met_.transports.push_back(std::move(rdma));
+    met_.transports.push_back(std::move(mesh_));
+  }
+
+  /// Warns about ranks that are on this machine but share no memory with this one.
+  void tell_of_missing_neighbours() const {
+    std::vector<int> missing;
+    for (const Endpoint& other : endpoints_) {
+      if (other.rank != o_.rank && other.host == host_ &&
+          !found_.neighbours.contains(WorldRank(other.rank))) {
+        missing.push_back(other.rank);
+      }
+    }
+    if (missing.empty()) return;
+    o_.log.warn(
+        "rank {} is on the same host, but shares no memory with this rank (another container or "
+        "user, or no memory left): tcp is used between them",
+        fmt::join(missing, ", "));
+  }
+
+  const MeetingOptions& o_;
+  const Clock::time_point begun_;
+  const milliseconds time_;           ///< MCCL_CONNECT_TIMEOUT.
+  const milliseconds last_answers_;   ///< The reserved part of time_.
+  const Clock::time_point deadline_;  ///< Deadline of every wait.
+  std::string host_;
+  std::size_t here_ = 1;  ///< Number of ranks on this host.
+  std::string key_;
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<Endpoint> endpoints_;     ///< Indexed by rank.
+  std::shared_ptr<node::Arena> arena_;  ///< Null if no memory is shared.
+  Neighbourhood found_;
+  std::optional<LocalListener> listener_;
+  std::vector<std::string> names_;  ///< Names of local listeners, by rank.
+  transport::rdma::Survey rdma_;
+  std::vector<transport::rdma::Card> rdma_cards_;  ///< Indexed by rank.
+  int missing_ = 0;                                ///< Number of missing control connections.
+  int next_to_dial_ = -1;
+  std::size_t dials_ = 0;
+  std::set<int> probed_;
+  int last_probed_ = 0;
+  Clock::time_point next_probe_;
+  Clock::time_point next_look_ = Clock::now() + kBetweenLooksAtStore;
+  Met met_;
+};
+
+}  // namespace
+
+Met meet(const MeetingOptions& options) { return Meeting(options).run(); }
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,393 @@
+#include "rendezvous/meeting/mesh.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/link_profile.h"
+#include "mccl/error.h"
+#include "rendezvous/cabling/wiring.h"
+#include "rendezvous/connections/candidates.h"
+#include "transport/tcp/congestion.h"
+#include "transport/tcp/link.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::LinkEvent;
+using transport::LinkKey;
+using transport::Making;
+using transport::tcp::Address;
+using transport::tcp::Interface;
+using transport::tcp::Socket;
+using transport::tcp::TcpLink;
+
+constexpr Clock::duration kStagger = 250ms;
+/// Stagger if a pair has several rails. It is longer, so that a slow start of the peer does not
+/// move a rail to another path.
+constexpr Clock::duration kRailStagger = 2s;
+
+/// Maximum number of rails of a pair, however many cables it has.
+constexpr int kMostRails = 64;
+/// Once a relayed connection has ended: time limit for the report of the cause, which comes from
+/// the rank that saw it.
+constexpr Clock::duration kNewsOnTheWay = 500ms;
+
+/// The system's own time limit for a silent peer, in liveness intervals. It is only a fallback: the
+/// engine monitors peers itself, decides after one interval, and gives better reasons.
+constexpr double kIntervalsOfSystem = 2;
+
+std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
+                                           const LinkKey& key, const Config& config,
+                                           const Log& log) {
+  (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
+  const auto silence = std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
+  transport::tcp::bear_silence(socket, silence);
+  // A peer always reads its control connection, so unacknowledged bytes on it mean that its host is
+  // gone.
+  if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
+  return std::make_unique<TcpLink>(
+      std::move(socket), peer,
+      transport::tcp::TcpLinkOptions{
+          .told_late = is_relayed ? kNewsOnTheWay : Clock::duration(),
+          .warn = [log](const std::string& text) { log.warn("{}", text); }});
+}
+
+int listed_count(const Endpoint& endpoint_) {
+  return endpoint_.listed ? static_cast<int>(endpoint_.addresses.size()) : 1;
+}
+
+/// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
+std::string purpose_of(const LinkKey& key) {
+  switch (key.purpose) {
+    case transport::Purpose::control:
+      return "control";
+    case transport::Purpose::collective:
+      return fmt::format("collectives, rail {}, group {:x}", key.rail, key.group);
+    case transport::Purpose::point_to_point:
+      return fmt::format("messages, rail {}, group {:x}", key.rail, key.group);
+    case transport::Purpose::store:
+      return "the store";
+    case transport::Purpose::cable:
+    case transport::Purpose::relay:
+      break;
+  }
+  return "unknown purpose";
+}
+
+void warn_of_small_buffers(std::size_t wanted, const Log& log) {
+  if (wanted == 0) return;
+  const Socket probe = Socket::stream(AF_INET);
+  const std::size_t granted = transport::tcp::set_buffer_bytes(probe, wanted);
+  if (granted >= wanted) return;
+  log.warn(
+      "the system grants socket buffers of {} bytes, not the {} wanted; raise "
+      "net.core.rmem_max and net.core.wmem_max (Linux) or kern.ipc.maxsockbuf (macOS)",
+      granted, wanted);
+}
+
+void warn_of_congestion_control(const std::string& wanted, const Log& log) {
+  if (transport::tcp::use_congestion_control(Socket::stream(AF_INET), wanted)) return;
+  log.warn(
+      "MCCL_CONGESTION_CONTROL: the system offers no \"{}\" to this process; links use the "
+      "system's default (on Linux, net.ipv4.tcp_available_congestion_control and "
+      "tcp_allowed_congestion_control list the choices)",
+      wanted);
+}
+
+}  // namespace
+
+Mesh::Mesh(MeshOptions options)
+    : options_(std::move(options)),
+      self_{options_.rank, options_.size, options_.job_key, options_.agreement},
+      interfaces_(transport::tcp::list_interfaces()) {
+  Wiring* const wiring = options_.wiring.get();
+  if (wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.
+    options_.config.listen_addr = fmt::format("{}", fmt::join(wiring->own_ends(), ","));
+    options_.config.ifname.clear();
+    options_.config.port_base = 0;
+    options_.reach = Reach::any_host;
+  }
+  BoundListeners binding =
+      bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
+  endpoint_ = std::move(binding.endpoint);
+  if (wiring) endpoint_.listed = false;  // rails are determined by the cables instead
+  for (const std::string& text : endpoint_.addresses) {
+    if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
+  }
+  warn_of_small_buffers(socket_buffer_bytes_of(options_.config), options_.log);
+  warn_of_congestion_control(options_.config.congestion_control, options_.log);
+  if (wiring) binding.listeners.push_back(wiring->inlet(Destination::links));
+  acceptor_.emplace(std::move(binding.listeners), self_, options_.log, options_.on_refused);
+}
+
+const Endpoint& Mesh::endpoint_of(int peer) const {
+  if (peer < 0 || static_cast<std::size_t>(peer) >= endpoints_.size()) {
+    throw InvalidArgument(
+        fmt::format("rank {} knows the endpoints of {} ranks, not that of rank {}", options_.rank,
+                    endpoints_.size(), peer));
+  }
+  return endpoints_[static_cast<std::size_t>(peer)];
+}
+
+int Mesh::rails_of(int peer) const {
+  if (!options_.wiring) return std::max(listed_count(endpoint_), listed_count(endpoint_of(peer)));
+  const auto cables = static_cast<int>(options_.wiring->ends(peer).size());
+  return std::clamp(cables, 1, kMostRails);
+}
+
+int Mesh::relay_to(int peer) const {
+  if (!options_.wiring || options_.wiring->cabling().joins(options_.rank, peer)) return -1;
+  return options_.wiring->cabling().next(options_.rank, peer);
+}
+
+/// Fills in the candidates of a dial along cables. For a neighbour: the rail's cable first, then
+/// the pair's other cables. For another rank: the path through a relay.
+void Mesh::fill_in_wired(DialRequest& request) const {
+  const Wiring& wiring = *options_.wiring;
+  if (relay_to(request.peer) >= 0) {
+    Wiring::Way way = wiring.way_to(request.peer, Destination::links);
+    request.candidates = std::move(way.candidates);
+    request.through = std::move(way.first);
+    return;
+  }
+  const std::vector<CableEnds>& ends = wiring.ends(request.peer);
+  const std::uint16_t port = endpoint_of(request.peer).port;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
+    request.candidates.push_back({end.there.with_port(port), end.here, {}});
+  }
+}
+
+std::vector<Candidate> Mesh::candidates_of(int peer, std::uint8_t rail) const {
+  return candidates_for(endpoint_of(peer), endpoint_, {rail, rails_of(peer)}, interfaces_);
+}
+
+/// Returns this rank's address of a rail: its end of the rail's cable, else the rail's listed
+/// address, else its address on the control connection; null if none is known.
+const Address* Mesh::own_end(int peer, int rail) const {
+  if (options_.wiring && relay_to(peer) < 0) {
+    const std::vector<CableEnds>& ends = options_.wiring->ends(peer);
+    return ends.empty() ? nullptr : &ends[static_cast<std::size_t>(rail) % ends.size()].here;
+  }
+  if (!listed_.empty()) return &listed_[static_cast<std::size_t>(rail) % listed_.size()];
+  const auto found = own_ends_.find(peer);
+  return found == own_ends_.end() ? nullptr : &found->second;
+}
+
+/// Returns the published addresses of the peers, and the other ends of this rank's cables.
+std::vector<Address> Mesh::addresses_of_peers() const {
+  std::vector<Address> found;
+  for (const Endpoint& each : endpoints_) {
+    if (each.rank == options_.rank) continue;
+    for (const std::string& text : each.addresses) {
+      // The scope of a link-local address is meaningful only on its own host.
+      const std::string host = text.substr(0, text.find('%'));
+      if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
+    }
+    if (!options_.wiring) continue;
+    for (const CableEnds& end : options_.wiring->ends(each.rank)) found.push_back(end.there);
+  }
+  return found;
+}
+
+/// Makes the link of a proven connection, and logs connections in the order in which they are
+/// established.
+LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
+  if (key == LinkKey{}) own_ends_[peer] = socket.local();
+  const int relay = relay_to(peer);
+  const std::string name = relay < 0 ? fmt::format("rank {}", peer)
+                                     : fmt::format("rank {} (through rank {})", peer, relay);
+  LinkEvent event{
+      WorldRank(peer),
+      key,
+      make_link(std::move(socket), name, relay >= 0, key, options_.config, options_.log),
+      {}};
+  options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
+                     dialled_here ? "to" : "from", peer, purpose_of(key),
+                     event.link->description());
+  return event;
+}
+
+LinkEvent Mesh::result_of(Dial& dial) {
+  Socket socket = dial.take_socket();
+  if (!socket) return {WorldRank(dial.peer()), dial.key(), nullptr, dial.reason()};
+  if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
+    options_.log.warn("rail {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
+                      dial.winner().text(), dial.first_choice().text(),
+                      dial.first_choice().outcome);
+  }
+  return established(dial.peer(), dial.key(), std::move(socket), true);
+}
+
+void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
+  std::ranges::sort(endpoints, {}, &Endpoint::rank);
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    if (endpoints[i].rank != static_cast<int>(i) || endpoints[i].addresses.empty()) {
+      throw InvalidArgument(
+          fmt::format("rank {} was given no endpoint of rank {}", options_.rank, i));
+    }
+  }
+  if (endpoints.size() != static_cast<std::size_t>(options_.size)) {
+    throw InvalidArgument(fmt::format("rank {} was given the endpoints of {} ranks, not of {}",
+                                      options_.rank, endpoints.size(), options_.size));
+  }
+  endpoints_ = std::move(endpoints);
+}
+
+int Mesh::rails(WorldRank peer) const { return rails_of(peer.number()); }
+
+std::map<int, int> Mesh::relayed() const {
+  std::map<int, int> found;
+  for (int peer = 0; peer < options_.size; ++peer) {
+    if (peer == options_.rank) continue;
+    if (const int relay = relay_to(peer); relay >= 0) found[peer] = relay;
+  }
+  return found;
+}
+
+/// True if connections to the peer use the cable. A relayed connection follows the path chosen by
+/// its dialer, which is the higher rank. Between two neighbours on that path it uses their first
+/// cable.
+bool Mesh::goes_along(const Cable& cable, int peer) const {
+  const Cabling& cabling = options_.wiring->cabling();
+  const auto joins = [&cable](int x, int y) {
+    return std::min(x, y) == cable.a && std::max(x, y) == cable.b;
+  };
+  if (relay_to(peer) < 0) return joins(options_.rank, peer);
+  if (cabling.between(cable.a, cable.b).front() != cable) return false;
+  const std::vector<int> way =
+      cabling.way(std::max(options_.rank, peer), std::min(options_.rank, peer));
+  for (std::size_t i = 0; i + 1 < way.size(); ++i) {
+    if (joins(way[i], way[i + 1])) return true;
+  }
+  return false;
+}
+
+std::vector<transport::Transport::LostPeer> Mesh::take_lost() {
+  if (!options_.wiring) return {};
+  std::vector<LostPeer> lost;
+  for (const auto& [cable, why] : options_.wiring->take_cut()) {
+    for (int peer = 0; peer < options_.size; ++peer) {
+      if (peer == options_.rank || !goes_along(cable, peer)) continue;
+      lost.push_back(
+          {WorldRank(peer), fmt::format("it is reached through {}: {}", text_of(cable), why)});
+    }
+  }
+  return lost;
+}
+
+std::string Mesh::describe(WorldRank peer) const {
+  if (const int relay = relay_to(peer.number()); relay >= 0)
+    return fmt::format("tcp, through rank {}", relay);
+  const int rails = rails_of(peer.number());
+  std::string text = fmt::format("tcp, {} link{}", rails, rails == 1 ? "" : "s");
+  std::set<std::string> named;
+  for (int rail = 0; rail < rails; ++rail) {
+    const Address* end = own_end(peer.number(), rail);
+    const Interface* through = end ? find_interface(interfaces_, *end) : nullptr;
+    if (through && named.insert(through->name).second) text += ", " + through->text();
+  }
+  return text;
+}
+
+std::vector<std::string> Mesh::equal_ways(WorldRank peer) const {
+  std::vector<std::string> ways;
+  if (options_.wiring || rails_of(peer.number()) > 1) return {""};
+  for (const Candidate& each : candidates_of(peer.number(), 0)) {
+    if (ways.empty() || each.equals_first)
+      ways.push_back(fmt::format("{}, to {}", each.interface, each.to.host()));
+  }
+  return ways;
+}
+
+Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) {
+  const int peer = to.number();
+  if (peer == options_.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
+  const int count = rails_of(peer);
+  DialRequest request;
+  request.self = self_;
+  request.peer = peer;
+  request.key = key;
+  request.deadline = deadline;
+  if (options_.wiring) {
+    fill_in_wired(request);
+  } else {
+    request.candidates = candidates_of(peer, key.rail);
+    const auto taken = taken_.find(peer);
+    if (taken != taken_.end() && taken->second < request.candidates.size()) {
+      const auto way = request.candidates.begin() + static_cast<std::ptrdiff_t>(taken->second);
+      std::rotate(request.candidates.begin(), way, way + 1);
+    }
+  }
+  request.stagger = count > 1 ? kRailStagger : kStagger;
+  request.buffer_bytes = socket_buffer_bytes_of(options_.config);
+  if (endpoint_of(peer).host == endpoint_.host && !request.through)
+    request.refused_for = kRefusedFor;
+  if (options_.log.enabled(LogLevel::debug)) {
+    std::vector<std::string> ways;
+    for (const Candidate& each : request.candidates) ways.push_back(each.text());
+    options_.log.debug("connects to rank {} ({}) at {}", peer, purpose_of(key),
+                       fmt::join(ways, ", then "));
+  }
+  dials_.emplace_back(std::move(request));
+  return {};
+}
+
+Making Mesh::hear(WorldRank peer, const LinkKey&, std::span<const std::byte>) {
+  throw CorruptionError(
+      fmt::format("rank {} sent set-up data for a tcp link, which has none", peer));
+}
+
+void Mesh::cancel(WorldRank peer, const LinkKey& key) {
+  dials_.remove_if(
+      [&](const Dial& dial) { return dial.peer() == peer.number() && dial.key() == key; });
+}
+
+void Mesh::everyone_is_here() {
+  are_meeting_ = false;
+  acceptor_->everyone_is_here(addresses_of_peers(), Clock::now());
+}
+
+void Mesh::watch(std::vector<pollfd>& descriptors) const {
+  acceptor_->watch(descriptors);
+  for (const Dial& dial : dials_) dial.watch(descriptors);
+}
+
+Clock::time_point Mesh::next_deadline() const {
+  Clock::time_point next = acceptor_->next_deadline();
+  for (const Dial& dial : dials_) next = std::min(next, dial.next_deadline());
+  return next;
+}
+
+void Mesh::progress(std::vector<LinkEvent>& events) {
+  const Clock::time_point now = Clock::now();
+  const auto report = [&](LinkEvent event) {
+    if (are_meeting_ || event.key.purpose != transport::Purpose::control)
+      events.push_back(std::move(event));
+  };
+  std::vector<Newcomer> newcomers;
+  acceptor_->advance(now, newcomers);
+  for (Newcomer& each : newcomers) {
+    report(each.socket ? established(each.peer, each.key, std::move(each.socket), false)
+                       : LinkEvent{WorldRank(each.peer), each.key, nullptr, each.reason});
+  }
+  dials_.remove_if([&](Dial& dial) {
+    const bool has_ended = dial.advance(now);
+    if (has_ended) report(result_of(dial));
+    return has_ended;
+  });
+}
+
+void Mesh::abandon() noexcept {
+  acceptor_->close();
+  dials_.clear();
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,129 @@
+// Connections between the processes of a job. A process has one listener. Both sides of every
+// connection prove themselves before the caller gets it.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cabling.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "mccl/config.h"
+#include "rendezvous/connections/accepting.h"
+#include "rendezvous/connections/binding.h"
+#include "rendezvous/connections/dialing.h"
+#include "rendezvous/connections/endpoint.h"
+#include "transport/transport.h"
+
+namespace mccl::rendezvous {
+
+class Wiring;
+
+struct MeshOptions {
+  int rank = 0;
+  int size = 1;
+  Config config;
+  std::string job_key;  ///< Key of this run of the job; see Incarnation.
+  /// Settings that must be equal on all ranks, as "name=value" lines; see agreement_of().
+  std::string agreement;
+  Log log;
+  std::function<void()> on_refused;  ///< Called for every refused connection.
+  Reach reach = Reach::any_host;
+  /// Null if all ranks reach each other directly. Otherwise it also provides a listener, for
+  /// relayed connections.
+  std::shared_ptr<Wiring> wiring = nullptr;
+};
+
+/// This process's listener, and its dials to other ranks. While the ranks meet, it makes the
+/// control connections of all pairs, which progress() returns like links. Afterwards it is the
+/// transport "tcp". Only the constructor may block (name resolution).
+///
+/// progress() reports failures of dials, and of proven peers whose settings differ. Connections of
+/// outsiders are refused and counted, but cause no event.
+class Mesh final : public transport::Transport {
+ public:
+  /// Binds the listener. Throws InvalidArgument, with advice, if the port is taken or equals
+  /// MASTER_PORT, or if an address or interface does not exist.
+  explicit Mesh(MeshOptions options);
+
+  /// The addresses of this rank; the caller must publish them.
+  const Endpoint& endpoint() const { return endpoint_; }
+  /// Sets the endpoints of all ranks, including this one's.
+  void set_endpoints(std::vector<Endpoint> endpoints);
+  /// Called once all ranks are connected. From this call on, connections are accepted at a limited
+  /// rate, those from the peers' addresses take precedence, and further control connections cause
+  /// no event.
+  void everyone_is_here();
+  /// For each rank that has no direct cable to this rank: the relay through which connections to
+  /// that rank go.
+  std::map<int, int> relayed() const;
+
+  std::string_view name() const override { return "tcp"; }
+  bool reaches(WorldRank) const override { return true; }
+  /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
+  /// en0 10 Gbit/s MTU 1500". The interfaces are known once the control connection exists.
+  std::string describe(WorldRank peer) const override;
+  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
+  /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
+  int rails(WorldRank peer) const override;
+  /// Judged by what the systems report: "eth1, to 10.0.0.2". One element if the pair has several
+  /// rails, or with cables.
+  std::vector<std::string> equal_ways(WorldRank peer) const override;
+  void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
+
+  /// Tries all addresses of the peer repeatedly, best route first. A dial to a peer on this host
+  /// fails early if all its addresses refuse connections for kRefusedFor, because a live peer
+  /// always listens.
+  transport::Making dial(WorldRank peer, const transport::LinkKey& key,
+                         Clock::time_point deadline) override;
+  transport::Making hear(WorldRank peer, const transport::LinkKey& key,
+                         std::span<const std::byte> told) override;
+  void cancel(WorldRank peer, const transport::LinkKey& key) override;
+
+  void progress(std::vector<transport::LinkEvent>& events) override;
+  /// Returns the peers whose connections used a cable that was cut since the last call.
+  std::vector<LostPeer> take_lost() override;
+  std::string accepting_trouble() const override { return acceptor_->trouble(Clock::now()); }
+  void watch(std::vector<pollfd>& descriptors) const override;
+  Clock::time_point next_deadline() const override;
+  void abandon() noexcept override;
+
+ private:
+  const Endpoint& endpoint_of(int peer) const;
+  int rails_of(int peer) const;
+  /// Returns the relay that connections to the peer go through; -1 if they are direct.
+  int relay_to(int peer) const;
+  bool goes_along(const Cable& cable, int peer) const;
+  void fill_in_wired(DialRequest& request) const;
+  std::vector<Candidate> candidates_of(int peer, std::uint8_t rail) const;
+  transport::LinkEvent established(int peer, const transport::LinkKey& key,
+                                   transport::tcp::Socket socket, bool dialled_here);
+  transport::LinkEvent result_of(Dial& dial);
+  const transport::tcp::Address* own_end(int peer, int rail) const;
+  std::vector<transport::tcp::Address> addresses_of_peers() const;
+
+  MeshOptions options_;
+  const Party self_;
+  std::vector<transport::tcp::Interface> interfaces_;
+  std::vector<Endpoint> endpoints_;  ///< In rank order; set by set_endpoints().
+  Endpoint endpoint_;
+  std::optional<Acceptor> acceptor_;
+  std::list<Dial> dials_;
+  /// Local addresses of control connections, by peer.
+  std::map<int, transport::tcp::Address> own_ends_;
+  std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
+  /// This rank's listed addresses, one per rail; empty if none.
+  std::vector<transport::tcp::Address> listed_;
+  std::uint64_t connections_ = 0;  ///< Number of established connections.
+  bool are_meeting_ = true;
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,374 @@
+#include "rendezvous/meeting/neighbours.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "base/value_text.h"
+#include "mccl/error.h"
+#include "rendezvous/connections/proof.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using node::LocalConnection;
+using node::OutOfDescriptors;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kNeighbourMagic = 0x6d63636c2d6e6272ULL;
+constexpr std::string_view kProofLabel = "mccl neighbour";
+constexpr std::byte kSettled{1};
+
+/// Maximum number of ranks dialed at a time. It bounds the descriptors that a rank passes and has
+/// open, whatever the number of ranks.
+constexpr std::size_t kMostDialled = 4;
+/// Maximum number of connections that have not introduced themselves; the oldest is closed first.
+constexpr std::size_t kMostStrangers = 64;
+/// Maximum number of dials per peer. A dial whose connection is closed before the answer is
+/// repeated, because other connections may have displaced it.
+constexpr int kMostTries = 5;
+/// Pause before a retry if the system has refused a connection or the passing of descriptors.
+constexpr milliseconds kPauseAfterRefusal{10};
+constexpr milliseconds kLongestSleep{100};
+
+/// Introduction of a rank, sent together with its arena and its bell's pipe. The proof covers both
+/// ranks and the names of both listeners, so it is valid for this pair and direction only.
+struct Introduction {
+  std::uint64_t magic = kNeighbourMagic;
+  std::int32_t rank = -1;
+  std::int32_t to = -1;
+  Proof proof = {};
+};
+
+std::string join(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
+
+/// Parses a list of ranks that another rank has sent. Ignores numbers that are not ranks of the
+/// job.
+std::vector<int> parse_ranks(const std::string& text, int size) {
+  std::vector<int> ranks;
+  for (const double rank : parse_numbers(text).value_or(std::vector<double>())) {
+    if (rank >= 0 && rank < size) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+class NeighbourSearch {
+ public:
+  explicit NeighbourSearch(const NeighbourOptions& options) : o_(options) {
+    if (!o_.listener) return;
+    for (int peer = static_cast<int>(o_.names.size()) - 1; peer >= 0; --peer) {
+      if (name_of(peer) == kNoMemory || peer == o_.rank) continue;
+      if (peer < o_.rank) {
+        to_dial_.push_back(peer);
+      } else {
+        expected_.insert(peer);
+      }
+    }
+  }
+
+  node::Neighbours run() {
+    while (!to_dial_.empty() || !dialled_.empty() || !expected_.empty()) {
+      if (Clock::now() >= o_.deadline) give_up();
+      o_.advance_beside();
+      if (Clock::now() >= paused_until_) {
+        start_dials();
+        answer_again();
+      }
+      sleep_and_serve();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  struct Dialled {
+    LocalConnection connection;
+    bool introduced = false;
+  };
+  struct Introduced {
+    int rank = -1;  // -1 if not proven
+    std::vector<Descriptor> passed;
+  };
+
+  const std::string& name_of(int rank) const { return o_.names[static_cast<std::size_t>(rank)]; }
+  transport::Link& control_of(int peer) const {
+    return *o_.controls[static_cast<std::size_t>(peer)];
+  }
+  void pause() { paused_until_ = Clock::now() + kPauseAfterRefusal; }
+
+  Proof proof(int from, int to) const {
+    const std::string said = fmt::format("{} {} {} {}", from, to, name_of(from), name_of(to));
+    return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
+  }
+
+  /// Sends this rank's introduction. Returns false if the caller must try again later.
+  bool introduce(const LocalConnection& connection, int peer) {
+    Introduction mine;
+    mine.rank = o_.rank;
+    mine.to = peer;
+    mine.proof = proof(o_.rank, peer);
+    const std::array<int, 2> passed = {o_.arena->descriptor(), o_.bell_pipe};
+    const bool sent = connection.send(std::as_bytes(std::span(&mine, 1)), passed);
+    if (!sent) pause();
+    return sent;
+  }
+
+  /// Receives an introduction, which must arrive in one piece. The rank is -1 if the proof is
+  /// invalid.
+  Introduced take_introduction(const LocalConnection& connection) const {
+    Introduction theirs;
+    Introduced introduced;
+    introduced.passed =
+        connection.receive(std::as_writable_bytes(std::span(&theirs, 1)), Clock::now());
+    const bool known = theirs.magic == kNeighbourMagic && theirs.rank >= 0 &&
+                       static_cast<std::size_t>(theirs.rank) < o_.names.size() &&
+                       theirs.to == o_.rank && introduced.passed.size() == 2 &&
+                       same_proof(theirs.proof, proof(theirs.rank, o_.rank));
+    if (known) introduced.rank = theirs.rank;
+    return introduced;
+  }
+
+  /// Throws Error if the rank's memory cannot be mapped.
+  void remember(Introduced introduced) {
+    node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
+                              std::move(introduced.passed[1])};
+    found_.insert_or_assign(WorldRank(introduced.rank), std::move(neighbour));
+  }
+
+  void start_dials() {
+    for (auto& [peer, dialled] : dialled_) {
+      if (!dialled.introduced && !try_introduce(peer, dialled)) return;
+    }
+    while (!to_dial_.empty() && dialled_.size() < kMostDialled) {
+      const int peer = to_dial_.front();
+      auto [connection, busy] = LocalConnection::dial(name_of(peer));
+      if (busy) return pause();
+      to_dial_.pop_front();
+      if (!connection || !connection.same_user()) {
+        settle(peer);
+        continue;
+      }
+      Dialled& dialled = dialled_[peer] = {std::move(connection), false};
+      if (!try_introduce(peer, dialled)) return;
+    }
+  }
+
+  /// A closed connection counts as introduced here; reading its answer then reports the error.
+  bool try_introduce(int peer, Dialled& dialled) {
+    try {
+      dialled.introduced = introduce(dialled.connection, peer);
+    } catch (const PeerError&) {
+      dialled.introduced = true;
+    }
+    return dialled.introduced;
+  }
+
+  void answer_again() {
+    while (!unanswered_.empty() && answer(unanswered_.front().second, unanswered_.front().first)) {
+      unanswered_.pop_front();
+    }
+  }
+
+  bool answer(const LocalConnection& connection, int peer) {
+    try {
+      return introduce(connection, peer);
+    } catch (const PeerError&) {
+      return true;  // The peer has closed the connection.
+    }
+  }
+
+  /// Polls all descriptors, with those of each kind in consecutive entries, and serves those that
+  /// are ready.
+  void sleep_and_serve() {
+    std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
+    for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
+    const std::size_t first_dialled = entries.size();
+    std::vector<int> dialled;
+    for (const auto& [peer, each] : dialled_) {
+      entries.push_back({each.connection.descriptor(), POLLIN, 0});
+      dialled.push_back(peer);
+    }
+    const std::size_t first_control = entries.size();
+    const std::vector<int> expected(expected_.begin(), expected_.end());
+    for (const int peer : expected) entries.push_back({control_of(peer).descriptor(), POLLIN, 0});
+    const std::size_t end = entries.size();
+    o_.watch_beside(entries);
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point until =
+        std::min(o_.deadline, now < paused_until_ ? paused_until_ : now + kLongestSleep);
+    if (::poll(entries.data(), entries.size(), milliseconds_until(until)) <= 0) return;
+    for (std::size_t i = end; i-- > first_control;) {
+      if (entries[i].revents != 0) hear_settled(expected[i - first_control]);
+    }
+    for (std::size_t i = first_control; i-- > first_dialled;) {
+      if (entries[i].revents != 0) complete(dialled[i - first_dialled]);
+    }
+    for (std::size_t i = first_dialled; i-- > 1;) {
+      if (entries[i].revents != 0) hear(i - 1);
+    }
+    if (entries[0].revents != 0) admit(o_.listener->accept(o_.deadline));
+  }
+
+  void admit(LocalConnection connection) {
+    if (!connection.same_user()) return;
+    unknown_.push_back(std::move(connection));
+    if (unknown_.size() > kMostStrangers) unknown_.pop_front();
+  }
+
+  void hear(std::size_t index) {
+    LocalConnection connection = std::move(unknown_[index]);
+    unknown_.erase(unknown_.begin() + static_cast<std::ptrdiff_t>(index));
+    try {
+      Introduced introduced = take_introduction(connection);
+      const int peer = introduced.rank;
+      if (expected_.count(peer) == 0 || found_.count(WorldRank(peer)) != 0) return;
+      remember(std::move(introduced));
+      if (!answer(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
+    } catch (const OutOfDescriptors&) {
+      throw;
+    } catch (const Error&) {
+      return;  // An unproven connection, or a rank whose memory cannot be mapped here.
+    }
+  }
+
+  void complete(int peer) {
+    const auto dialled = dialled_.find(peer);
+    try {
+      Introduced introduced = take_introduction(dialled->second.connection);
+      if (introduced.rank == peer) remember(std::move(introduced));
+    } catch (const OutOfDescriptors&) {
+      throw;
+    } catch (const PeerError&) {
+      // The peer could not map this rank's memory, or it closed the connection before it read the
+      // introduction.
+      if (++tries_[peer] < kMostTries) {
+        dialled_.erase(dialled);
+        to_dial_.push_back(peer);
+        return;
+      }
+    } catch (const Error&) {
+      // Its memory cannot be mapped here.
+    }
+    dialled_.erase(dialled);
+    settle(peer);
+  }
+
+  void settle(int peer) const {
+    if (control_of(peer).write(std::span(&kSettled, 1)) == 1) return;
+    throw PeerError(fmt::format("rank {} cannot confirm to rank {} over {} that they share memory",
+                                o_.rank, peer, control_of(peer).description()));
+  }
+
+  void hear_settled(int peer) {
+    transport::Link& control = control_of(peer);
+    try {
+      if (control.peek(1).empty()) return;
+    } catch (const transport::LinkClosed& closed) {
+      throw PeerError(
+          fmt::format("rank {} died while the ranks connected ({})", peer, closed.what()));
+    }
+    control.consume(1);
+    expected_.erase(peer);
+  }
+
+  [[noreturn]] void give_up() const {
+    std::string ranks;
+    const auto name = [&](int peer) {
+      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", peer);
+    };
+    for (const auto& [peer, each] : dialled_) name(peer);
+    for (const int peer : expected_) name(peer);
+    throw TimeoutError(
+        fmt::format("rank {} connected to rank {} on this host, which then sent nothing more "
+                    "before the time limit (MCCL_CONNECT_TIMEOUT): is it stopped?",
+                    o_.rank, ranks));
+  }
+
+  const NeighbourOptions& o_;
+  /// Lower ranks, in descending order, so that not all ranks begin with the same one.
+  std::deque<int> to_dial_;
+  std::map<int, Dialled> dialled_;
+  std::map<int, int> tries_;  ///< Dials that ended without an answer, by rank.
+  std::set<int> expected_;    ///< Higher ranks that have not yet reported that they are done.
+  std::deque<LocalConnection> unknown_;
+  std::deque<std::pair<int, LocalConnection>> unanswered_;
+  Clock::time_point paused_until_ = Clock::time_point::min();
+  node::Neighbours found_;
+};
+
+/// True if the list is empty, or if each number first appears after all smaller ones and at least
+/// two ranks share one.
+bool numbered_in_order(const std::vector<int>& nodes) {
+  int known = 0;
+  for (const int node : nodes) {
+    if (node > known) return false;
+    known = std::max(known, node + 1);
+  }
+  return nodes.empty() || static_cast<std::size_t>(known) < nodes.size();
+}
+
+}  // namespace
+
+std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
+  const std::size_t size = mapped.size();
+  std::vector<std::vector<bool>> says(size, std::vector<bool>(size, false));
+  for (std::size_t a = 0; a < size; ++a) {
+    for (const int b : mapped[a]) says[a][static_cast<std::size_t>(b)] = true;
+  }
+  std::vector<int> nodes(size, -1);
+  bool any = false;
+  int next = 0;
+  for (std::size_t first = 0; first < size; ++first) {
+    if (nodes[first] >= 0) continue;
+    std::vector<std::size_t> members{first};
+    for (std::size_t other = first + 1; other < size; ++other) {
+      const bool fits =
+          nodes[other] < 0 && std::all_of(members.begin(), members.end(), [&](std::size_t member) {
+            return says[member][other] && says[other][member];
+          });
+      if (fits) members.push_back(other);
+    }
+    for (const std::size_t member : members) nodes[member] = next;
+    any |= members.size() > 1;
+    ++next;
+  }
+  if (!any) nodes.clear();
+  return nodes;
+}
+
+node::Neighbours find_neighbours(const NeighbourOptions& options) {
+  return NeighbourSearch(options).run();
+}
+
+Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found) {
+  std::vector<int> mine;
+  for (const auto& [peer, neighbour] : found) mine.push_back(peer.number());
+  const auto decide = [size](const std::vector<std::string>& cards) {
+    std::vector<std::vector<int>> mapped;
+    mapped.reserve(cards.size());
+    for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
+    return join(nodes_from(mapped));
+  };
+  Neighbourhood agreed;
+  agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
+  if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
+    throw CorruptionError(
+        fmt::format("rank 0 assigned nodes to {} of {} ranks", agreed.nodes.size(), size));
+  }
+  if (!numbered_in_order(agreed.nodes)) {
+    throw CorruptionError("rank 0 assigned nodes that are not numbered in order");
+  }
+  std::erase_if(found, [&](const auto& entry) {
+    return agreed.nodes.empty() ||
+           agreed.nodes[entry.first.index()] != agreed.nodes[static_cast<std::size_t>(rank)];
+  });
+  agreed.neighbours = std::move(found);
+  return agreed;
+}
+
+}  // namespace mccl::rendezvous

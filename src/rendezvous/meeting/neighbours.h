@@ -1,0 +1,64 @@
+// Finds by trial the ranks that can share memory with this one, and makes all ranks agree on the
+// result.
+//
+// The higher rank of a pair dials the lower one's local listener and introduces itself: it sends a
+// proof that it knows the key, its arena, and the pipe of its bell. The lower rank answers with the
+// same. Once the higher rank has the answer, or knows that none will arrive, it sends one byte on
+// their control connection. The byte tells the lower rank not to expect an introduction from this
+// peer any more. A rank dials only a few others at a time. The local connection of a pair is closed
+// after the answer.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "node/local_socket.h"
+#include "node/neighbour.h"
+#include "rendezvous/store/exchange.h"
+#include "transport/link.h"
+
+namespace mccl::rendezvous {
+
+struct Neighbourhood {
+  node::Neighbours neighbours;
+  std::vector<int> nodes;  ///< See node::SharedMemory.
+};
+
+/// Name published by a rank that has no memory to share.
+inline constexpr const char* kNoMemory = "-";
+
+struct NeighbourOptions {
+  int rank = 0;
+  std::string key;                 ///< Key of this run of the job.
+  std::vector<std::string> names;  ///< Names of the ranks' local listeners, or kNoMemory.
+  /// Null if this rank has no memory to share.
+  const node::LocalListener* listener = nullptr;
+  node::Arena* arena = nullptr;
+  int bell_pipe = -1;
+  /// Control connections, indexed by rank. The search sends or reads one byte on each.
+  std::vector<transport::Link*> controls;
+  Clock::time_point deadline;
+  /// Appends the descriptors of concurrent work to poll.
+  std::function<void(std::vector<pollfd>&)> watch_beside;
+  /// Does the concurrent work; called repeatedly. An exception ends the search.
+  std::function<void()> advance_beside;
+};
+
+/// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
+/// runs as the same user, proves the key, and both ranks can map each other's memory. A rank that
+/// is not a neighbour is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
+node::Neighbours find_neighbours(const NeighbourOptions& options);
+
+/// Must be called by all ranks. Drops the neighbours that are not on this rank's node.
+Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found);
+
+/// Computes the nodes from the ranks whose memory each rank has mapped. All ranks of a node must
+/// have mapped each other. Ranks are processed in order, and each joins the first node that it
+/// fits. `mapped[a]` need not be sorted.
+std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped);
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,47 @@
+// The RDMA part of a meeting: finds this rank's devices, and makes the transport from the devices
+// of all ranks.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cabling.h"
+#include "base/log.h"
+#include "mccl/config.h"
+#include "rendezvous/connections/endpoint.h"
+#include "transport/rdma/survey.h"
+#include "transport/rdma/transport.h"
+
+namespace mccl::rendezvous {
+
+/// Surveys the devices for `rank` of a job of `size` ranks. `one_host` is true if all ranks are on
+/// this host. If `verbs` is null, the verbs of this machine are used.
+transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
+                                  std::shared_ptr<transport::rdma::Verbs> verbs);
+
+/// Returns the cables in the device tables, to which collectives are then restricted. Empty unless
+/// some pairs have no cable and the cables still join all ranks. Also empty if ranks share memory,
+/// because they then have other paths, or if MCCL_RDMA_UNCABLED is not relay. All ranks get the
+/// same result. `nodes` is the result of agree_on_nodes().
+std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,
+                                  const std::vector<transport::rdma::Card>& cards);
+
+struct RdmaOptions {
+  int rank = 0;
+  const Config& config;
+  const Log& log;
+  const std::string& host;                 ///< Host of this rank, in the form of Endpoint::host.
+  const std::vector<Endpoint>& endpoints;  ///< Indexed by rank.
+  const std::vector<transport::rdma::Card>& cards;
+  double ranks_per_core = 1;  ///< Ranks per core on this host.
+};
+
+/// Returns null if RDMA reaches no peer. If a peer is not reached because something is missing,
+/// logs a warning. With MCCL_TRANSPORT=rdma it throws PeerError instead; the message shows what is
+/// missing.
+std::unique_ptr<transport::rdma::RdmaTransport> make_rdma(const RdmaOptions& options,
+                                                          transport::rdma::Survey found);
+
+}  // namespace mccl::rendezvous

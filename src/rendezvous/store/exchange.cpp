@@ -1,0 +1,191 @@
+#include "rendezvous/store/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+
+#include "mccl/error.h"
+#include "rendezvous/store/memory_store.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Size of the parts in which a text is published, because the values of a store are limited in
+/// size.
+constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
+
+/// Minimum number of consecutive ranks that are written as a range: "5 to 7".
+constexpr std::size_t kLongRun = 3;
+
+struct Ranks {
+  std::string text;  ///< Text such as "0, 2 and 5 to 7".
+  std::size_t count = 0;
+};
+
+Ranks those_who(const std::vector<bool>& present, bool wanted) {
+  Ranks ranks;
+  std::vector<std::string> words;
+  for (std::size_t first = 0; first < present.size();) {
+    if (present[first] != wanted) {
+      ++first;
+      continue;
+    }
+    std::size_t end = first;
+    while (end < present.size() && present[end] == wanted) ++end;
+    ranks.count += end - first;
+    if (end - first >= kLongRun) {
+      words.push_back(fmt::format("{} to {}", first, end - 1));
+    } else {
+      for (std::size_t rank = first; rank < end; ++rank) words.push_back(std::to_string(rank));
+    }
+    first = end;
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    ranks.text += i == 0 ? "" : i + 1 == words.size() ? " and " : ", ";
+    ranks.text += words[i];
+  }
+  return ranks;
+}
+
+std::string card_key(std::string_view stage, int rank) { return fmt::format("{}/{}", stage, rank); }
+std::string part_key(std::string_view stage, std::size_t part) {
+  return fmt::format("{}/all/{}", stage, part);
+}
+
+/// Describes the content of a stage's cards, for messages.
+std::string_view content_of(std::string_view stage) {
+  if (stage == "places") return "their hosts";
+  if (stage == "neighbours") return "their shared-memory neighbours";
+  return stage;
+}
+
+[[noreturn]] void refuse(std::string_view stage) {
+  throw CorruptionError(
+      fmt::format("the store holds no valid table of what the ranks publish ({}); is the store "
+                  "shared with another program?",
+                  content_of(stage)));
+}
+
+/// Removes "number:" from the text and returns the number.
+std::size_t take_number(std::string_view& text, std::string_view stage) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto digits = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc() || digits == text.size() || *end != ':') refuse(stage);
+  text.remove_prefix(digits + 1);
+  return value;
+}
+
+std::string join_cards(const std::vector<std::string>& cards) {
+  std::string text;
+  for (const std::string& card : cards) text += fmt::format("{}:{}", card.size(), card);
+  return text;
+}
+
+}  // namespace
+
+std::string roll_call(const std::vector<bool>& present, std::string_view done) {
+  const auto have = [](const Ranks& ranks) { return ranks.count == 1 ? "has" : "have"; };
+  const Ranks absent = those_who(present, false);
+  const Ranks here = those_who(present, true);
+  const std::string others = here.count == 0 ? "" : fmt::format("; {} {}", here.text, have(here));
+  return fmt::format("rank{} {} {} not {}{}", absent.count == 1 ? "" : "s", absent.text,
+                     have(absent), done, others);
+}
+
+std::optional<std::string> find_now(Store& store, const std::string& key) {
+  try {
+    return store.get(key, milliseconds(1));
+  } catch (const TimeoutError&) {
+    return {};
+  }
+}
+
+std::vector<std::string> Exchange::all_gather(std::string_view stage,
+                                              const std::string& card) const {
+  const std::string table = decide(stage, card, join_cards);
+  std::string_view rest = table;
+  std::vector<std::string> cards;
+  for (int rank = 0; rank < size_; ++rank) {
+    const std::size_t bytes = take_number(rest, stage);
+    if (bytes > rest.size()) refuse(stage);
+    cards.emplace_back(rest.substr(0, bytes));
+    rest.remove_prefix(bytes);
+  }
+  return cards;
+}
+
+std::string Exchange::decide(std::string_view stage, const std::string& card,
+                             const Decide& decide) const {
+  if (rank_ == 0) {
+    std::string text = decide(collect(stage, card));
+    publish(stage, text);
+    return text;
+  }
+  store_.set(card_key(stage, rank_), card);
+  return read(stage);
+}
+
+std::vector<std::string> Exchange::collect(std::string_view stage, const std::string& card) const {
+  std::vector<std::string> cards{card};
+  for (int peer = 1; peer < size_; ++peer) {
+    try {
+      cards.push_back(store_.get(card_key(stage, peer), left_until(deadline_)));
+    } catch (const TimeoutError&) {
+      const auto twice = find_now(store_, kCameTwice);
+      throw TimeoutError(fmt::format(
+          "rank 0 timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}; {}",
+          content_of(stage), roll_call(who_has_said(stage), "published them"),
+          twice ? *twice + ": was it meant to be another rank (MCCL_RANK)?"
+                : "are those ranks stopped?"));
+    }
+  }
+  return cards;
+}
+
+/// Returns which ranks have published their card of this stage, indexed by rank. Rank 0 is always
+/// true.
+std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
+  std::vector<bool> has_said;
+  for (int peer = 0; peer < size_; ++peer)
+    has_said.push_back(peer == 0 || find_now(store_, card_key(stage, peer)).has_value());
+  return has_said;
+}
+
+void Exchange::publish(std::string_view stage, std::string_view text) const {
+  const std::size_t parts = text.size() / kPartBytes + 1;
+  for (std::size_t part = parts - 1; part > 0; --part) {
+    store_.set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
+  }
+  // The first part contains the number of parts and is written last, so that a reader which sees it
+  // finds all parts.
+  store_.set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
+}
+
+std::string Exchange::read(std::string_view stage) const {
+  std::string first;
+  try {
+    first = store_.get(part_key(stage, 0), left_until(deadline_) + grace_);
+  } catch (const TimeoutError&) {
+    const std::vector<bool> has_said = who_has_said(stage);
+    const bool all = std::ranges::find(has_said, false) == has_said.end();
+    throw TimeoutError(fmt::format(
+        "rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}", rank_,
+        content_of(stage),
+        all ? "all have published them, but rank 0 has not passed them on; is it stopped?"
+            : roll_call(has_said, "arrived") + "; are those ranks running with the same store?"));
+  }
+  std::string_view rest = first;
+  const std::size_t parts = take_number(rest, stage);
+  std::string text(rest);
+  for (std::size_t part = 1; part < parts; ++part) {
+    text += store_.get(part_key(stage, part), left_until(deadline_) + grace_);
+  }
+  return text;
+}
+
+}  // namespace mccl::rendezvous

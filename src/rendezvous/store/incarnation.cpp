@@ -1,0 +1,337 @@
+#include "rendezvous/store/incarnation.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "base/value_text.h"
+#include "rendezvous/connections/handshake.h"
+#include "rendezvous/connections/proof.h"
+#include "rendezvous/connections/wire.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/store_wire.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+constexpr const char* kArrivals = "mccl/arrivals";
+constexpr const char* kAnswered = "mccl/answered";
+constexpr const char* kMet = "mccl/met";
+constexpr const char* kFailures = "failures";
+constexpr const char* kFailure = "failure";
+constexpr const char* kTold = "told";
+
+/// Intervals at which a wait is interrupted to check for failures. Rank 0 checks more often,
+/// because all others wait for it.
+constexpr milliseconds kSliceOfRank0 = 100ms;
+constexpr milliseconds kSlice = 250ms;
+/// Added to kSlice for each rank of the job, because each check is a request to rank 0's store.
+constexpr milliseconds kSliceOfEach = 2ms;
+/// Time limit for an entry that exists or will exist soon, because its counter has been
+/// incremented.
+constexpr milliseconds kMoment = 1s;
+/// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer left
+/// regularly, its entries are already in the store.
+constexpr milliseconds kLastLook = 100ms;
+/// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
+/// others have read the reason. Many ranks may share few cores.
+constexpr milliseconds kLastWords = 500ms;
+constexpr milliseconds kLastWordsToEach = 5ms;
+/// The limit if some ranks have not arrived yet. They would otherwise find no store.
+constexpr milliseconds kLastWordsToAbsent = 5s;
+
+std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
+std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
+
+/// Returns the error text without the prefix that other ranks add when they report it.
+std::string_view reason_of(const std::exception& error, int rank) {
+  std::string_view text = error.what();
+  const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return text;
+}
+
+/// Returns -1 for a text that is no rank and no size.
+int number_of(std::string_view text) {
+  const auto number = parse_integer(text).value_or(-1);
+  return number >= 0 && number <= std::numeric_limits<int>::max() ? static_cast<int>(number) : -1;
+}
+
+}  // namespace
+
+std::string this_process() {
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("process {} on {}", ::getpid(), host.data());
+}
+
+std::string agreement_of_arrival(const Config& config) {
+  return agreement_of(config) + (config.job_key.empty() ? "job_key=not set\n" : "job_key=set\n");
+}
+
+Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, milliseconds timeout,
+                         std::function<void()> watch, milliseconds last_answers)
+    : store_(std::move(store)),
+      self_(std::move(self)),
+      timeout_s_(std::chrono::duration<double>(timeout).count()),
+      slice_(self_.rank == 0 ? kSliceOfRank0 : kSlice + self_.size * kSliceOfEach),
+      watch_(std::move(watch)) {
+  const Clock::time_point deadline = Clock::now() + timeout - last_answers;
+  try {
+    self_.rank == 0 ? reign(deadline) : join(deadline);
+  } catch (const std::exception& error) {
+    fail(error);
+    throw;
+  }
+}
+
+/// Rank 0's part: answers every process as soon as it arrives, until their number equals that of
+/// the other ranks. Some of them may be dead or duplicates, so look() also answers processes that
+/// arrive later.
+void Incarnation::reign(Clock::time_point deadline) {
+  deaths_before_ = store_->add(kDeaths, 0);  // first, so that deaths in this reign are counted
+  reign_ = store_->add(kReigns, 1);
+  answered_ = answered_before_ = store_->add(kAnswered, 0);
+  name_ = make_job_key().substr(0, kStartLetters);
+  register_self();
+  while (answered_ - answered_before_ < self_.size - 1) {
+    const std::int64_t next = answered_ + 1;
+    try {
+      store_->get(arrival_key(next), std::min(slice_, left_until(deadline)));
+      answer(next);
+      continue;
+    } catch (const TimeoutError&) {
+      look();
+    }
+    if (Clock::now() >= deadline) {
+      throw TimeoutError(
+          fmt::format("rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
+                      "the store: {}; are those ranks running with the same store?",
+                      timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
+    }
+  }
+}
+
+void Incarnation::answer_all() {
+  for (const std::int64_t n = store_->add(kArrivals, 0); answered_ < n;) answer(answered_ + 1);
+}
+
+void Incarnation::answer(std::int64_t arrival) {
+  store_->set(welcome_key(arrival), fmt::format("{}\n{}\n{}", name_, self_.size, self_.agreement));
+  answered_ = store_->add(kAnswered, arrival - answered_);
+}
+
+/// The part of the other ranks: registers an arrival and waits for rank 0's answer.
+void Incarnation::join(Clock::time_point deadline) {
+  std::int64_t arrival = 0;
+  try {
+    arrival = store_->add(kArrivals, 1);
+  } catch (const PeerError&) {
+    // Rank 0 of an earlier run has ended; rank 0 of this run may be about to start.
+    if (Clock::now() >= deadline) throw;
+    arrival = store_->add(kArrivals, 1);
+  }
+  store_->set(arrival_key(arrival), std::to_string(self_.rank));
+  std::string welcome;
+  try {
+    welcome = store_->get(welcome_key(arrival), left_until(deadline));
+  } catch (const TimeoutError&) {
+    const std::string late = who_has_met();
+    throw TimeoutError(
+        fmt::format("rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
+                    "{}is rank 0 running with the same store?{}",
+                    self_.rank, timeout_s_, late.empty() ? who_came_in_vain() + "; " : "", late));
+  }
+  reign_ = store_->add(kReigns, 0);
+  std::string_view rest = welcome;
+  name_ = next_part(rest, '\n');
+  const int size = number_of(next_part(rest, '\n'));
+  register_self();
+  if (size != self_.size) {
+    throw MismatchError(
+        fmt::format("rank {} was started in a job of {} ranks, but rank 0 in one of {}; give every "
+                    "rank the same world size",
+                    self_.rank, self_.size, size));
+  }
+  const std::string differs = difference({0, rest}, {self_.rank, self_.agreement});
+  if (!differs.empty()) {
+    throw MismatchError(fmt::format("rank {} cannot join the job: {}", self_.rank, differs));
+  }
+}
+
+void Incarnation::register_self() {
+  const std::string who = fmt::format("who/{}", self_.rank);
+  if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
+  const std::string first = store_->get(own(who), kMoment);
+  set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
+  name_.clear();  // prevents a report by fail(): the other ranks continue without this process
+  throw InvalidArgument(
+      fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
+                  "rank (MCCL_RANK), and end any process left from an earlier run",
+                  self_.rank, first, this_process()));
+}
+
+/// Returns which ranks have arrived, indexed by rank: this one, and those with an arrival number in
+/// (after, last].
+std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
+  std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
+  const auto note = [&](int rank) {
+    if (rank >= 0 && rank < self_.size) present[static_cast<std::size_t>(rank)] = true;
+  };
+  note(self_.rank);
+  for (std::int64_t n = after + 1; n <= last; ++n)
+    note(number_of(find_now(*store_, arrival_key(n)).value_or("")));
+  return present;
+}
+
+/// Lists the ranks that arrived while there was no rank 0 to answer.
+std::string Incarnation::who_came_in_vain() const {
+  const std::int64_t last = store_->add(kArrivals, 0);
+  return roll_call(who_has_come(store_->add(kAnswered, 0), last));
+}
+
+template <typename Call>
+auto Incarnation::ask(const Call& call) {
+  try {
+    return call(*store_);
+  } catch (const PeerError&) {
+    store_ended_ = true;
+    throw;
+  }
+}
+
+void Incarnation::set(const std::string& key, std::string_view value) {
+  ask([&](Store& store) { store.set(own(key), value); });
+}
+
+std::int64_t Incarnation::add(const std::string& key, std::int64_t amount) {
+  return ask([&](Store& store) { return store.add(own(key), amount); });
+}
+
+std::string Incarnation::get(const std::string& key, milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  for (;;) {
+    try {
+      return ask([&](Store& store) {
+        return store.get(own(key), std::min(slice_, left_until(deadline)));
+      });
+    } catch (const TimeoutError&) {
+      if (Clock::now() >= deadline) throw;
+    }
+    try {
+      look();
+    } catch (const PeerError&) {
+      if (was_told_ || store_ended_) throw;
+      try {
+        return store_->get(own(key), kLastLook);
+      } catch (const TimeoutError&) {
+      }
+      throw;
+    }
+  }
+}
+
+void Incarnation::look() {
+  throw_failure();
+  if (self_.rank == 0) {
+    throw_death();
+    if (store_->add(kReigns, 0) != reign_) {
+      throw InvalidArgument(
+          fmt::format("another process joined as rank 0 while this one, {}, waited for the other "
+                      "ranks; give every process its own rank (MCCL_RANK)",
+                      this_process()));
+    }
+    if (!closed_) answer_all();
+  } else if (ask([](Store& store) { return store.add(kReigns, 0); }) != reign_) {
+    throw PeerError(
+        fmt::format("rank {} cannot join the job: rank 0 was restarted while the ranks connected; "
+                    "restart all ranks",
+                    self_.rank));
+  }
+  if (watch_) watch_();
+}
+
+void Incarnation::close() {
+  if (self_.rank != 0) return;
+  closed_ = true;
+  store_->set(kMet, fmt::format("{} ranks connected through this store, with {} as rank 0",
+                                self_.size, this_process()));
+}
+
+/// Describes an earlier meeting through this store; empty if there was none. Used in the error of a
+/// process that arrived too late or exceeds the number of ranks.
+std::string Incarnation::who_has_met() const {
+  const auto met = find_now(*store_, kMet);
+  return met ? fmt::format(" Earlier, {}.", *met) : "";
+}
+
+void Incarnation::throw_failure() {
+  if (add(kFailures, 0) == 0) return;
+  was_told_ = true;
+  std::string failure;
+  try {
+    failure = ask([this](Store& store) { return store.get(own(kFailure), kMoment); });
+  } catch (const TimeoutError&) {
+    throw PeerError(
+        fmt::format("rank {} cannot join the job: another rank failed, and ended before it could "
+                    "report the reason",
+                    self_.rank));
+  }
+  std::string_view rest = failure;
+  const std::string_view kind = next_part(rest, '\n');
+  const int rank = number_of(next_part(rest, '\n'));
+  const std::string text = fmt::format("rank {} cannot join the job, because rank {} cannot: {}",
+                                       self_.rank, rank, rest);
+  if (kind == "mismatch") throw MismatchError(text);
+  throw PeerError(text);
+}
+
+/// Throws PeerError if a rank has died. Called on rank 0 only, which then reports the death to the
+/// other ranks.
+void Incarnation::throw_death() {
+  for (const std::int64_t deaths = store_->add(kDeaths, 0); deaths_before_ < deaths;) {
+    ++deaths_before_;
+    const std::string death = store_->get(kDeath + std::to_string(deaths_before_), kMoment);
+    std::string_view start = death;
+    const std::string_view rank = next_part(start, ' ');
+    // A process of another run may end at any time.
+    if (!start.empty() && start != name_) continue;
+    add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
+    throw PeerError(fmt::format("rank {} died while the ranks connected", rank));
+  }
+}
+
+void Incarnation::fail(const std::exception& error) noexcept {
+  if (name_.empty() || store_ended_) return;  // not part of this run, or no store to report to
+  try {
+    if (!was_told_ && add(kFailures, 1) == 1) {
+      const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;
+      set(kFailure, fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank,
+                                reason_of(error, self_.rank)));
+    }
+    std::int64_t told = add(kTold, 1);
+    const Clock::time_point begun = Clock::now();
+    const auto patience = [this] {
+      return answered_ - answered_before_ < self_.size - 1
+                 ? kLastWordsToAbsent
+                 : kLastWords + self_.size * kLastWordsToEach;
+    };
+    while (self_.rank == 0 && told < self_.size && Clock::now() < begun + patience()) {
+      std::this_thread::sleep_for(5ms);
+      answer_all();
+      told = add(kTold, 0);
+    }
+  } catch (const std::exception&) {
+    return;  // Without the store, the failure cannot be reported.
+  }
+}
+
+}  // namespace mccl::rendezvous

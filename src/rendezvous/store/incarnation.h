@@ -1,0 +1,107 @@
+// One run of a job. The same store may have served earlier runs, whose processes may have died or
+// may still be trying to join. An incarnation separates the runs.
+//
+//   rank r                                        rank 0
+//   takes the next arrival number n
+//   writes under n that it is rank r          ->  answers n with the incarnation's name, made by
+//                                             <-  rank 0, and rank 0's world size and settings
+//   increments the counter of (name, r): the first process is rank r, a second gets an error
+//
+// Rank 0 answers every process that no earlier rank 0 has answered, and every process that arrives
+// while the ranks connect. A process that died before it was answered does not occupy its rank.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "mccl/config.h"
+#include "mccl/error.h"
+#include "mccl/store.h"
+
+namespace mccl::rendezvous {
+
+/// Returns the agreement of a JoinRequest: the settings that must be equal, and whether a job key
+/// is set.
+std::string agreement_of_arrival(const Config& config);
+
+/// A process that joins through a store.
+struct JoinRequest {
+  int rank = 0;
+  int size = 1;
+  std::string agreement;  ///< Settings that must be equal, "name=value" lines.
+};
+
+/// Store key of the counter of reigns. A reign is the time during which one process is rank 0.
+inline constexpr const char* kReigns = "mccl/reigns";
+
+/// Describes this process by its process id and its host: "process 12 on desk".
+std::string this_process();
+
+/// The store of this run of the job. Its keys are separate from those of all other runs, and a wait
+/// ends early if another rank fails. Thread-safe once constructed.
+class Incarnation final : public Store {
+ public:
+  /// Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if another rank does
+  /// not; MismatchError if ranks have different world sizes or settings; InvalidArgument if another
+  /// process has already joined as this rank. For `watch` see watch_with(). Waits end
+  /// `last_answers` before `timeout`, so that the store can still be asked which ranks are missing.
+  Incarnation(std::shared_ptr<Store> store, JoinRequest self, std::chrono::milliseconds timeout,
+              std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
+
+  const std::string& name() const { return name_; }
+
+  void set(const std::string& key, std::string_view value) override;
+  /// Also throws PeerError or MismatchError if another rank has failed; the message contains that
+  /// rank.
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::int64_t add(const std::string& key, std::int64_t amount) override;
+
+  /// Makes every wait call `watch` repeatedly. An exception from `watch` ends the wait.
+  void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
+  /// Throws if another rank has failed. On rank 0, also answers the processes that have arrived.
+  void look();
+  /// Processes that arrive at rank 0 after this call belong to another run of the job.
+  void close();
+  /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
+  /// may serve the store, so it waits a limited time for them to read the report.
+  void fail(const std::exception& error) noexcept;
+
+ private:
+  template <typename Call>
+  auto ask(const Call& call);
+  std::string own(const std::string& key) const { return "mccl/" + name_ + "/" + key; }
+  void reign(Clock::time_point deadline);
+  void join(Clock::time_point deadline);
+  void register_self();
+  void answer(std::int64_t arrival);
+  void answer_all();
+  void throw_failure();
+  void throw_death();
+  std::vector<bool> who_has_come(std::int64_t after, std::int64_t last) const;
+  std::string who_came_in_vain() const;
+  std::string who_has_met() const;
+
+  const std::shared_ptr<Store> store_;
+  const JoinRequest self_;
+  const double timeout_s_;
+  const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
+  std::string name_;
+  std::function<void()> watch_;
+  std::atomic<bool> was_told_ = false;  ///< True if this rank knows of another rank's failure.
+  /// True if the store has ended because rank 0's process has. Another request would wait for the
+  /// next run of the job.
+  std::atomic<bool> store_ended_ = false;
+  std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
+  // The following are used on rank 0 only.
+  std::int64_t answered_ = 0;  ///< Number of arrivals answered, by this rank 0 and earlier ones.
+  std::int64_t answered_before_ = 0;
+  std::int64_t deaths_before_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace mccl::rendezvous

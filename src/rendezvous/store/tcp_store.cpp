@@ -1,0 +1,334 @@
+#include "rendezvous/store/tcp_store.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "mccl/error.h"
+#include "mccl/metrics.h"
+#include "rendezvous/connections/binding.h"
+#include "rendezvous/connections/byte_stream.h"
+#include "rendezvous/store/memory_store.h"
+#include "rendezvous/store/store_server.h"
+#include "rendezvous/store/store_wire.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Address;
+using transport::tcp::BindError;
+using transport::tcp::HostPort;
+using transport::tcp::Listener;
+using transport::tcp::Socket;
+
+/// Time limit of a round of attempts. Rank 0 may have few cores and many clients, and may consider
+/// a handshake complete before its answer is read here.
+constexpr Clock::duration kRoundLimit = 20s;
+/// Maximum time that a healthy server needs beyond the wait requested by a get.
+constexpr std::chrono::milliseconds kAnswerLimit = 30s;
+
+/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
+/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
+/// belongs to this host, or if the port is taken.
+std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
+  std::vector<Listener> listeners;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    try {
+      listeners.emplace_back(addresses[i], 0);
+    } catch (const BindError& error) {
+      const bool absent = error.code == EADDRNOTAVAIL || error.code == EAFNOSUPPORT;
+      const bool last = i + 1 == addresses.size();
+      if (!absent || (last && listeners.empty())) throw;
+    }
+  }
+  return listeners;
+}
+
+/// Listens at a numeric address or "localhost" as given. For any other name it listens at all
+/// addresses: a host's own name often maps to another address there (Debian maps it to 127.0.1.1).
+std::vector<Listener> listen_at(const std::string& address) {
+  const HostPort where = transport::tcp::parse_host_port(address);
+  std::vector<Listener> listeners;
+  try {
+    if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
+      return listen_at_each(transport::tcp::resolve(where.host, where.port));
+    }
+    listeners.push_back(listen_everywhere(where.port, 0));
+    return listeners;
+  } catch (const BindError& error) {
+    std::string advice = "check the address";
+    if (error.code == EADDRINUSE) {
+      advice =
+          "another program uses the port; choose another one (with mccl launch: --starting-port)";
+    }
+    if (error.code == EADDRNOTAVAIL) {
+      advice = fmt::format(
+          "rank 0 must run on the host that has this address, or, if the address is translated "
+          "(NAT), be given 0.0.0.0:{}",
+          where.port);
+    }
+    throw InvalidArgument(
+        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice));
+  }
+}
+
+Entrance entrance_at(const std::string& address) {
+  const HostPort where = transport::tcp::parse_host_port(address);
+  return {.name = address,
+          .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
+                                "that no firewall blocks port {}",
+                                where.port),
+          .advice_when_met =
+              "Something listens there, so no firewall is in the way: check that it "
+              "is rank 0 of this job, that it runs, and that every rank has the "
+              "same MCCL_JOB_KEY",
+          .ways = [where] {
+            std::vector<Candidate> ways;
+            for (const Address& each : transport::tcp::resolve(where.host, where.port))
+              ways.push_back({each, {}, {}});
+            return ways;
+          }};
+}
+
+/// Rank 0's store.
+class ServedStore final : public Store {
+ public:
+  ServedStore(std::vector<Listener> listeners, const std::string& job_key,
+              const StoreReport& report)
+      : server_(table_, std::move(listeners), job_key, Log(0, log_level_of(report.log_level)),
+                [metrics = report.metrics] {
+                  if (metrics) metrics->record_refused_connection();
+                }) {}
+
+  void set(const std::string& key, std::string_view value) override {
+    table_.set(key, value);
+    server_.wake();
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return table_.get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const std::int64_t sum = table_.add(key, amount);
+    server_.wake();
+    return sum;
+  }
+
+ private:
+  MemoryStore table_;
+  StoreServer server_;
+};
+
+/// The store of the other ranks. Every request in flight has its own connection, so that a waiting
+/// get() does not delay others. If rank 0 has ended, one request fails; the next one waits for rank
+/// 0 to start again.
+class RemoteStore final : public RemoteAnswers {
+ public:
+  RemoteStore(Entrance entrance, int rank, std::string job_key, std::chrono::milliseconds timeout)
+      : entrance_(std::move(entrance)),
+        rank_(rank),
+        job_key_(std::move(job_key)),
+        timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
+    idle_.emplace_back(connect());
+  }
+  /// Sends `leave`. The server counts a client that ends without it as dead.
+  ~RemoteStore() override {
+    try {
+      const Bytes leave = encode(StoreKind::leave, {}, {}, 0);
+      for (ByteStream& stream : idle_) {
+        stream.queue(leave);
+        (void)stream.flush();
+      }
+    } catch (const std::bad_alloc&) {
+      // The server sees the connections end and counts this process as dead.
+    }
+  }
+
+  void set(const std::string& key, std::string_view value) override {
+    check_key(key);
+    check_value(key, value);
+    call(encode(StoreKind::set, key, value, 0), key, 0ms);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    check_key(key);
+    timeout = std::clamp(timeout, 0ms, kLongestWait);
+    return call(encode(StoreKind::get, key, {}, timeout.count()), key, timeout).value;
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    check_key(key);
+    return call(encode(StoreKind::add, key, {}, amount), key, 0ms).number;
+  }
+
+ private:
+  struct Answer {
+    std::string value;
+    std::int64_t number = 0;
+  };
+
+  Socket connect();
+  ByteStream idle_or_new();
+  Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
+  /// Sends the request and returns the whole answer.
+  Bytes exchange(ByteStream& stream, const Bytes& request, Clock::time_point deadline) const;
+  [[noreturn]] void lost(const std::string& why) const;
+
+  const Entrance entrance_;
+  const int rank_;
+  const std::string job_key_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::vector<ByteStream> idle_;  ///< Guarded by mutex_.
+};
+
+/// Drives the dial until it ends. Returns an empty socket if it failed.
+Socket run(Dial& dial) {
+  while (!dial.advance(Clock::now())) {
+    std::vector<pollfd> watched;
+    dial.watch(watched);
+    (void)::poll(watched.data(), watched.size(), milliseconds_until(dial.next_deadline()));
+  }
+  return dial.take_socket();
+}
+
+Socket RemoteStore::connect() {
+  const Clock::time_point begun = Clock::now();
+  const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
+  DialRequest request;
+  request.self = {rank_, 0, job_key_, {}};
+  request.peer = 0;
+  request.key = {0, transport::Purpose::store, 0};
+  request.through = entrance_.through;
+  request.once = true;
+  request.limits_silence = true;
+  Clock::duration back_off = kFirstBackOff;
+  std::string trouble;
+  bool met = false;
+  for (;;) {
+    try {
+      request.deadline = std::min(deadline, Clock::now() + kRoundLimit);
+      request.candidates = entrance_.ways();
+      Dial dial(request);
+      if (Socket socket = run(dial)) return socket;
+      // Keep the outcome of an earlier, complete round. It is more informative than that of a round
+      // which the deadline cuts short.
+      const bool is_complete = trouble.empty() || Clock::now() < deadline;
+      for (const Candidate& each : dial.candidates()) {
+        if (!is_complete || each.outcome.empty()) continue;
+        trouble = fmt::format("{}: {}", each.text(), each.outcome);
+        met = each.met;
+      }
+    } catch (const PeerError&) {
+      throw;
+    } catch (const Error& error) {
+      trouble = error.what();
+      met = false;
+    }
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) {
+      throw PeerError(fmt::format(
+          "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
+          "{}. {}",
+          rank_, entrance_.name, seconds_between(begun, deadline), trouble,
+          met ? entrance_.advice_when_met : entrance_.advice));
+    }
+    std::this_thread::sleep_for(std::min(back_off, deadline - now));
+    back_off = std::min(2 * back_off, kLongestBackOff);
+  }
+}
+
+void RemoteStore::lost(const std::string& why) const {
+  throw PeerError(fmt::format(
+      "rank {} lost its connection to the store of rank 0 at {}: {}; the store ends with "
+      "rank 0, so find out why rank 0 ended",
+      rank_, entrance_.name, why));
+}
+
+ByteStream RemoteStore::idle_or_new() {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool was_connected = !idle_.empty();
+    while (!idle_.empty()) {
+      ByteStream stream = std::move(idle_.back());
+      idle_.pop_back();
+      if (Bytes none; stream.receive(none, 1) && none.empty()) return stream;
+    }
+    // Rank 0 may start again, but without its former data, so the caller must see an error first.
+    if (was_connected) lost("it closed the connection");
+  }
+  return ByteStream(connect());
+}
+
+RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
+                                      std::chrono::milliseconds wait) {
+  ByteStream stream = idle_or_new();
+  const Bytes message =
+      exchange(stream, request, std::min(Clock::now() + wait + kAnswerLimit, answer_limit()));
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(stream));
+  }
+  const StoreHeader header = *decode_store_header(message);
+  std::string value(text_of(std::span(message).subspan(kStoreHeaderBytes)));
+  if (header.kind == StoreKind::missing) throw_missing_key(key, wait);
+  if (header.kind == StoreKind::invalid) throw InvalidArgument(value);
+  return {std::move(value), header.number};
+}
+
+Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
+                            Clock::time_point deadline) const {
+  stream.queue(request);
+  Bytes answer;
+  for (std::size_t wanted = kStoreHeaderBytes;;) {
+    if (!stream.flush() || (!stream.has_output() && !stream.receive(answer, wanted))) {
+      lost(stream.error() == 0 ? "it closed the connection"
+                               : transport::tcp::describe_errno(stream.error()));
+    }
+    if (answer.size() == wanted) {
+      const auto header = decode_store_header(answer);
+      if (!header || !header->is_answer()) lost("its answer is malformed");
+      if (wanted == header->total_bytes()) return answer;
+      wanted = header->total_bytes();
+      continue;
+    }
+    const pollfd next = stream.watched(!stream.has_output());
+    if (Clock::now() >= deadline || !wait_for(next.fd, next.events, deadline)) {
+      lost(stream.has_output() ? "it accepts no more requests"
+                               : "it does not answer, so rank 0 is stopped or unreachable");
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, const std::string& job_key,
+                                   const StoreReport& report) {
+  return std::make_shared<ServedStore>(std::move(listeners), job_key, report);
+}
+
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, const std::string& job_key,
+                                   std::chrono::milliseconds timeout) {
+  return std::make_shared<RemoteStore>(std::move(entrance), rank, job_key, timeout);
+}
+
+}  // namespace mccl::rendezvous
+
+namespace mccl {
+
+std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
+                                      const std::string& job_key, std::chrono::milliseconds timeout,
+                                      const StoreReport& report) {
+  using namespace rendezvous;
+  if (rank < 0)
+    throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
+  if (rank == 0) return serve_store(listen_at(address), job_key, report);
+  return reach_store(entrance_at(address), rank, job_key, timeout);
+}
+
+}  // namespace mccl

@@ -1,0 +1,311 @@
+#include "rendezvous/store/incarnation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/memory_store.h"
+#include "rendezvous/store/store_wire.h"
+#include "support/processes.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr seconds kLong{60};
+
+/// Processes that connect to a store, each simulated by a thread, and what each returns.
+class Processes {
+ public:
+  explicit Processes(std::shared_ptr<Store> store = make_memory_store())
+      : store_(std::move(store)) {}
+  ~Processes() { join(); }
+
+  using Body = std::function<std::string(Incarnation&)>;
+  /// Starts a process that yields its body's result or its error.
+  void start(int place, JoinRequest self, const Body& body = {}) {
+    threads_.emplace(place, [this, place, self, body] {
+      std::string said;
+      try {
+        Incarnation start(store_, self, kLong);
+        try {
+          said = body ? body(start) : start.name();
+        } catch (const std::exception& error) {
+          start.fail(error);
+          throw;
+        }
+      } catch (const std::exception& error) {
+        said = error.what();
+      }
+      const std::lock_guard lock(mutex_);
+      said_[place] = said;
+    });
+  }
+  void join_one(int place) { threads_.at(place).join(); }
+  void join() {
+    for (auto& [place, thread] : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  std::string operator[](int place) {
+    const std::lock_guard lock(mutex_);
+    return said_[place];
+  }
+  Store& store() { return *store_; }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::map<int, std::string> said_;
+  std::map<int, std::thread> threads_;
+};
+
+/// Gathers a card from every rank and returns them joined.
+std::string meet(Incarnation& start, int rank, int size) {
+  const Exchange exchange(start, rank, size, Clock::now() + kLong);
+  std::string all;
+  for (const std::string& card : exchange.all_gather("test", std::to_string(rank))) all += card;
+  return all;
+}
+
+Processes::Body meets(int rank, int size) {
+  return [=](Incarnation& start) { return meet(start, rank, size); };
+}
+
+TEST(Incarnation, IsOneForAllRanks) {
+  Processes ranks;
+  for (const int rank : {0, 1, 2, 3}) ranks.start(rank, {rank, 4, "a=1\n"});
+  ranks.join();
+  EXPECT_EQ(ranks[0].size(), 32u);
+  for (const int rank : {1, 2, 3}) EXPECT_EQ(ranks[rank], ranks[0]);
+}
+
+TEST(Incarnation, StartsOnOneStoreAreApart) {
+  const auto store = make_memory_store();
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    Processes ranks(store);
+    for (const int rank : {0, 1, 2}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
+    ranks.join();
+    for (const int rank : {0, 1, 2}) EXPECT_EQ(ranks[rank], "012");
+  }
+}
+
+/// In the earlier system a start's generation was the number of starts divided by the number of
+/// ranks. One extra start gave every rank a different generation.
+TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
+  const auto store = make_memory_store();
+  for (int extra = 0; extra < 3; ++extra) {
+    EXPECT_THROW(Incarnation(store, {1, 2, ""}, milliseconds(20)), TimeoutError);
+    if (extra == 1) store->add("mccl/arrivals", 1);  // died before it published its rank
+    Processes ranks(store);
+    for (const int rank : {1, 0}) ranks.start(rank, {rank, 2, ""}, meets(rank, 2));
+    ranks.join();
+    for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank], "01");
+  }
+}
+
+TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
+  Processes ranks;
+  ranks.start(0, {0, 3, ""}, meets(0, 3));
+  ranks.start(1, {1, 3, ""}, meets(1, 3));
+  // Rank 1 is known to be the first process once it has published its identity, which it does after
+  // it is welcomed.
+  const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
+  const std::string name = welcome.substr(0, welcome.find('\n'));
+  ranks.store().get("mccl/" + name + "/who/1", kLong);
+  ranks.start(11, {1, 3, ""}, meets(1, 3));
+  ranks.join_one(11);
+  const std::string process = "process " + std::to_string(::getpid()) + " on ";
+  EXPECT_EQ(ranks[0], "") << "the others wait on";
+  ranks.start(2, {2, 3, ""}, meets(2, 3));
+  ranks.join();
+  const std::string told = ranks[11].size() > ranks[1].size() ? ranks[11] : ranks[1];
+  EXPECT_THAT(told, HasSubstr("rank 1 exists already: it is " + process));
+  EXPECT_THAT(told, HasSubstr("this is " + process));
+}
+
+/// The extra process may have been meant to be the missing rank. Ranks that wait in vain are told
+/// about it.
+TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
+  Processes ranks;
+  const auto tells_where = [](int rank, milliseconds patience) {
+    return [=](Incarnation& start) -> std::string {
+      const Exchange exchange(start, rank, 3, Clock::now() + patience);
+      return exchange.all_gather("places", "here").front();
+    };
+  };
+  ranks.start(1, {1, 3, ""}, tells_where(1, kLong));
+  ranks.start(11, {1, 3, ""}, tells_where(1, kLong));
+  ranks.start(0, {0, 3, ""}, [&](Incarnation& start) {
+    start.get(kCameTwice, kLong);
+    return tells_where(0, milliseconds(100))(start);
+  });
+  ranks.join();
+  for (const int place : {0, 1, 11}) {
+    if (ranks[place].find("exists already") != std::string::npos) continue;
+    EXPECT_THAT(ranks[place],
+                AllOf(HasSubstr("rank 2 has not published them"),
+                      HasSubstr("process " + std::to_string(::getpid())),
+                      HasSubstr("also joined as rank 1: was it meant to be another")));
+  }
+}
+
+TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
+  Processes ranks;
+  for (const int rank : {0, 1}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
+  ranks.start(3, {3, 4, ""}, meets(3, 4));
+  ranks.join();
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_THAT(ranks[rank],
+                HasSubstr("rank 3 was started in a job of 4 ranks, but rank 0 in one of 3"));
+  }
+}
+
+/// The late process may belong to the next start, so it waits until its timeout.
+TEST(Incarnation, WhoComesAfterAllHaveMetIsToldOfThemInTheEnd) {
+  const auto store = make_memory_store();
+  Processes ranks(store);
+  for (const int rank : {0, 1}) {
+    ranks.start(rank, {rank, 2, ""}, [](Incarnation& start) {
+      start.close();
+      return start.name();
+    });
+  }
+  ranks.join();
+  try {
+    Incarnation(store, {2, 3, ""}, milliseconds(20));
+    FAIL() << "it found a job";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("2 ranks connected through this store"));
+    EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(::getpid())));
+  }
+}
+
+TEST(Incarnation, WorldSizesThatDifferAreNamedOnEveryRank) {
+  Processes ranks;
+  ranks.start(0, {0, 3, ""}, meets(0, 3));
+  ranks.start(1, {1, 2, ""}, meets(1, 2));
+  ranks.start(2, {2, 3, ""}, meets(2, 3));
+  ranks.join();
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(ranks[rank],
+                HasSubstr("rank 1 was started in a job of 2 ranks, but rank 0 in one of 3"));
+  }
+}
+
+TEST(Incarnation, SettingsThatDifferAreNamedOnEveryRank) {
+  Processes ranks;
+  for (const int rank : {0, 1, 2}) {
+    ranks.start(rank, {rank, 3, rank == 2 ? "a=2\n" : "a=1\n"}, meets(rank, 3));
+  }
+  ranks.join();
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_THAT(ranks[rank], HasSubstr("a (rank 0 has 1, rank 2 has 2)"));
+  }
+}
+
+TEST(Incarnation, ARankThatFailsEndsEveryWaitWithItsReason) {
+  for (const int failing : {0, 1, 2}) {
+    Processes ranks;
+    for (const int rank : {0, 1, 2}) {
+      ranks.start(rank, {rank, 3, ""}, [=](Incarnation& start) -> std::string {
+        if (rank == failing) throw PeerError("the disk is full");
+        return start.get("what nobody sets", kLong);
+      });
+    }
+    ranks.join();
+    for (const int rank : {0, 1, 2}) {
+      EXPECT_THAT(ranks[rank], HasSubstr("the disk is full"));
+      if (rank == failing) continue;
+      EXPECT_THAT(ranks[rank], HasSubstr("rank " + std::to_string(rank) + " cannot join"));
+      EXPECT_THAT(ranks[rank], HasSubstr("rank " + std::to_string(failing) + " cannot"));
+    }
+  }
+}
+
+TEST(Incarnation, ADeathThatTheStoreCountsEndsEveryWait) {
+  Processes ranks;
+  for (const int rank : {0, 1}) {
+    ranks.start(rank, {rank, 3, ""}, [](Incarnation& start) { return start.get("never", kLong); });
+  }
+  ranks.start(2, {2, 3, ""});
+  ranks.join_one(2);
+  ranks.store().set("mccl/death/1", "2");
+  ranks.store().add("mccl/deaths", 1);
+  ranks.join();
+  for (const int rank : {0, 1}) EXPECT_THAT(ranks[rank], HasSubstr("rank 2 died"));
+}
+
+/// A rank may leave as soon as it has everything, before the others have read its values.
+TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
+  Processes ranks(make_memory_store());
+  const auto body = [](Incarnation& start) {
+    int looks = 0;
+    start.watch_with([&]() {
+      if (looks++ == 0) start.set("key", "value");
+      throw PeerError("rank 1 has left");
+    });
+    return start.get("key", kLong);
+  };
+  ranks.start(0, {0, 1, ""}, body);
+  ranks.join();
+  EXPECT_EQ(ranks[0], "value");
+}
+
+std::string timeout_of(const std::shared_ptr<Store>& store, JoinRequest self) {
+  try {
+    Incarnation(store, std::move(self), milliseconds(300));
+  } catch (const TimeoutError& error) {
+    return error.what();
+  }
+  return "nobody was missing";
+}
+
+/// Like torch's store, this one does not track ranks.
+TEST(Incarnation, WhoIsMissingIsNamed) {
+  const auto store = make_memory_store();
+  Processes others(store);
+  others.start(2, {2, 4, ""}, meets(2, 4));
+  const std::string said = timeout_of(store, {0, 4, ""});
+  EXPECT_THAT(said, HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("MCCL_CONNECT_TIMEOUT"));
+  others.join();
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
+}
+
+TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
+  const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
+  const auto store = make_tcp_store(address, 0, "key", kLong);
+  Processes others(make_tcp_store(address, 2, "key", kLong));
+  others.start(2, {2, 4, ""}, meets(2, 4));
+  EXPECT_THAT(timeout_of(store, {0, 4, ""}),
+              HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
+  others.join();
+  EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
+}
+
+TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
+  const auto store = make_memory_store();
+  // These keys belong to another start, whose ranks have met.
+  store->set("mccl/arrival/1", "3");
+  store->add("mccl/arrivals", 1);
+  store->add("mccl/answered", 1);
+  store->set("mccl/arrival/2", "1");
+  store->add("mccl/arrivals", 1);
+  const std::string said = timeout_of(store, {2, 4, ""});
+  EXPECT_THAT(said, HasSubstr("ranks 0 and 3 have not arrived; 1 and 2 have"));
+  EXPECT_THAT(said, HasSubstr("is rank 0 running"));
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous

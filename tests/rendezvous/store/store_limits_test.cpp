@@ -1,0 +1,231 @@
+// Strangers and faulty clients must not harm the store.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "mccl/error.h"
+#include "mccl/metrics.h"
+#include "mccl/store.h"
+#include "rendezvous/store/memory_store.h"
+#include "rendezvous/store/store_client.h"
+#include "rendezvous/store/store_server.h"
+#include "rendezvous/store/store_wire.h"
+#include "support/processes.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using transport::tcp::Address;
+using transport::tcp::Socket;
+
+constexpr auto kPatience = 20s;
+const std::string kJobKey = "the job's key";
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+TEST(Allowance, LendsWhatItHasAndTakesItBack) {
+  Allowance allowance(100);
+  Allowance::Loan one, other;
+  EXPECT_TRUE(one.take(allowance, 60));
+  EXPECT_FALSE(other.take(allowance, 41));
+  EXPECT_TRUE(other.take(allowance, 40));
+  EXPECT_EQ(allowance.left(), 0u);
+  EXPECT_FALSE(allowance.was_given_back());
+  {
+    Allowance::Loan third;
+    one.give_back();
+    EXPECT_TRUE(allowance.was_given_back());
+    EXPECT_FALSE(allowance.was_given_back());
+    EXPECT_TRUE(third.take(allowance, 60));
+  }
+  EXPECT_EQ(allowance.left(), 60u);
+}
+
+TEST(MemoryStore, IsFullAtItsLimit) {
+  MemoryStore store;
+  const std::string value(kMaxValueBytes, 'v');
+  int taken = 0;
+  try {
+    for (; taken < 1000; ++taken) store.set("large " + std::to_string(taken), value);
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is full"));
+  }
+  EXPECT_LE(taken * kMaxValueBytes, kMaxTableBytes);
+  EXPECT_GE(taken * kMaxValueBytes, kMaxTableBytes - 2 * kMaxValueBytes);
+  EXPECT_NO_THROW(store.set("large 0", value)) << "in place of what was there";
+  EXPECT_NO_THROW(store.set("large 0", ""));
+  EXPECT_NO_THROW(store.set("another", std::string(kMaxValueBytes - 4096, 'v')));
+}
+
+TEST(MemoryStore, ManySmallKeysFillItToo) {
+  MemoryStore store;
+  std::size_t keys = 0;
+  try {
+    for (; keys < kMaxTableBytes; ++keys) store.add(std::to_string(keys), 1);
+  } catch (const InvalidArgument&) {
+    EXPECT_LE(keys, kMaxTableBytes / kEntryBytes);
+  }
+  EXPECT_GE(keys, std::size_t{4096} * 64) << "as many as a large job may need";
+  EXPECT_LT(keys, kMaxTableBytes);
+}
+
+struct Served {
+  const int port = mccl::testing::free_port();
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  const std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  const std::shared_ptr<Store> server =
+      make_tcp_store(address, 0, kJobKey, kPatience, {"WARN", metrics});
+
+  std::shared_ptr<Store> client(int rank) const {
+    return make_tcp_store(address, rank, kJobKey, kPatience);
+  }
+  /// Returns a connection on which a test may send anything, or none if the key is wrong.
+  Socket connected(const std::string& key, std::string& trouble) const {
+    return connect_to_store(static_cast<std::uint16_t>(port), key, trouble);
+  }
+  Socket proven() const {
+    std::string trouble;
+    Socket socket = connected(kJobKey, trouble);
+    EXPECT_TRUE(socket) << trouble;
+    return socket;
+  }
+};
+
+TEST(TcpStore, AWrongKeyIsLoggedOnceAndCounted) {
+  ::testing::internal::CaptureStderr();
+  {
+    const Served store;
+    for (int i = 0; i < 3; ++i) {
+      std::string trouble;
+      EXPECT_FALSE(store.connected("guess", trouble));
+      EXPECT_THAT(trouble, HasSubstr("MCCL_JOB_KEY"));
+    }
+    store.client(1)->set("k", "v");
+    EXPECT_EQ(store.metrics->summary().refused_connections, 3u);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, HasSubstr("MCCL_JOB_KEY"));
+  EXPECT_THAT(said, HasSubstr("127.0.0.1"));
+}
+
+TEST(TcpStore, AClientIsToldThatTheTableIsFull) {
+  const Served store;
+  const auto client = store.client(1);
+  const std::string value(kMaxValueBytes, 'v');
+  std::string refusal;
+  for (int i = 0; refusal.empty() && i < 1000; ++i) {
+    try {
+      client->set("large " + std::to_string(i), value);
+    } catch (const InvalidArgument& error) {
+      refusal = error.what();
+    }
+  }
+  EXPECT_THAT(refusal, HasSubstr("is full"));
+  EXPECT_EQ(client->get("large 0", kPatience), value);
+}
+
+TEST(TcpStore, WhatIsRank0sNobodyElseWrites) {
+  const Served store;
+  const auto client = store.client(1);
+  const std::string key = "start 1/" + std::string(kServersOwn) + "key";
+  EXPECT_THROW(client->set(key, "mine"), InvalidArgument);
+  EXPECT_THROW(client->add(key, 1), InvalidArgument);
+  store.server->set(key, "rank 0's");
+  EXPECT_THROW(client->set(key, "mine"), InvalidArgument);
+  EXPECT_EQ(client->get(key, kPatience), "rank 0's");
+}
+
+[[maybe_unused]] std::size_t resident_bytes() {
+  std::size_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// Sends one request of the largest size, and counts the bytes sent.
+struct Sender {
+  Socket socket;
+  std::size_t sent = 0;
+
+  /// Returns true if bytes were sent.
+  bool push(std::span<const std::byte> request) {
+    const std::size_t before = sent;
+    while (sent < request.size()) {
+      const ssize_t n =
+          ::send(socket.descriptor(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      sent += static_cast<std::size_t>(n);
+    }
+    return sent > before;
+  }
+  bool answered() const {
+    Bytes answer(kStoreHeaderBytes);
+    const ssize_t got = ::recv(socket.descriptor(), answer.data(), answer.size(), 0);
+    if (got <= 0) return false;
+    EXPECT_EQ(decode_store_header(answer)->kind, StoreKind::ok);
+    return true;
+  }
+};
+
+TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
+  const Served store;
+  const auto other = store.client(2);
+  const Bytes request = encode(StoreKind::set, "k", std::string(kMaxValueBytes, 'v'), 0);
+  const auto all_but_the_end = std::span(request).first(request.size() - 1);
+  std::vector<Sender> senders;
+  for (int i = 0; i < 256; ++i) senders.push_back({store.proven()});
+  [[maybe_unused]] const std::size_t before = resident_bytes();
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Sender& sender : senders) moved |= sender.push(all_but_the_end);
+    // The server serves its connections in turn. After two answers it has read all that it will
+    // read.
+    EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
+    EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
+  }
+// ThreadSanitizer needs several bytes of memory per byte, so its build skips this check.
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(resident_bytes() - before, 128 * kMiB);
+#endif
+  // Nothing may be lost: when a request completes, requests that wait for room are read.
+  const Clock::time_point limit = Clock::now() + 60s;
+  while (!senders.empty()) {
+    ASSERT_LT(Clock::now(), limit) << senders.size() << " were not answered";
+    std::erase_if(senders, [&](Sender& sender) {
+      sender.push(request);
+      return sender.answered();
+    });
+    other->add("n", 1);
+  }
+}
+
+TEST(TcpStore, LargeAnswersThatNobodyReadsAreBoundedAndThenDelivered) {
+  const Served store;
+  const std::string value(kMaxValueBytes, 'v');
+  store.server->set("k", value);
+  const Bytes request = encode(StoreKind::get, "k", {}, 60'000);
+  std::vector<Socket> readers;
+  for (int i = 0; i < 64; ++i) {
+    readers.push_back(store.proven());
+    ASSERT_EQ(::send(readers.back().descriptor(), request.data(), request.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(request.size()));
+  }
+  const auto other = store.client(2);
+  EXPECT_EQ(other->add("n", 1), 1);
+  for (const Socket& reader : readers) {
+    Bytes answer(kStoreHeaderBytes + value.size());
+    for (std::size_t got = 0; got < answer.size();) {
+      ASSERT_TRUE(wait_for(reader.descriptor(), POLLIN, Clock::now() + kPatience));
+      const ssize_t n = ::recv(reader.descriptor(), answer.data() + got, answer.size() - got, 0);
+      ASSERT_GT(n, 0);
+      got += static_cast<std::size_t>(n);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mccl::rendezvous
