@@ -1,4 +1,4 @@
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 
 #include <fmt/format.h>
 

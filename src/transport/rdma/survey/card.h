@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "transport/rdma/gid.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/gid.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 

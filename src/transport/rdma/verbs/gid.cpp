@@ -1,4 +1,4 @@
-#include "transport/rdma/gid.h"
+#include "transport/rdma/verbs/gid.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

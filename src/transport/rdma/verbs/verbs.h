@@ -1,11 +1,10 @@
-// The operations that the transport needs from an RDMA device. verbs_library.h implements them with
-// the real library, loaded at run time; tests/support/verbs_double.h implements them in memory and
-// can inject every failure.
+// The operations that the transport needs from an RDMA device. library.h implements them with the
+// real library, loaded at run time; tests/support/verbs_double.h implements them in memory and can
+// inject every failure.
 //
 // Every object must outlive the objects that were made from it: a queue pair is destroyed first,
-// then its completion queue and the memory that it uses, then the domain, the channel and the
-// context. Functions that make objects throw VerbsError; functions that are called for every
-// message return an errno, or 0.
+// then the memory that it uses, then the channel and the context. Functions that make objects throw
+// VerbsError; functions that are called for every message return an errno, or 0.
 #pragma once
 
 #include <array>
@@ -94,30 +93,20 @@ struct DeviceEvent {
   std::uint32_t pair = 0;  ///< Number of the queue pair; set for pair_failed.
 };
 
-/// Registered memory, which a device may access. The memory must outlive the Region.
-class Region {
+/// Registered memory, which a device may access. The memory must outlive the MemoryRegion.
+class MemoryRegion {
  public:
-  virtual ~Region() = default;
+  virtual ~MemoryRegion() = default;
   virtual std::uint32_t key() const = 0;
 };
 
 /// Receives notifications of completions; its descriptor is readable while there are any.
-class Channel {
+class CompletionChannel {
  public:
-  virtual ~Channel() = default;
+  virtual ~CompletionChannel() = default;
   virtual int descriptor() const = 0;
   /// Removes all pending notifications.
   virtual void drain() = 0;
-};
-
-class CompletionQueue {
- public:
-  virtual ~CompletionQueue() = default;
-  /// Writes pending completions to the beginning of `into`. Returns their number, or a negative
-  /// errno.
-  virtual int poll(std::span<Completion> into) = 0;
-  /// Requests one notification on the channel, for the next completion.
-  virtual int notify() = 0;
 };
 
 struct QueuePairOptions {
@@ -149,6 +138,7 @@ struct Piece {
   std::uint32_t key = 0;  ///< Key of its region; ignored for inline data.
 };
 
+/// A queue pair and the queue of its completions.
 class QueuePair {
  public:
   virtual ~QueuePair() = default;
@@ -159,28 +149,30 @@ class QueuePair {
   virtual void connect(const Route& route) = 0;
   virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
   virtual int post_receive(std::uint64_t id, const Piece& into) = 0;
+  /// Writes pending completions to the beginning of `into`. Returns their number, or a negative
+  /// errno.
+  virtual int poll(std::span<Completion> into) = 0;
+  /// Requests one notification on the channel, for the next completion.
+  virtual int notify() = 0;
 };
 
-class Domain {
- public:
-  virtual ~Domain() = default;
-  virtual std::unique_ptr<Region> register_memory(std::span<std::byte> memory) = 0;
-  /// Registers memory that the device only reads.
-  virtual std::unique_ptr<Region> register_to_send(std::span<const std::byte> memory) = 0;
-  virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
-                                                     CompletionQueue& completions) = 0;
-};
+/// Operations of a device on registered memory; `write` includes reading.
+enum class Access : std::uint8_t { read, write };
 
-class Context {
+/// An open device, with one protection domain.
+class VerbsContext {
  public:
-  virtual ~Context() = default;
+  virtual ~VerbsContext() = default;
   virtual Limits limits() = 0;
   virtual Port port(int number) = 0;
   virtual std::vector<Gid> gids(int port) = 0;
-  virtual std::unique_ptr<Domain> make_domain() = 0;
-  virtual std::unique_ptr<Channel> make_channel() = 0;
-  /// `channel` may be null; the queue then sends no notifications.
-  virtual std::unique_ptr<CompletionQueue> make_queue(int entries, Channel* channel) = 0;
+  /// Memory to which the process has no write access can be registered for reading only.
+  virtual std::unique_ptr<MemoryRegion> register_memory(std::span<const std::byte> memory,
+                                                        Access access) = 0;
+  virtual std::unique_ptr<CompletionChannel> make_channel() = 0;
+  /// `channel` may be null; the queue pair then sends no notifications.
+  virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
+                                                     CompletionChannel* channel) = 0;
   /// Descriptor that is readable while there are events.
   virtual int event_descriptor() const = 0;
   virtual std::optional<DeviceEvent> next_event() = 0;
@@ -189,13 +181,13 @@ class Context {
   virtual void abandon() noexcept {}
 };
 
-/// The driver of all devices of this machine. Verbs and Context are thread-safe; all other objects
-/// may be used by only one thread at a time.
+/// The driver of all devices of this machine. Verbs and VerbsContext are thread-safe; all other
+/// objects may be used by only one thread at a time.
 class Verbs {
  public:
   virtual ~Verbs() = default;
   virtual std::vector<std::string> devices() = 0;
-  virtual std::unique_ptr<Context> open(const std::string& device) = 0;
+  virtual std::unique_ptr<VerbsContext> open(const std::string& device) = 0;
 };
 
 }  // namespace mccl::transport::rdma

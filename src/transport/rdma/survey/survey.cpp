@@ -1,4 +1,4 @@
-#include "transport/rdma/survey.h"
+#include "transport/rdma/survey/survey.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,9 +7,8 @@
 #include <array>
 #include <sstream>
 
-#include "transport/rdma/advice.h"
-#include "transport/rdma/device_table.h"
-#include "transport/rdma/table_shape.h"
+#include "transport/rdma/survey/advice.h"
+#include "transport/rdma/survey/device_table.h"
 
 namespace mccl::transport::rdma {
 namespace {

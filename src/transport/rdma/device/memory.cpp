@@ -1,10 +1,12 @@
-#include "transport/rdma/slots.h"
+#include "transport/rdma/device/memory.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 namespace mccl::transport::rdma {
 namespace {
@@ -27,6 +29,14 @@ std::byte* map_memory(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+/// Half of the memory that this process may lock; the other half is left for slots.
+std::size_t lockable_bytes() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::numeric_limits<std::size_t>::max();
+  return static_cast<std::size_t>(limit.rlim_cur) / 2;
+}
+
 }  // namespace
 
 Berth::~Berth() {
@@ -35,8 +45,8 @@ Berth::~Berth() {
 
 void SlotMemory::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }
 
-SlotMemory::SlotMemory(Domain& domain, std::size_t berth_bytes, std::size_t most_regions)
-    : domain_(domain), berth_bytes_(berth_bytes), most_regions_(most_regions) {}
+SlotMemory::SlotMemory(VerbsContext& context, std::size_t berth_bytes, std::size_t most_regions)
+    : context_(context), berth_bytes_(berth_bytes), most_regions_(most_regions) {}
 
 Berth SlotMemory::take() {
   const std::lock_guard lock(mutex_);
@@ -65,7 +75,7 @@ void SlotMemory::add_slab() {
     Slab slab;
     slab.memory = {map_memory(bytes), Unmap{bytes}};
     try {
-      slab.region = domain_.register_memory({slab.memory.get(), bytes});
+      slab.region = context_.register_memory({slab.memory.get(), bytes}, Access::write);
     } catch (const VerbsError& error) {
       if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
       if (berths > 1) continue;
@@ -95,6 +105,32 @@ std::size_t SlotMemory::berths_in_use() const {
   std::size_t used = 0;
   for (const Slab& slab : slabs_) used += slab.used;
   return used;
+}
+
+Loan::~Loan() {
+  region_.reset();
+  owner_.give_back(bytes_);
+}
+
+std::unique_ptr<Loan> Loans::take(std::span<const std::byte> memory) {
+  if (memory.size() < kLeast || refusals_ >= kMostRefusals) return nullptr;
+  static const std::size_t lockable = lockable_bytes();
+  const bool room = count_.fetch_add(1) < most_;
+  const std::size_t before = bytes_.fetch_add(memory.size());
+  if (room && before <= lockable && memory.size() <= lockable - before) {
+    try {
+      return std::make_unique<Loan>(*this, context_.register_memory(memory, Access::read), memory);
+    } catch (const VerbsError&) {
+      ++refusals_;  // For example, memory that cannot be locked.
+    }
+  }
+  give_back(memory.size());
+  return nullptr;
+}
+
+void Loans::give_back(std::size_t bytes) {
+  bytes_.fetch_sub(bytes);
+  count_.fetch_sub(1);
 }
 
 }  // namespace mccl::transport::rdma

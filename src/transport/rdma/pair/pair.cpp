@@ -1,4 +1,4 @@
-#include "transport/rdma/pair.h"
+#include "transport/rdma/pair/pair.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ QueuePairOptions options_of(Service service, int port, bool lends) {
 
 }  // namespace
 
-Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
+Pair::Pair(std::shared_ptr<Device> device, CompletionChannel* channel, Service service, int port,
            std::string peer)
     : device_(std::move(device)),
       service_(service),
@@ -47,15 +47,12 @@ Pair::Pair(std::shared_ptr<Device> device, Channel* channel, Service service, in
       token_(random_number()),
       first_packet_(static_cast<std::uint32_t>(random_number()) & kPacketMask),
       berth_(device_->slots().take()),
-      completions_(device_->context().make_queue(kSendSlots + kReceiveSlots, channel)),
-      queue_pair_(device_->domain().make_queue_pair(
-          options_of(service, port, device_->limits().lends), *completions_)) {
+      queue_pair_(device_->context().make_queue_pair(
+          options_of(service, port, device_->limits().lends), channel)) {
   device_->forget_pair(number());
   for (std::uint32_t slot = 0; slot < kReceiveSlots; ++slot) post_receive(slot);
   if (!ended_.empty()) throw Error(ended_);
 }
-
-Pair::~Pair() = default;
 
 std::span<std::byte> Pair::receive_slot(std::uint32_t slot) const {
   return berth_.memory().subspan(std::size_t{slot} * kSlotBytes, kSlotBytes);
@@ -88,9 +85,12 @@ void Pair::post_receive(std::uint32_t slot) {
   const std::span<std::byte> memory = receive_slot(slot);
   const int error = queue_pair_->post_receive(
       kIsReceive | slot, {memory.data(), static_cast<std::uint32_t>(memory.size()), berth_.key()});
-  if (error != 0) {
-    end(fmt::format("device {} rejects a receive: {}", device_->name(), describe_code(error)));
-  }
+  if (error != 0) blame_device("rejects a receive", error);
+}
+
+/// Ends the pair because of its device.
+void Pair::blame_device(const char* does, int error) {
+  end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
 
 /// Posts a slot again after its message has been processed. No-op if the pair has ended or the peer
@@ -118,9 +118,7 @@ void Pair::post(MessageKind kind, std::uint32_t bytes, const Piece& lent) {
   const std::size_t count = lent.bytes == 0 ? 1 : 2;
   const bool is_inline = count == 1 && total <= queue_pair_->inline_bytes();
   const int error = queue_pair_->post_send(send_end_, std::span(pieces).first(count), is_inline);
-  if (error != 0) {
-    return end(fmt::format("device {} rejects a send: {}", device_->name(), describe_code(error)));
-  }
+  if (error != 0) return blame_device("rejects a send", error);
   sending_[send_end_ % kSendSlots] = {header.bytes, lent.bytes};
   unsent_ += header.bytes;
   lent_ += lent.bytes;
@@ -172,11 +170,8 @@ void Pair::poll() {
   if (device_->failed()) return end(device_->trouble());
   std::array<Completion, 16> ended;
   for (int count = static_cast<int>(ended.size()); count == static_cast<int>(ended.size());) {
-    count = completions_->poll(ended);
-    if (count < 0) {
-      return end(fmt::format("device {} reports no completions: {}", device_->name(),
-                             describe_code(-count)));
-    }
+    count = queue_pair_->poll(ended);
+    if (count < 0) return blame_device("reports no completions", -count);
     for (int i = 0; i < count && ended_.empty(); ++i) settle(ended[static_cast<std::size_t>(i)]);
   }
   std::string trouble = device_->trouble_of_pair(number());
@@ -383,11 +378,8 @@ void Pair::ask(Clock::time_point now) {
 
 void Pair::notify() {
   if (!ended_.empty() || device_->failed()) return;
-  const int error = completions_->notify();
-  if (error != 0) {
-    end(fmt::format("device {} cannot announce completions: {}", device_->name(),
-                    describe_code(error)));
-  }
+  const int error = queue_pair_->notify();
+  if (error != 0) blame_device("cannot announce completions", error);
 }
 
 void Pair::close() {

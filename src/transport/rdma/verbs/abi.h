@@ -4,164 +4,128 @@
 // librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares this file with the
 // header of the build machine.
 //
-// Names are those of the header, in a separate namespace. Fields that MCCL does not use are unnamed
-// padding.
+// Types and fields have the names of the header, in a separate namespace. Runs of fields that MCCL
+// does not use are arrays.
 #pragma once
-
-#include <pthread.h>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace mccl::transport::rdma::abi {
 
-struct Context;
-struct Channel;
-struct Queue;
-struct Pair;
+struct ibv_cq;
+struct ibv_qp;
 
-struct Wc {
+struct ibv_wc {
   std::uint64_t wr_id;
   int status;
   int opcode;
   std::uint32_t vendor_err;
   std::uint32_t byte_len;
-  std::uint32_t imm_data;
-  std::uint32_t qp_num;
-  std::uint32_t src_qp;
-  unsigned int wc_flags;
-  std::uint16_t pkey_index;
-  std::uint16_t slid;
-  std::uint8_t sl;
-  std::uint8_t dlid_path_bits;
+  std::uint32_t after_byte_len[6];
 };
 
-struct Sge {
+struct ibv_sge {
   std::uint64_t addr;
   std::uint32_t length;
   std::uint32_t lkey;
 };
 
-struct RecvWr {
+struct ibv_recv_wr {
   std::uint64_t wr_id;
-  RecvWr* next;
-  Sge* sg_list;
+  ibv_recv_wr* next;
+  ibv_sge* sg_list;
   int num_sge;
 };
 
-struct SendWr {
+struct ibv_send_wr {
   std::uint64_t wr_id;
-  SendWr* next;
-  Sge* sg_list;
+  ibv_send_wr* next;
+  ibv_sge* sg_list;
   int num_sge;
   int opcode;
   unsigned int send_flags;
   std::uint32_t imm_data;
   std::uint64_t wr[4];
-  std::uint32_t xrc;
-  std::uint64_t rest[6];
+  std::uint64_t after_wr[7];
 };
 inline constexpr int kSend = 2;
 inline constexpr unsigned kSignaled = 1 << 1;
 inline constexpr unsigned kInline = 1 << 3;
 
 /// The functions that the header calls through the context; all others are looked up by name.
-struct Ops {
+struct ibv_context_ops {
   void* before_poll[11];
-  int (*poll_cq)(Queue*, int, Wc*);
-  int (*req_notify_cq)(Queue*, int);
+  int (*poll_cq)(ibv_cq*, int, ibv_wc*);
+  int (*req_notify_cq)(ibv_cq*, int);
   void* before_post[12];
-  int (*post_send)(Pair*, SendWr*, SendWr**);
-  int (*post_recv)(Pair*, RecvWr*, RecvWr**);
+  int (*post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr**);
+  int (*post_recv)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr**);
   void* after_post[5];
 };
 
-struct Context {
+struct ibv_context {
   void* device;
-  Ops ops;
+  ibv_context_ops ops;
   int cmd_fd;
   int async_fd;
 };
 
-struct Domain {
-  Context* context;
+struct ibv_pd {
+  ibv_context* context;
 };
 
-struct Channel {
-  Context* context;
+struct ibv_comp_channel {
+  ibv_context* context;
   int fd;
 };
 
-struct Queue {
-  Context* context;
+struct ibv_cq {
+  ibv_context* context;
 };
 
-struct Memory {
-  Context* context;
-  Domain* pd;
+struct ibv_mr {
+  ibv_context* context;
+  ibv_pd* pd;
   void* addr;
   std::size_t length;
   std::uint32_t handle;
   std::uint32_t lkey;
-  std::uint32_t rkey;
 };
 
-struct Pair {
-  Context* context;
-  void* qp_context;
-  Domain* pd;
-  Queue* send_cq;
-  Queue* recv_cq;
-  void* srq;
+struct ibv_qp {
+  ibv_context* context;
+  void* after_context[5];
   std::uint32_t handle;
   std::uint32_t qp_num;
 };
 
-struct DeviceAttr {
-  char fw_ver[64];
-  std::uint64_t node_guid;
-  std::uint64_t sys_image_guid;
-  std::uint64_t max_mr_size;
-  std::uint64_t page_size_cap;
-  std::uint32_t vendor_id;
-  std::uint32_t vendor_part_id;
+struct ibv_device_attr {
+  std::uint64_t before_max_qp[13];
   std::uint32_t hw_ver;
   int max_qp;
   int max_qp_wr;
-  unsigned int device_cap_flags;
-  int max_sge;
-  int max_sge_rd;
-  int max_cq;
+  int after_max_qp_wr[4];
   int max_cqe;
   int max_mr;
-  int max_pd;
-  int between[20];
+  int after_max_mr[21];
   std::uint16_t max_pkeys;
   std::uint8_t local_ca_ack_delay;
   std::uint8_t phys_port_cnt;
   std::uint64_t slack[8];
 };
 
-struct PortAttr {
+struct ibv_port_attr {
   int state;
   int max_mtu;
   int active_mtu;
   int gid_tbl_len;
   std::uint32_t port_cap_flags;
   std::uint32_t max_msg_sz;
-  std::uint32_t bad_pkey_cntr;
-  std::uint32_t qkey_viol_cntr;
+  std::uint32_t after_max_msg_sz[2];
   std::uint16_t pkey_tbl_len;
   std::uint16_t lid;
-  std::uint16_t sm_lid;
-  std::uint8_t lmc;
-  std::uint8_t max_vl_num;
-  std::uint8_t sm_sl;
-  std::uint8_t subnet_timeout;
-  std::uint8_t init_type_reply;
-  std::uint8_t active_width;
-  std::uint8_t active_speed;
-  std::uint8_t phys_state;
+  std::uint8_t after_lid[10];
   std::uint8_t link_layer;
   std::uint8_t flags;
   std::uint16_t port_cap_flags2;
@@ -169,20 +133,20 @@ struct PortAttr {
 };
 inline constexpr int kPortActive = 4;
 
-union GidUnion {
+union ibv_gid {
   std::uint8_t raw[16];
   std::uint64_t halves[2];
 };
 
-struct GidEntry {
-  GidUnion gid;
+struct ibv_gid_entry {
+  ibv_gid gid;
   std::uint32_t gid_index;
   std::uint32_t port_num;
   std::uint32_t gid_type;
   std::uint32_t ndev_ifindex;
 };
 
-struct QpCap {
+struct ibv_qp_cap {
   std::uint32_t max_send_wr;
   std::uint32_t max_recv_wr;
   std::uint32_t max_send_sge;
@@ -190,37 +154,35 @@ struct QpCap {
   std::uint32_t max_inline_data;
 };
 
-struct QpInitAttr {
+struct ibv_qp_init_attr {
   void* qp_context;
-  Queue* send_cq;
-  Queue* recv_cq;
+  ibv_cq* send_cq;
+  ibv_cq* recv_cq;
   void* srq;
-  QpCap cap;
+  ibv_qp_cap cap;
   int qp_type;
   int sq_sig_all;
 };
 inline constexpr int kTypeRc = 2;
 inline constexpr int kTypeUc = 3;
 
-struct GlobalRoute {
-  GidUnion dgid;
+struct ibv_global_route {
+  ibv_gid dgid;
   std::uint32_t flow_label;
   std::uint8_t sgid_index;
   std::uint8_t hop_limit;
   std::uint8_t traffic_class;
 };
 
-struct AhAttr {
-  GlobalRoute grh;
+struct ibv_ah_attr {
+  ibv_global_route grh;
   std::uint16_t dlid;
-  std::uint8_t sl;
-  std::uint8_t src_path_bits;
-  std::uint8_t static_rate;
+  std::uint8_t after_dlid[3];
   std::uint8_t is_global;
   std::uint8_t port_num;
 };
 
-struct QpAttr {
+struct ibv_qp_attr {
   int qp_state;
   int cur_qp_state;
   int path_mtu;
@@ -230,13 +192,11 @@ struct QpAttr {
   std::uint32_t sq_psn;
   std::uint32_t dest_qp_num;
   unsigned int qp_access_flags;
-  QpCap cap;
-  AhAttr ah_attr;
-  AhAttr alt_ah_attr;
+  ibv_qp_cap cap;
+  ibv_ah_attr ah_attr;
+  ibv_ah_attr alt_ah_attr;
   std::uint16_t pkey_index;
-  std::uint16_t alt_pkey_index;
-  std::uint8_t en_sqd_async_notify;
-  std::uint8_t sq_draining;
+  std::uint8_t after_pkey_index[4];
   std::uint8_t max_rd_atomic;
   std::uint8_t max_dest_rd_atomic;
   std::uint8_t min_rnr_timer;
@@ -244,8 +204,7 @@ struct QpAttr {
   std::uint8_t timeout;
   std::uint8_t retry_cnt;
   std::uint8_t rnr_retry;
-  std::uint8_t alt_port_num;
-  std::uint8_t alt_timeout;
+  std::uint8_t after_rnr_retry[2];
   std::uint32_t rate_limit;
 };
 inline constexpr int kInit = 1, kReadyToReceive = 2, kReadyToSend = 3;
@@ -257,10 +216,9 @@ inline constexpr int kState = 1 << 0, kAccess = 1 << 3, kPkeyIndex = 1 << 4, kPo
                      kDestQpn = 1 << 20;
 }  // namespace mask
 
-struct AsyncEvent {
+struct ibv_async_event {
   union {
-    void* object;
-    Pair* pair;
+    ibv_qp* qp;
     int port_num;
   } element;
   int event_type;

@@ -1,4 +1,4 @@
-#include "transport/rdma/grid.h"
+#include "transport/rdma/survey/grid.h"
 
 #include <fmt/format.h>
 

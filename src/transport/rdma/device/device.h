@@ -1,4 +1,4 @@
-// One device of this process: one context and one protection domain, shared by all users because
+// One device of this process: one context, shared by all users because
 // devices support few of them. It is closed when its last user releases it. A failed device also
 // stays open for its users, while new users open another instance.
 #pragma once
@@ -10,9 +10,8 @@
 #include <mutex>
 #include <string>
 
-#include "transport/rdma/loans.h"
-#include "transport/rdma/slots.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/device/memory.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 
@@ -32,8 +31,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const std::string& name() const { return name_; }
-  Context& context() { return *context_; }
-  Domain& domain() { return *domain_; }
+  VerbsContext& context() { return *context_; }
   SlotMemory& slots() { return *slots_; }
   Loans& loans() { return *loans_; }
   const Limits& limits() const { return limits_; }
@@ -63,9 +61,8 @@ class Device {
 
   const std::shared_ptr<Verbs> verbs_;
   const std::string name_;
-  std::unique_ptr<Context> context_;
+  std::unique_ptr<VerbsContext> context_;
   Limits limits_;
-  std::unique_ptr<Domain> domain_;
   std::unique_ptr<SlotMemory> slots_;
   std::unique_ptr<Loans> loans_;
   std::atomic<bool> failed_{false};

@@ -1,4 +1,4 @@
-#include "transport/rdma/device.h"
+#include "transport/rdma/device/device.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/fork.h"
-#include "transport/rdma/shape.h"
+#include "transport/rdma/pair/message.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -84,11 +84,10 @@ std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const 
 Device::Device(std::shared_ptr<Verbs> verbs, std::string name)
     : verbs_(std::move(verbs)), name_(std::move(name)), context_(verbs_->open(name_)) {
   limits_ = context_->limits();
-  domain_ = context_->make_domain();
   const std::size_t regions = regions_of(limits_);
   const std::size_t loans = limits_.lends && regions >= 2 * kMostLoans ? kMostLoans : 0;
-  slots_ = std::make_unique<SlotMemory>(*domain_, kBerthBytes, regions - loans);
-  loans_ = std::make_unique<Loans>(*domain_, loans);
+  slots_ = std::make_unique<SlotMemory>(*context_, kBerthBytes, regions - loans);
+  loans_ = std::make_unique<Loans>(*context_, loans);
 }
 
 Device::~Device() = default;

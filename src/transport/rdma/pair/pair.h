@@ -15,11 +15,10 @@
 #include <string>
 
 #include "base/clock.h"
-#include "transport/rdma/credits.h"
-#include "transport/rdma/device.h"
-#include "transport/rdma/message.h"
-#include "transport/rdma/shape.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/device/device.h"
+#include "transport/rdma/pair/credits.h"
+#include "transport/rdma/pair/message.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 
@@ -37,9 +36,8 @@ class Pair {
 
   /// Posts the receives. `channel` is notified of completions and may be null. `peer` is the name
   /// of the other end in messages: "rank 3". Throws VerbsError or Error.
-  Pair(std::shared_ptr<Device> device, Channel* channel, Service service, int port,
+  Pair(std::shared_ptr<Device> device, CompletionChannel* channel, Service service, int port,
        std::string peer);
-  ~Pair();
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
 
@@ -127,6 +125,7 @@ class Pair {
   }
 
   void end(std::string why, bool corrupted = false);
+  void blame_device(const char* does, int error);
   void post_receive(std::uint32_t slot);
   void give_back(std::uint32_t slot);
   void post(MessageKind kind, std::uint32_t bytes, const Piece& lent = {});
@@ -151,7 +150,6 @@ class Pair {
   const std::uint64_t token_;
   const std::uint32_t first_packet_;
   Berth berth_;
-  std::unique_ptr<CompletionQueue> completions_;
   std::unique_ptr<QueuePair> queue_pair_;
 
   Phase phase_ = Phase::made;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "mccl/config.h"
-#include "transport/rdma/card.h"
 #include "transport/rdma/station.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/survey/card.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 

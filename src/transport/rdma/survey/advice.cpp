@@ -1,4 +1,4 @@
-#include "transport/rdma/advice.h"
+#include "transport/rdma/survey/advice.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "transport/rdma/message.h"
+#include "transport/rdma/pair/message.h"
 
 #include <fmt/format.h>
 

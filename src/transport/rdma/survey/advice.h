@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 
