@@ -14,6 +14,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
+using namespace abi;
+
 /// Retransmission on rc: 4.096 us << 17 is 0.54 s; after seven retries, about 4 s, the device gives
 /// up. A shorter time has no use: TCP already reports dead peers, an interruption of a second must
 /// not end a job, and software devices make errors when they retransmit packets that were only late
@@ -38,21 +40,21 @@ void set_non_blocking(int descriptor) {
 
 class LibraryChannel final : public CompletionChannel {
  public:
-  LibraryChannel(const Calls& calls, abi::ibv_context* context)
+  LibraryChannel(const Calls& calls, ibv_context* context)
       : verbs_(calls.verbs), channel_(make(calls, context)) {
     set_non_blocking(channel_->fd);
   }
   int descriptor() const override { return channel_->fd; }
   void drain() override {
-    abi::ibv_cq* queue = nullptr;
+    ibv_cq* queue = nullptr;
     void* unused = nullptr;
     while (verbs_.get_cq_event(channel_.get(), &queue, &unused) == 0)
       verbs_.ack_cq_events(queue, 1);
   }
-  abi::ibv_comp_channel* get() { return channel_.get(); }
+  ibv_comp_channel* get() { return channel_.get(); }
 
  private:
-  static Owned<abi::ibv_comp_channel> make(const Calls& calls, abi::ibv_context* context) {
+  static Owned<ibv_comp_channel> make(const Calls& calls, ibv_context* context) {
     const Functions& v = calls.verbs;
     if (!v.create_comp_channel || !v.get_cq_event || !v.ack_cq_events || !v.destroy_comp_channel)
       calls.fail("ibv_create_comp_channel", ENOSYS);
@@ -60,21 +62,21 @@ class LibraryChannel final : public CompletionChannel {
   }
 
   const Functions& verbs_;
-  const Owned<abi::ibv_comp_channel> channel_;
+  const Owned<ibv_comp_channel> channel_;
 };
 
 class LibraryRegion final : public MemoryRegion {
  public:
-  explicit LibraryRegion(Owned<abi::ibv_mr> region) : region_(std::move(region)) {}
+  explicit LibraryRegion(Owned<ibv_mr> region) : region_(std::move(region)) {}
   std::uint32_t key() const override { return region_->lkey; }
 
  private:
-  const Owned<abi::ibv_mr> region_;
+  const Owned<ibv_mr> region_;
 };
 
 class LibraryPair final : public QueuePair {
  public:
-  LibraryPair(const Calls& calls, abi::ibv_pd* domain, const QueuePairOptions& options,
+  LibraryPair(const Calls& calls, ibv_pd* domain, const QueuePairOptions& options,
               LibraryChannel* channel)
       : calls_(calls),
         service_(options.service),
@@ -91,39 +93,38 @@ class LibraryPair final : public QueuePair {
 
   void connect(const Route& route) override {
     receive_from(route);
-    abi::ibv_qp_attr attr = {};
-    attr.qp_state = abi::kReadyToSend;
+    ibv_qp_attr attr = {};
+    attr.qp_state = kReadyToSend;
     attr.sq_psn = route.our_first;
     attr.timeout = kTimeout;
     attr.retry_cnt = kRetries;
     attr.rnr_retry = kRnrRetries;
     attr.max_rd_atomic = 1;
-    namespace mask = abi::mask;
     const int of_rc = mask::kTimeout | mask::kRetries | mask::kRnrRetries | mask::kMaxRdAtomic;
     modify(attr, mask::kState | mask::kSqPsn | (service_ == Service::rc ? of_rc : 0),
            "ibv_modify_qp (to ready to send)");
   }
 
   int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) override {
-    abi::ibv_sge gather[kMostPieces];
-    abi::ibv_send_wr request = {};
+    ibv_sge gather[kMostPieces];
+    ibv_send_wr request = {};
     for (const Piece& piece : pieces) gather[request.num_sge++] = sge_of(piece);
     request.wr_id = id;
     request.sg_list = gather;
-    request.opcode = abi::kSend;
-    request.send_flags = abi::kSignaled | (is_inline ? abi::kInline : 0);
-    abi::ibv_send_wr* bad = nullptr;
+    request.opcode = kSend;
+    request.send_flags = kSignaled | (is_inline ? kInline : 0);
+    ibv_send_wr* bad = nullptr;
     return code_of(pair_->context->ops.post_send(pair_.get(), &request, &bad));
   }
   int post_receive(std::uint64_t id, const Piece& into) override {
-    abi::ibv_sge place = sge_of(into);
-    abi::ibv_recv_wr request = {id, nullptr, &place, 1};
-    abi::ibv_recv_wr* bad = nullptr;
+    ibv_sge place = sge_of(into);
+    ibv_recv_wr request = {id, nullptr, &place, 1};
+    ibv_recv_wr* bad = nullptr;
     return code_of(pair_->context->ops.post_recv(pair_.get(), &request, &bad));
   }
 
   int poll(std::span<Completion> into) override {
-    abi::ibv_wc found[kMostAtOnce];
+    ibv_wc found[kMostAtOnce];
     const int wanted = static_cast<int>(std::min(into.size(), std::size(found)));
     const int count = queue_->context->ops.poll_cq(queue_.get(), wanted, found);
     if (count < 0) return count == -1 ? -EIO : count;
@@ -138,14 +139,14 @@ class LibraryPair final : public QueuePair {
   static constexpr std::size_t kMostAtOnce = 16;
   static constexpr std::size_t kMostPieces = 2;
 
-  static abi::ibv_sge sge_of(const Piece& piece) {
+  static ibv_sge sge_of(const Piece& piece) {
     return {reinterpret_cast<std::uint64_t>(piece.data), piece.bytes, piece.key};
   }
-  Owned<abi::ibv_qp> make_pair(abi::ibv_pd* domain, const QueuePairOptions& options) {
-    abi::ibv_qp_init_attr attr = {};
+  Owned<ibv_qp> make_pair(ibv_pd* domain, const QueuePairOptions& options) {
+    ibv_qp_init_attr attr = {};
     attr.send_cq = attr.recv_cq = queue_.get();
     attr.cap = {options.sends, options.receives, options.pieces, 1, options.inline_bytes};
-    attr.qp_type = service_ == Service::rc ? abi::kTypeRc : abi::kTypeUc;
+    attr.qp_type = service_ == Service::rc ? kTypeRc : kTypeUc;
     attr.sq_sig_all = 1;
     const auto make = [&] {
       auto pair = calls_.make(calls_.verbs.create_qp, calls_.verbs.destroy_qp, domain, &attr);
@@ -160,21 +161,21 @@ class LibraryPair final : public QueuePair {
     attr.cap = {options.sends, options.receives, options.pieces, 1, 0};
     return make();
   }
-  void modify(abi::ibv_qp_attr& attr, int mask, const char* call) {
+  void modify(ibv_qp_attr& attr, int mask, const char* call) {
     errno = 0;
     calls_.check(call, calls_.verbs.modify_qp(pair_.get(), &attr, mask));
   }
   void initialise() {
-    abi::ibv_qp_attr attr = {};
-    attr.qp_state = abi::kInit;
+    ibv_qp_attr attr = {};
+    attr.qp_state = kInit;
     attr.port_num = static_cast<std::uint8_t>(port_);
-    attr.qp_access_flags = abi::kAccessLocalWrite;
-    modify(attr, abi::mask::kState | abi::mask::kPkeyIndex | abi::mask::kPort | abi::mask::kAccess,
+    attr.qp_access_flags = kAccessLocalWrite;
+    modify(attr, mask::kState | mask::kPkeyIndex | mask::kPort | mask::kAccess,
            "ibv_modify_qp (to initialised)");
   }
   void receive_from(const Route& route) {
-    abi::ibv_qp_attr attr = {};
-    attr.qp_state = abi::kReadyToReceive;
+    ibv_qp_attr attr = {};
+    attr.qp_state = kReadyToReceive;
     attr.path_mtu = mtu_code(route.mtu_bytes);
     attr.dest_qp_num = route.queue_pair;
     attr.rq_psn = route.their_first;
@@ -188,7 +189,6 @@ class LibraryPair final : public QueuePair {
       attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(route.own_gid);
       attr.ah_attr.grh.hop_limit = kHops;
     }
-    namespace mask = abi::mask;
     const int always = mask::kState | mask::kAv | mask::kPathMtu | mask::kDestQpn | mask::kRqPsn;
     const int of_rc = mask::kMaxDestRdAtomic | mask::kMinRnrTimer;
     modify(attr, always | (service_ == Service::rc ? of_rc : 0),
@@ -199,8 +199,8 @@ class LibraryPair final : public QueuePair {
   const Service service_;
   const int port_;
   std::uint32_t inline_bytes_ = 0;
-  const Owned<abi::ibv_cq> queue_;
-  const Owned<abi::ibv_qp> pair_;
+  const Owned<ibv_cq> queue_;
+  const Owned<ibv_qp> pair_;
 };
 
 class LibraryContext final : public VerbsContext {
@@ -213,7 +213,7 @@ class LibraryContext final : public VerbsContext {
   }
 
   Limits limits() override {
-    abi::ibv_device_attr attr = {};
+    ibv_device_attr attr = {};
     calls_.check("ibv_query_device", calls_.verbs.query_device(context_.get(), &attr));
     return {.regions = attr.max_mr,
             .queue_pairs = attr.max_qp,
@@ -224,14 +224,14 @@ class LibraryContext final : public VerbsContext {
   }
 
   Port port(int number) override {
-    const abi::ibv_port_attr attr = attributes_of(number);
+    const ibv_port_attr attr = attributes_of(number);
     constexpr const char* kStates[] = {"PORT_NOP",   "PORT_DOWN",   "PORT_INIT",
                                        "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
     constexpr LinkLayer kLayers[] = {LinkLayer::unknown, LinkLayer::infiniband,
                                      LinkLayer::ethernet};
     const auto state = static_cast<std::size_t>(attr.state);
     return {.number = number,
-            .active = attr.state == abi::kPortActive,
+            .active = attr.state == kPortActive,
             .state = state < std::size(kStates) ? kStates[state] : std::to_string(attr.state),
             .layer = attr.link_layer < std::size(kLayers) ? kLayers[attr.link_layer]
                                                           : LinkLayer::unknown,
@@ -252,7 +252,7 @@ class LibraryContext final : public VerbsContext {
     return std::make_unique<LibraryRegion>(
         calls_.make(calls_.verbs.reg_mr, calls_.verbs.dereg_mr, domain_.get(),
                     const_cast<std::byte*>(memory.data()), memory.size(),
-                    access == Access::write ? abi::kAccessLocalWrite : abi::kAccessNone));
+                    access == Access::write ? kAccessLocalWrite : kAccessNone));
   }
   std::unique_ptr<CompletionChannel> make_channel() override {
     return std::make_unique<LibraryChannel>(calls_, context_.get());
@@ -268,21 +268,20 @@ class LibraryContext final : public VerbsContext {
   }
   std::optional<DeviceEvent> next_event() override {
     const Functions& s = calls_.verbs;
-    abi::ibv_async_event event = {};
+    ibv_async_event event = {};
     if (!s.get_async_event || s.get_async_event(context_.get(), &event) != 0) return std::nullopt;
     DeviceEvent told;
     told.text = s.event_type_str ? s.event_type_str(event.event_type)
                                  : fmt::format("event {}", event.event_type);
     const int type = event.event_type;
-    if (type == abi::kEventDeviceFatal || type == abi::kEventCqErr) {
+    if (type == kEventDeviceFatal || type == kEventCqErr) {
       // A failed completion queue reports nothing more, and the event does not say which queue
       // failed.
       told.kind = DeviceEvent::Kind::device_gone;
-    } else if (type == abi::kEventQpFatal || type == abi::kEventQpReqErr ||
-               type == abi::kEventQpAccessErr) {
+    } else if (type == kEventQpFatal || type == kEventQpReqErr || type == kEventQpAccessErr) {
       told.kind = DeviceEvent::Kind::pair_failed;
       told.pair = event.element.qp->qp_num;
-    } else if (type == abi::kEventPortErr) {
+    } else if (type == kEventPortErr) {
       told.kind = DeviceEvent::Kind::port_down;
       told.port = event.element.port_num;
       told.text = fmt::format("port {} went down", told.port);
@@ -300,23 +299,23 @@ class LibraryContext final : public VerbsContext {
   /// True if the kernel copies registered pages on fork instead of sharing them with the child.
   bool fork_does_no_harm() const {
     const auto& ask = calls_.verbs.is_fork_initialized;
-    return ask && ask() == abi::kForkUnneeded;
+    return ask && ask() == kForkUnneeded;
   }
 
-  abi::ibv_port_attr attributes_of(int port) {
-    abi::ibv_port_attr attr = {};
+  ibv_port_attr attributes_of(int port) {
+    ibv_port_attr attr = {};
     calls_.check("ibv_query_port",
                  calls_.verbs.query_port(context_.get(), static_cast<std::uint8_t>(port), &attr));
     return attr;
   }
 
   std::vector<Gid> gids_with_types(int port, int length) {
-    std::vector<abi::ibv_gid_entry> entries(static_cast<std::size_t>(std::max(length, 1)) * 4);
-    const ssize_t count = calls_.verbs.query_gid_table(
-        context_.get(), entries.data(), entries.size(), 0, sizeof(abi::ibv_gid_entry));
+    std::vector<ibv_gid_entry> entries(static_cast<std::size_t>(std::max(length, 1)) * 4);
+    const ssize_t count = calls_.verbs.query_gid_table(context_.get(), entries.data(),
+                                                       entries.size(), 0, sizeof(ibv_gid_entry));
     std::vector<Gid> found;
     for (ssize_t i = 0; i < count; ++i) {
-      const abi::ibv_gid_entry& entry = entries[static_cast<std::size_t>(i)];
+      const ibv_gid_entry& entry = entries[static_cast<std::size_t>(i)];
       constexpr GidType kTypes[] = {GidType::infiniband, GidType::roce_v1, GidType::roce_v2};
       if (entry.port_num != static_cast<std::uint32_t>(port)) continue;
       add(found, static_cast<int>(entry.gid_index),
@@ -329,7 +328,7 @@ class LibraryContext final : public VerbsContext {
   std::vector<Gid> gids_one_by_one(int port, int length) {
     std::vector<Gid> found;
     for (int index = 0; index < std::min(length, kMostGids); ++index) {
-      abi::ibv_gid gid = {};
+      ibv_gid gid = {};
       const int error =
           calls_.verbs.query_gid(context_.get(), static_cast<std::uint8_t>(port), index, &gid);
       if (error == 0) add(found, index, GidType::unknown, gid);
@@ -337,15 +336,15 @@ class LibraryContext final : public VerbsContext {
     return found;
   }
 
-  static void add(std::vector<Gid>& gids, int index, GidType type, const abi::ibv_gid& raw) {
+  static void add(std::vector<Gid>& gids, int index, GidType type, const ibv_gid& raw) {
     Gid gid{.index = index, .type = type, .bytes = {}};
     std::copy(std::begin(raw.raw), std::end(raw.raw), gid.bytes.begin());
     if (gid.bytes != GidBytes{}) gids.push_back(gid);
   }
 
   const Calls calls_;
-  const Owned<abi::ibv_context> context_;
-  const Owned<abi::ibv_pd> domain_;
+  const Owned<ibv_context> context_;
+  const Owned<ibv_pd> domain_;
 };
 
 class VerbsLibrary final : public Verbs {
