@@ -242,9 +242,15 @@ class LibraryContext final : public VerbsContext {
 
   std::vector<Gid> gids(int port) override {
     const int length = attributes_of(port).gid_tbl_len;
-    std::vector<Gid> found =
-        calls_.verbs.query_gid_table ? gids_with_types(port, length) : std::vector<Gid>();
-    return found.empty() ? gids_one_by_one(port, length) : found;
+    std::vector<Gid> found = gids_with_types(port, length);
+    if (!found.empty()) return found;
+    for (int index = 0; index < std::min(length, kMostGids); ++index) {
+      ibv_gid gid = {};
+      const auto number = static_cast<std::uint8_t>(port);
+      if (calls_.verbs.query_gid(context_.get(), number, index, &gid) == 0)
+        add(found, index, GidType::unknown, gid);
+    }
+    return found;
   }
 
   std::unique_ptr<MemoryRegion> register_memory(std::span<const std::byte> memory,
@@ -310,6 +316,7 @@ class LibraryContext final : public VerbsContext {
   }
 
   std::vector<Gid> gids_with_types(int port, int length) {
+    if (!calls_.verbs.query_gid_table) return {};
     std::vector<ibv_gid_entry> entries(static_cast<std::size_t>(std::max(length, 1)) * 4);
     const ssize_t count = calls_.verbs.query_gid_table(context_.get(), entries.data(),
                                                        entries.size(), 0, sizeof(ibv_gid_entry));
@@ -321,17 +328,6 @@ class LibraryContext final : public VerbsContext {
       add(found, static_cast<int>(entry.gid_index),
           entry.gid_type < std::size(kTypes) ? kTypes[entry.gid_type] : GidType::unknown,
           entry.gid);
-    }
-    return found;
-  }
-
-  std::vector<Gid> gids_one_by_one(int port, int length) {
-    std::vector<Gid> found;
-    for (int index = 0; index < std::min(length, kMostGids); ++index) {
-      ibv_gid gid = {};
-      const int error =
-          calls_.verbs.query_gid(context_.get(), static_cast<std::uint8_t>(port), index, &gid);
-      if (error == 0) add(found, index, GidType::unknown, gid);
     }
     return found;
   }
