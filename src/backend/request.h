@@ -6,7 +6,7 @@
 #include <span>
 
 #include "backend/shares.h"
-#include "base/conveyor.h"
+#include "engine/calls/conveyor.h"
 #include "mccl/buffer.h"
 #include "mccl/types.h"
 

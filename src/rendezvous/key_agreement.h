@@ -12,11 +12,11 @@
 // detects it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "mccl/config.h"
 #include "mccl/store.h"
@@ -25,6 +25,11 @@ namespace mccl::rendezvous {
 
 /// Throws InvalidArgument if `require_key` is set and no key is set.
 void check_required_key(const Config& config, int rank, int size);
+
+/// Folders for a small file that only processes of this machine should see, best first: folders in
+/// memory, then the folder for temporary files.
+std::vector<std::string> private_folders();
+std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
 struct KeyAgreement {
   int rank;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/conveyor.h"
+#include "engine/calls/conveyor.h"
 #include "base/rank.h"
 #include "base/work_state.h"
 #include "engine/calls/call.h"

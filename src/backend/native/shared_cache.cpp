@@ -1,4 +1,4 @@
-#include "base/shared_cache.h"
+#include "backend/native/shared_cache.h"
 
 #include <fmt/format.h>
 

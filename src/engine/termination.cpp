@@ -1,4 +1,4 @@
-#include "base/termination.h"
+#include "engine/termination.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // Each test runs in a child process, which dies of a signal.
-#include "base/termination.h"
+#include "engine/termination.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
