@@ -387,31 +387,12 @@ bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* va
   return HWY_DYNAMIC_DISPATCH(add_vectors)(codec, src, blocks, values, first);
 }
 
-void widen(DType dtype, const void* src, std::size_t n, float* dst) {
-  if (dtype == DType::f32) {
-    std::memcpy(dst, src, n * sizeof(float));
-  } else if (dtype == DType::f64) {
-    for (std::size_t i = 0; i < n; ++i) {
-      double value = 0;
-      std::memcpy(&value, static_cast<const std::byte*>(src) + i * sizeof value, sizeof value);
-      dst[i] = static_cast<float>(value);
-    }
-  } else {
-    HWY_DYNAMIC_DISPATCH(widen_vectors)(dtype, src, n, dst);
-  }
+void widen_halves(DType dtype, const void* src, std::size_t n, float* dst) {
+  HWY_DYNAMIC_DISPATCH(widen_vectors)(dtype, src, n, dst);
 }
 
-void narrow(DType dtype, const float* src, std::size_t n, void* dst) {
-  if (dtype == DType::f32) {
-    std::memcpy(dst, src, n * sizeof(float));
-  } else if (dtype == DType::f64) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const double value = src[i];
-      std::memcpy(static_cast<std::byte*>(dst) + i * sizeof value, &value, sizeof value);
-    }
-  } else {
-    HWY_DYNAMIC_DISPATCH(narrow_vectors)(dtype, src, n, dst);
-  }
+void narrow_halves(DType dtype, const float* src, std::size_t n, void* dst) {
+  HWY_DYNAMIC_DISPATCH(narrow_vectors)(dtype, src, n, dst);
 }
 
 void finish_values(float* values, std::size_t n, float divisor) {
