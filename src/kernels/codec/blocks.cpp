@@ -63,13 +63,8 @@ struct Scaling {
 
 HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
   const std::uint32_t bits = largest_of(block);
-  float largest = 0;
-  std::memcpy(&largest, &bits, sizeof largest);
-  if (bits >= 0x7F800000u) {
-    const std::uint32_t nan = 0x7FC00000u;
-    std::memcpy(&largest, &nan, sizeof largest);
-    return {largest, 0};
-  }
+  if (bits >= 0x7F800000u) return {float_of_bits(0x7FC00000u), 0};
+  const float largest = float_of_bits(bits);
   if (largest < 0x1p-100F) return {0, 0};
   return {largest / most_of_format, most_of_format / largest};
 }
