@@ -14,7 +14,7 @@
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/candidates.h"
 #include "rendezvous/dialing.h"
-#include "transport/tcp/congestion.h"
+#include "transport/tcp/socket.h"
 #include "transport/tcp/link.h"
 
 namespace mccl::rendezvous {

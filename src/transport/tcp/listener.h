@@ -1,8 +1,9 @@
-// A listening TCP socket.
+// A listening TCP socket, and one that gets its connections within this process.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "transport/tcp/socket.h"
 
@@ -40,6 +41,24 @@ class Listener {
   Socket socket_;
   Address address_;
   bool is_inlet_ = false;
+};
+
+/// Passes connections that another part of this process has accepted to a listener, which returns
+/// them in order, as if it had accepted them itself. hand_over() and listener()
+/// may be called by different threads, but each by one thread at a time.
+class Inlet {
+ public:
+  /// Throws Error.
+  Inlet();
+
+  /// May be called only once.
+  Listener listener() { return Listener(std::move(reading_end_)); }
+  /// Never blocks. The connection is closed if the listener has closed or its queue is full.
+  void hand_over(Socket socket);
+
+ private:
+  Socket reading_end_;
+  Socket writing_end_;
 };
 
 }  // namespace mccl::transport::tcp
