@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
 #include <utility>
 
-#include "base/no_signal.h"
 #include "base/open_files.h"
+#include "base/wake_pipe.h"
 
 namespace mccl::transport::tcp {
 
@@ -57,47 +57,39 @@ bool somebody_waits(const Socket& listener) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
-#ifdef MSG_CMSG_CLOEXEC
-constexpr int kReceiveFlags = MSG_CMSG_CLOEXEC;
-#else
-constexpr int kReceiveFlags = 0;
-#endif
-
-/// A message of one byte that carries one descriptor. If the message is never received, the system
-/// closes the descriptor.
-struct Carrier {
-  Carrier() {
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room.data();
-    message.msg_controllen = room.size();
-  }
-
-  char byte = 0;
-  iovec part = {&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> room = {};
-  msghdr message = {};
-};
-
-/// Receives the next connection from the reading end of an Inlet.
-Accepted take_handed_over(const Socket& reading_end) {
-  Accepted accepted;
-  Carrier carrier;
-  if (::recvmsg(reading_end.descriptor(), &carrier.message, kReceiveFlags) < 0) return accepted;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&carrier.message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-    accepted.error = EMFILE;  // The kernel had no descriptor left.
-    return accepted;
-  }
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  accepted.socket = Socket(descriptor);
-  if (!accepted.socket) accepted.error = errno;
-  accepted.from = accepted.socket.remote();
-  return accepted;
-}
-
 }  // namespace
+
+/// The connections that a listener has not returned yet. A child of a fork may close the listener,
+/// so that needs no lock.
+class HandedOver {
+ public:
+  int descriptor() const { return waker_.descriptor(); }
+
+  void add(Socket socket) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (sockets_.size() >= static_cast<std::size_t>(kBacklog)) return;
+      sockets_.push_back(std::move(socket));
+    }
+    waker_.wake();
+  }
+  /// Returns an empty Socket if there is none.
+  Socket take() {
+    const std::lock_guard lock(mutex_);
+    if (sockets_.empty()) {
+      waker_.drain();
+      return {};
+    }
+    Socket socket = std::move(sockets_.front());
+    sockets_.pop_front();
+    return socket;
+  }
+
+ private:
+  WakePipe waker_;
+  std::mutex mutex_;
+  std::deque<Socket> sockets_;  // guarded by mutex_
+};
 
 Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   try {
@@ -120,10 +112,14 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   address_ = socket_.local();
 }
 
-Listener::Listener(Socket inlet) : socket_(std::move(inlet)), is_inlet_(true) {}
+int Listener::descriptor() const { return inlet_ ? inlet_->descriptor() : socket_.descriptor(); }
 
 Accepted Listener::accept() {
-  if (is_inlet_) return take_handed_over(socket_);
+  if (inlet_) {
+    Socket socket = inlet_->take();
+    const Address from = socket.remote();
+    return {std::move(socket), from};
+  }
   for (;;) {
     sockaddr_storage raw = {};
     socklen_t length = sizeof raw;
@@ -147,25 +143,14 @@ Accepted Listener::accept() {
   }
 }
 
-Inlet::Inlet() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0)
-    throw Error(fmt::format("cannot make a pair of sockets: {}", describe_errno(errno)));
-  reading_end_ = Socket(ends[0]);
-  writing_end_ = Socket(ends[1]);
-  make_non_blocking(reading_end_);
-  make_non_blocking(writing_end_);
-}
+Inlet::Inlet() : unclaimed_(std::make_shared<HandedOver>()), connections_(unclaimed_) {}
 
 void Inlet::hand_over(Socket socket) {
-  Carrier carrier;
-  cmsghdr* const header = CMSG_FIRSTHDR(&carrier.message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int descriptor = socket.descriptor();
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  (void)::sendmsg(writing_end_.descriptor(), &carrier.message, kNoSignal);
+  try {
+    if (const auto open = connections_.lock()) open->add(std::move(socket));
+  } catch (const std::bad_alloc&) {
+    // The connection is closed, as if the queue were full.
+  }
 }
 
 }  // namespace mccl::transport::tcp
