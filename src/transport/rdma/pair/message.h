@@ -57,16 +57,16 @@ static_assert(kReceiveSlots >= Credits::kLeastDepth);
 
 /// The receive slots of one end, as described to the other, so that builds with different sizes can
 /// connect.
-struct Shape {
+struct SlotShape {
   std::uint32_t depth = kReceiveSlots;
   std::uint32_t slot_bytes = kSlotBytes;
 };
-/// Bounds for the Shape that a peer may send.
+/// Bounds for the SlotShape that a peer may send.
 inline constexpr std::uint32_t kMostDepth = 1 << 16;
 inline constexpr std::uint32_t kLeastSlotBytes = 4 << 10;
 inline constexpr std::uint32_t kMostSlotBytes = 64 << 20;
 
-inline bool is_possible(const Shape& shape) {
+inline bool is_possible(const SlotShape& shape) {
   return shape.depth >= Credits::kLeastDepth && shape.depth <= kMostDepth &&
          shape.slot_bytes >= kLeastSlotBytes && shape.slot_bytes <= kMostSlotBytes;
 }

@@ -25,7 +25,7 @@ namespace mccl::transport::rdma {
 /// Values that one end of a link must know about the other end, in addition to the route to it.
 struct FarEnd {
   std::uint64_t token = 0;
-  Shape shape;
+  SlotShape shape;
 };
 
 class Pair {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <utility>
 
 #include "transport/rdma/verbs/functions.h"
