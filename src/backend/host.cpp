@@ -5,9 +5,9 @@
 #include "backend/mpi/finder.h"
 #include "base/log.h"
 #include "mccl/error.h"
-#include "transport/rdma/survey.h"
-#include "transport/rdma/table_shape.h"
-#include "transport/rdma/verbs_library.h"
+#include "transport/rdma/survey/device_table.h"
+#include "transport/rdma/survey/survey.h"
+#include "transport/rdma/verbs/library.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl {

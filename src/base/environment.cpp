@@ -50,18 +50,4 @@ std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes
   return hash;
 }
 
-std::vector<std::string> private_folders() { return private_folders(process_environment()); }
-
-std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment) {
-  const auto folder = [&](const char* variable, const char* otherwise) {
-    const auto found = environment.find(variable);
-    const bool usable = found != environment.end() && found->second.starts_with('/');
-    return std::string(usable ? found->second : otherwise);
-  };
-  std::vector<std::string> folders = {folder("XDG_RUNTIME_DIR", ""), "/dev/shm",
-                                      folder("TMPDIR", "/tmp")};
-  std::erase(folders, "");
-  return folders;
-}
-
 }  // namespace mccl

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace mccl {
 
@@ -16,10 +15,5 @@ std::map<std::string, std::string> process_environment();
 /// may be empty. Except for collisions, it changes when such a variable is added, removed or
 /// changed. Cheaper than process_environment().
 std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes);
-
-/// Folders for a small file that only processes of this machine should see, best first: folders in
-/// memory, then the folder for temporary files.
-std::vector<std::string> private_folders();
-std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
 }  // namespace mccl

@@ -32,6 +32,9 @@ class PinnedMemory {
 };
 
 /// The object of this process.
-PinnedMemory& pinned_memory();
+inline PinnedMemory& pinned_memory() {
+  static PinnedMemory instance;
+  return instance;
+}
 
 }  // namespace mccl

@@ -11,7 +11,7 @@
 #include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/settings.h"
-#include "base/termination.h"
+#include "engine/termination.h"
 #include "base/thread.h"
 #include "base/version.h"
 #include "mccl/error.h"

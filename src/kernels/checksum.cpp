@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "kernels/checksum_paths.h"
-
 namespace mccl::kernels {
 namespace {
 

@@ -6,7 +6,7 @@
 // are combined.
 #include <cstring>
 
-#include "kernels/checksum_paths.h"
+#include "kernels/checksum.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

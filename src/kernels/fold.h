@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "mccl/types.h"
@@ -25,7 +26,29 @@ void fold_integer(DType dtype, ReduceKind kind, const FoldArguments& arguments);
 void scale_float(DType dtype, const void* src, void* dst, std::size_t n, double factor);
 void scale_half(DType dtype, const void* src, void* dst, std::size_t n, double factor);
 
-/// data[i] /= divisor, truncating toward zero.
-void divide_integer(DType dtype, void* data, std::size_t n, int divisor);
+/// Calls `visit` with a value of the integer type `dtype`. No-op for other types.
+template <class Visit>
+void visit_integer(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::u8:
+      return visit(std::uint8_t());
+    case DType::i8:
+      return visit(std::int8_t());
+    case DType::u16:
+      return visit(std::uint16_t());
+    case DType::i16:
+      return visit(std::int16_t());
+    case DType::u32:
+      return visit(std::uint32_t());
+    case DType::i32:
+      return visit(std::int32_t());
+    case DType::u64:
+      return visit(std::uint64_t());
+    case DType::i64:
+      return visit(std::int64_t());
+    default:
+      return;
+  }
+}
 
 }  // namespace mccl::kernels

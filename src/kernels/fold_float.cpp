@@ -1,4 +1,5 @@
-// Reductions of f32, f64 and the complex types made of them.
+// Reductions of floats, and of the complex types made of them. f16 and bf16 are computed in f32 and
+// rounded once at the end.
 #include <array>
 #include <cstring>
 
@@ -10,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/float_ops-inl.h"
+#include "kernels/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mccl::kernels::HWY_NAMESPACE {
@@ -90,6 +92,19 @@ void scale_float_vectors(DType dtype, const FoldArguments& arguments, double fac
   fold_loop(WordLanes<double>(), ScaleFloat<double>(factor), arguments, sizeof(double));
 }
 
+constexpr std::size_t kHalfBytes = 2;
+
+void fold_half_vectors(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
+  if (dtype == DType::f16) return fold_floats<float>(F16Lanes(), kind, arguments, kHalfBytes);
+  fold_floats<float>(Bf16Lanes(), kind, arguments, kHalfBytes);
+}
+
+void scale_half_vectors(DType dtype, const FoldArguments& arguments, double factor) {
+  const ScaleFloat<float> op(factor);
+  if (dtype == DType::f16) return fold_loop(F16Lanes(), op, arguments, kHalfBytes);
+  fold_loop(Bf16Lanes(), op, arguments, kHalfBytes);
+}
+
 }  // namespace mccl::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -99,6 +114,8 @@ namespace mccl::kernels {
 HWY_EXPORT(fold_float_vectors);
 HWY_EXPORT(multiply_complex);
 HWY_EXPORT(scale_float_vectors);
+HWY_EXPORT(fold_half_vectors);
+HWY_EXPORT(scale_half_vectors);
 
 namespace {
 DType part_of(DType dtype) {
@@ -122,6 +139,15 @@ void scale_float(DType dtype, const void* src, void* dst, std::size_t n, double 
   const std::array<const void*, 1> operands = {src};
   const FoldArguments arguments = {operands, dst, is_complex(dtype) ? 2 * n : n};
   HWY_DYNAMIC_DISPATCH(scale_float_vectors)(part_of(dtype), arguments, factor);
+}
+
+void fold_half(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
+  HWY_DYNAMIC_DISPATCH(fold_half_vectors)(dtype, kind, arguments);
+}
+
+void scale_half(DType dtype, const void* src, void* dst, std::size_t n, double factor) {
+  const std::array<const void*, 1> operands = {src};
+  HWY_DYNAMIC_DISPATCH(scale_half_vectors)(dtype, {operands, dst, n}, factor);
 }
 
 }  // namespace mccl::kernels

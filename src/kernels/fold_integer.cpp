@@ -1,5 +1,7 @@
 // Reductions of integers and bool. Sums and products wrap, so they are computed in unsigned
 // arithmetic for signed types too.
+#include <type_traits>
+
 #include "kernels/fold.h"
 #include "kernels/vector_targets.h"
 
@@ -69,53 +71,30 @@ void fold_bits(ReduceKind kind, const FoldArguments& arguments, std::size_t elem
   fold_loop(Bytes(), BitXor(), arguments, element_bytes);
 }
 
-void add_integers(const FoldArguments& arguments, std::size_t element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return fold_loop(PlainLanes<std::uint8_t>(), Add(), arguments, 1);
-    case 2:
-      return fold_loop(PlainLanes<std::uint16_t>(), Add(), arguments, 2);
-    case 4:
-      return fold_loop(WordLanes<std::uint32_t>(), Add(), arguments, 4);
-    default:
-      return fold_loop(WordLanes<std::uint64_t>(), Add(), arguments, 8);
+/// Folds integers of type T, with element-by-element access if it has at least 4 bytes.
+template <class T, class Op>
+void fold_as(Op op, const FoldArguments& arguments) {
+  if constexpr (sizeof(T) == 1 && std::is_same_v<Op, Multiply>) {
+    fold_loop(PlainLanes<std::uint16_t>(), MultiplyBytes(), arguments, 1);
+  } else if constexpr (sizeof(T) < 4) {
+    fold_loop(PlainLanes<T>(), op, arguments, sizeof(T));
+  } else {
+    fold_loop(WordLanes<T>(), op, arguments, sizeof(T));
   }
 }
 
-void multiply_integers(const FoldArguments& arguments, std::size_t element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return fold_loop(PlainLanes<std::uint16_t>(), MultiplyBytes(), arguments, 1);
-    case 2:
-      return fold_loop(PlainLanes<std::uint16_t>(), Multiply(), arguments, 2);
-    case 4:
-      return fold_loop(WordLanes<std::uint32_t>(), Multiply(), arguments, 4);
-    default:
-      return fold_loop(WordLanes<std::uint64_t>(), Multiply(), arguments, 8);
-  }
-}
-
+/// Signed and unsigned integers of one size have the same sums and products.
 template <class Op>
-void choose_integers(DType dtype, const FoldArguments& arguments) {
-  switch (dtype) {
-    case DType::u8:
-      return fold_loop(PlainLanes<std::uint8_t>(), Op(), arguments, 1);
-    case DType::i8:
-      return fold_loop(PlainLanes<std::int8_t>(), Op(), arguments, 1);
-    case DType::u16:
-      return fold_loop(PlainLanes<std::uint16_t>(), Op(), arguments, 2);
-    case DType::i16:
-      return fold_loop(PlainLanes<std::int16_t>(), Op(), arguments, 2);
-    case DType::u32:
-      return fold_loop(WordLanes<std::uint32_t>(), Op(), arguments, 4);
-    case DType::i32:
-      return fold_loop(WordLanes<std::int32_t>(), Op(), arguments, 4);
-    case DType::u64:
-      return fold_loop(WordLanes<std::uint64_t>(), Op(), arguments, 8);
-    case DType::i64:
-      return fold_loop(WordLanes<std::int64_t>(), Op(), arguments, 8);
+void fold_unsigned(Op op, const FoldArguments& arguments, std::size_t element_bytes) {
+  switch (element_bytes) {
+    case 1:
+      return fold_as<std::uint8_t>(op, arguments);
+    case 2:
+      return fold_as<std::uint16_t>(op, arguments);
+    case 4:
+      return fold_as<std::uint32_t>(op, arguments);
     default:
-      return;
+      return fold_as<std::uint64_t>(op, arguments);
   }
 }
 
@@ -123,17 +102,17 @@ void fold_integer_vectors(DType dtype, ReduceKind kind, const FoldArguments& arg
   if (dtype == DType::boolean) return fold_bool(kind, arguments);
   switch (kind) {
     case ReduceKind::product:
-      return multiply_integers(arguments, size_of(dtype));
+      return fold_unsigned(Multiply(), arguments, size_of(dtype));
     case ReduceKind::min:
-      return choose_integers<Minimum>(dtype, arguments);
+      return visit_integer(dtype, [&]<class T>(T) { fold_as<T>(Minimum(), arguments); });
     case ReduceKind::max:
-      return choose_integers<Maximum>(dtype, arguments);
+      return visit_integer(dtype, [&]<class T>(T) { fold_as<T>(Maximum(), arguments); });
     case ReduceKind::band:
     case ReduceKind::bor:
     case ReduceKind::bxor:
       return fold_bits(kind, arguments, size_of(dtype));
     default:
-      return add_integers(arguments, size_of(dtype));
+      return fold_unsigned(Add(), arguments, size_of(dtype));
   }
 }
 

@@ -60,11 +60,10 @@ struct Bf16Lanes : HalfLanes {
     store_at(hn::Or(even, odd), U32(), to);
   }
 
- private:
   // Returns bits whose upper half is the rounded value; the caller drops the lower half. Adds just
   // under half a unit of the last kept bit, or exactly half if that bit is set, so that the carry
   // rounds to even. Infinity does not carry, because its lower half is zero.
-  HWY_INLINE hn::Vec<U32> rounded(hn::Vec<F32> v) const {
+  static HWY_INLINE hn::Vec<U32> rounded(hn::Vec<F32> v) {
     const auto bits = hn::BitCast(U32(), v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U32(), 1));
     return hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7FFF)));

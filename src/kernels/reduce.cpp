@@ -1,6 +1,9 @@
 #include "kernels/reduce.h"
 
 #include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/fold.h"
 
@@ -13,6 +16,21 @@ void fold_any(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
   if (is_floating(dtype)) return fold_half(dtype, kind, arguments);
   if (is_complex(dtype)) return fold_complex(dtype, kind, arguments);
   fold_integer(dtype, kind, arguments);
+}
+
+/// data[i] /= divisor, truncating toward zero.
+template <class T>
+void divide_as(void* data, std::size_t n, int divisor) {
+  // A type that holds the values of both operands.
+  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  using Quick = std::conditional_t<(sizeof(T) < 4), std::int32_t, Wide>;
+  auto* at = static_cast<unsigned char*>(data);
+  for (std::size_t i = 0; i < n; ++i, at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, at, sizeof(T));
+    value = static_cast<T>(static_cast<Quick>(value) / static_cast<Quick>(divisor));
+    std::memcpy(at, &value, sizeof(T));
+  }
 }
 
 }  // namespace
@@ -40,7 +58,8 @@ void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, v
 
 void divide(DType dtype, void* data, std::size_t n, int divisor) {
   if (divisor == 1) return;
-  if (is_integer(dtype)) return divide_integer(dtype, data, n, divisor);
+  if (is_integer(dtype))
+    return visit_integer(dtype, [&]<class T>(T) { divide_as<T>(data, n, divisor); });
   const std::array<const void*, 1> operands = {data};
   fold_any(dtype, ReduceKind::avg, {operands, data, n, divisor});
 }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/fold.h"
+
 namespace mccl::kernels::reference {
 namespace {
 
@@ -249,28 +251,9 @@ void visit_float(DType dtype, const Visit& visit) {
 /// Calls `visit` with the Element that describes `dtype`. Supports every dtype.
 template <class Visit>
 void visit(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::boolean:
-      return visit(Bool());
-    case DType::u8:
-      return visit(Plain<std::uint8_t>());
-    case DType::i8:
-      return visit(Plain<std::int8_t>());
-    case DType::u16:
-      return visit(Plain<std::uint16_t>());
-    case DType::i16:
-      return visit(Plain<std::int16_t>());
-    case DType::u32:
-      return visit(Plain<std::uint32_t>());
-    case DType::i32:
-      return visit(Plain<std::int32_t>());
-    case DType::u64:
-      return visit(Plain<std::uint64_t>());
-    case DType::i64:
-      return visit(Plain<std::int64_t>());
-    default:
-      return visit_float(dtype, visit);
-  }
+  if (dtype == DType::boolean) return visit(Bool());
+  visit_integer(dtype, [&]<class T>(T) { visit(Plain<T>()); });
+  visit_float(dtype, visit);
 }
 
 }  // namespace

@@ -199,4 +199,15 @@ PeerRange PeerArena::map(const RangePlace& place) const {
   return range;
 }
 
+void PeerArena::let_go_of(const RangePlace& place) const {
+  if (place.bytes == 0) return;
+  try {
+    static_cast<void>(map(place));
+  } catch (const CorruptionError&) {
+    throw;
+  } catch (const std::exception&) {
+    // The range stays in use.
+  }
+}
+
 }  // namespace mccl::node

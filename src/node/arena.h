@@ -143,6 +143,11 @@ class PeerArena {
   void check(const RangePlace& place) const;
   /// Checks the place and maps it. Also throws Error if it cannot be mapped.
   PeerRange map(const RangePlace& place) const;
+  /// Releases a range that this process has not mapped. Maps it and unmaps it again, because the
+  /// owner waits until every reader has released the range. Throws CorruptionError if the place is
+  /// not inside the arena. If the range cannot be mapped here, it stays in use: the owner cannot
+  /// reuse this memory, but no data are at risk.
+  void let_go_of(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }
 

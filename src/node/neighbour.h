@@ -19,11 +19,6 @@ struct Neighbour {
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
 };
 
-/// Releases a range of the neighbour that this rank has not mapped. Maps it and unmaps it again,
-/// because the neighbour waits until every reader has released the range. Throws CorruptionError if
-/// the place is not a valid range. If the range cannot be mapped here, it stays in use.
-void let_go_of(const Neighbour& neighbour, const RangePlace& place);
-
 using Neighbours = std::map<WorldRank, Neighbour>;
 
 /// The memory that a rank shares with its node.

@@ -3,7 +3,7 @@
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
 #include "support/ranks.h"
-#include "transport/rdma/card.h"
+#include "transport/rdma/survey/card.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "backend/mpi/finder.h"
-#include "backend/mpi/symbols.h"
 #include "mccl/error.h"
 
 namespace mccl::mpi {

@@ -19,7 +19,7 @@
 #include "support/folder.h"
 #include "support/ranks.h"
 #include "support/verbs_double.h"
-#include "transport/rdma/message.h"
+#include "transport/rdma/pair/message.h"
 
 namespace mccl {
 namespace {

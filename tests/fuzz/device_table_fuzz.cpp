@@ -4,7 +4,7 @@
 
 #include "input.h"
 #include "mccl/error.h"
-#include "transport/rdma/table_shape.h"
+#include "transport/rdma/survey/device_table.h"
 
 namespace rdma = mccl::transport::rdma;
 

@@ -5,9 +5,8 @@
 
 #include "input.h"
 #include "mccl/error.h"
-#include "transport/rdma/message.h"
 #include "transport/rdma/offer.h"
-#include "transport/rdma/shape.h"
+#include "transport/rdma/pair/message.h"
 
 namespace rdma = mccl::transport::rdma;
 

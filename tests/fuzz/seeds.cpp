@@ -26,8 +26,8 @@
 #include "rendezvous/connections/handshake.h"
 #include "rendezvous/store/store_wire.h"
 #include "script.h"
-#include "transport/rdma/card.h"
 #include "transport/rdma/offer.h"
+#include "transport/rdma/survey/card.h"
 
 namespace {
 

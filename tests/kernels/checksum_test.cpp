@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/checksum_paths.h"
-
 namespace mccl::kernels {
 namespace {
 

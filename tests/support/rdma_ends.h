@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "transport/link_conformance.h"
-#include "transport/rdma/gid.h"
 #include "transport/rdma/link.h"
-#include "transport/rdma/pair.h"
+#include "transport/rdma/pair/pair.h"
 #include "transport/rdma/station.h"
+#include "transport/rdma/verbs/gid.h"
 
 namespace mccl::testing {
 

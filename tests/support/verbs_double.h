@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/wake_pipe.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::testing {
 
@@ -118,7 +118,7 @@ struct Fabric {
   }
 };
 
-class DoubleChannel final : public rdma::Channel {
+class DoubleChannel final : public rdma::CompletionChannel {
  public:
   explicit DoubleChannel(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {}
   ~DoubleChannel() override { fabric_->closed("ibv_create_comp_channel"); }
@@ -131,7 +131,8 @@ class DoubleChannel final : public rdma::Channel {
   WakePipe pipe_;
 };
 
-class DoubleQueue final : public rdma::CompletionQueue {
+/// The queue of the completions of a queue pair.
+class DoubleQueue {
  public:
   DoubleQueue(std::shared_ptr<Fabric> fabric, std::string device, std::size_t entries,
               DoubleChannel* channel)
@@ -139,9 +140,9 @@ class DoubleQueue final : public rdma::CompletionQueue {
         device_(std::move(device)),
         entries_(entries),
         channel_(channel) {}
-  ~DoubleQueue() override { fabric_->closed("ibv_create_cq"); }
+  ~DoubleQueue() { fabric_->closed("ibv_create_cq"); }
 
-  int poll(std::span<rdma::Completion> into) override {
+  int poll(std::span<rdma::Completion> into) {
     const std::lock_guard lock(fabric_->mutex);
     fabric_->note_call(device_);
     if (poll_error != 0) return -poll_error;
@@ -150,7 +151,7 @@ class DoubleQueue final : public rdma::CompletionQueue {
     completions_.erase(completions_.begin(), completions_.begin() + static_cast<std::ptrdiff_t>(n));
     return static_cast<int>(n);
   }
-  int notify() override {
+  int notify() {
     const std::lock_guard lock(fabric_->mutex);
     fabric_->note_call(device_);
     told_ = false;
@@ -176,8 +177,11 @@ class DoubleQueue final : public rdma::CompletionQueue {
 class DoubleQueuePair final : public rdma::QueuePair {
  public:
   DoubleQueuePair(std::shared_ptr<Fabric> fabric, std::string device,
-                  const rdma::QueuePairOptions& options, DoubleQueue& queue)
-      : fabric_(std::move(fabric)), device_(std::move(device)), options_(options), queue_(queue) {
+                  const rdma::QueuePairOptions& options, std::unique_ptr<DoubleQueue> queue)
+      : fabric_(std::move(fabric)),
+        device_(std::move(device)),
+        options_(options),
+        queue_(std::move(queue)) {
     const std::lock_guard lock(fabric_->mutex);
     number_ = fabric_->next_number++;
     fabric_->pairs[number_] = this;
@@ -222,12 +226,12 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (const int error = refused("ibv_post_send")) return error;
     if (!connected_ || pieces.size() > options_.pieces) return EINVAL;
     if (failed_) {
-      queue_.push({id, rdma::kFlushed, 0});
+      queue_->push({id, rdma::kFlushed, 0});
       return 0;
     }
     Fabric::Message message{number_, route_.queue_pair, {}};
     if (!gather(pieces, is_inline, message.bytes)) {
-      queue_.push({id, kUnregistered, 0});
+      queue_->push({id, kUnregistered, 0});
       fail(rdma::kFlushed);
       return 0;
     }
@@ -239,6 +243,9 @@ class DoubleQueuePair final : public rdma::QueuePair {
     }
     return 0;
   }
+
+  int poll(std::span<rdma::Completion> into) override { return queue_->poll(into); }
+  int notify() override { return queue_->notify(); }
 
   /// Delivers `bytes` as a message from the peer; tests call it to act as a stranger. On rc, a
   /// message that finds no receive is retried until one is posted.
@@ -256,10 +263,10 @@ class DoubleQueuePair final : public rdma::QueuePair {
     const std::lock_guard lock(fabric_->mutex);
     failed_ = true;
     for (const auto& [id, into] : std::exchange(receives_, {}))
-      queue_.push({id, std::exchange(status, rdma::kFlushed), 0});
+      queue_->push({id, std::exchange(status, rdma::kFlushed), 0});
   }
   std::size_t posted() const { return receives_.size(); }
-  DoubleQueue& queue() { return queue_; }
+  DoubleQueue& queue() { return *queue_; }
 
  private:
   static constexpr int kUnregistered = 4;
@@ -269,7 +276,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     receives_.pop_front();
     if (bytes.size() > into.bytes) return fail(1);
     std::memcpy(const_cast<std::byte*>(into.data), bytes.data(), bytes.size());
-    queue_.push({id, 0, static_cast<std::uint32_t>(bytes.size())});
+    queue_->push({id, 0, static_cast<std::uint32_t>(bytes.size())});
   }
 
   int refused(const char* call) { return fabric_->gate ? fabric_->gate(call) : 0; }
@@ -317,14 +324,14 @@ class DoubleQueuePair final : public rdma::QueuePair {
         if (DoubleQueuePair* other = far()) other->take(bytes);
         return deliver(id, bytes);
       case Fate::Kind::lost:
-        if (options_.service == rdma::Service::uc) return queue_.push({id, 0, 0});
+        if (options_.service == rdma::Service::uc) return queue_->push({id, 0, 0});
         [[fallthrough]];
       case Fate::Kind::sender_fails:
         failed_ = true;
-        queue_.push({id, fate.status != 0 ? fate.status : 12, 0});
+        queue_->push({id, fate.status != 0 ? fate.status : 12, 0});
         return fail(rdma::kFlushed);
       case Fate::Kind::receiver_fails:
-        queue_.push({id, 0, 0});
+        queue_->push({id, 0, 0});
         if (DoubleQueuePair* other = far()) other->fail(fate.status);
         return;
       case Fate::Kind::forgotten:
@@ -336,16 +343,16 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (DoubleQueuePair* other = far()) {
       other->take(bytes);
     } else if (options_.service == rdma::Service::rc) {
-      queue_.push({id, 12, 0});
+      queue_->push({id, 12, 0});
       return fail(rdma::kFlushed);
     }
-    queue_.push({id, 0, 0});
+    queue_->push({id, 0, 0});
   }
 
   const std::shared_ptr<Fabric> fabric_;
   const std::string device_;
   const rdma::QueuePairOptions options_;
-  DoubleQueue& queue_;
+  const std::unique_ptr<DoubleQueue> queue_;
   std::uint32_t number_ = 0;
   rdma::Route route_;
   bool connected_ = false;
@@ -354,7 +361,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   std::deque<std::vector<std::byte>> not_ready_;  ///< Messages that wait for a receive.
 };
 
-class DoubleRegion final : public rdma::Region {
+class DoubleRegion final : public rdma::MemoryRegion {
  public:
   DoubleRegion(std::shared_ptr<Fabric> fabric, std::span<const std::byte> memory)
       : fabric_(std::move(fabric)), key_(register_it(*fabric_, memory)) {}
@@ -378,30 +385,6 @@ class DoubleRegion final : public rdma::Region {
   const std::uint32_t key_;
 };
 
-class DoubleDomain final : public rdma::Domain {
- public:
-  DoubleDomain(std::shared_ptr<Fabric> fabric, std::string device)
-      : fabric_(std::move(fabric)), device_(std::move(device)) {}
-  ~DoubleDomain() override { fabric_->closed("ibv_alloc_pd"); }
-  std::unique_ptr<rdma::Region> register_memory(std::span<std::byte> memory) override {
-    return register_to_send(memory);
-  }
-  std::unique_ptr<rdma::Region> register_to_send(std::span<const std::byte> memory) override {
-    fabric_->refuse_if_told("ibv_reg_mr", device_);
-    return std::make_unique<DoubleRegion>(fabric_, memory);
-  }
-  std::unique_ptr<rdma::QueuePair> make_queue_pair(const rdma::QueuePairOptions& options,
-                                                   rdma::CompletionQueue& queue) override {
-    fabric_->refuse_if_told("ibv_create_qp", device_);
-    return std::make_unique<DoubleQueuePair>(fabric_, device_, options,
-                                             dynamic_cast<DoubleQueue&>(queue));
-  }
-
- private:
-  const std::shared_ptr<Fabric> fabric_;
-  const std::string device_;
-};
-
 /// Properties of a simulated device, which may be changed while the device is not in use.
 struct DoubleDevice {
   rdma::Port port{.number = 1,
@@ -416,11 +399,14 @@ struct DoubleDevice {
       .regions = 100, .queue_pairs = 1000, .requests = 1000, .completions = 10000, .lends = true};
 };
 
-class DoubleContext final : public rdma::Context {
+class DoubleContext final : public rdma::VerbsContext {
  public:
   DoubleContext(std::shared_ptr<Fabric> fabric, std::string name, DoubleDevice device)
       : fabric_(std::move(fabric)), name_(std::move(name)), device_(std::move(device)) {}
-  ~DoubleContext() override { fabric_->closed("ibv_open_device"); }
+  ~DoubleContext() override {
+    fabric_->closed("ibv_alloc_pd");
+    fabric_->closed("ibv_open_device");
+  }
 
   rdma::Limits limits() override { return device_.limits; }
   rdma::Port port(int number) override {
@@ -428,18 +414,22 @@ class DoubleContext final : public rdma::Context {
     return device_.port;
   }
   std::vector<rdma::Gid> gids(int) override { return device_.gids; }
-  std::unique_ptr<rdma::Domain> make_domain() override {
-    fabric_->refuse_if_told("ibv_alloc_pd", name_);
-    return std::make_unique<DoubleDomain>(fabric_, name_);
+  std::unique_ptr<rdma::MemoryRegion> register_memory(std::span<const std::byte> memory,
+                                                      rdma::Access) override {
+    fabric_->refuse_if_told("ibv_reg_mr", name_);
+    return std::make_unique<DoubleRegion>(fabric_, memory);
   }
-  std::unique_ptr<rdma::Channel> make_channel() override {
+  std::unique_ptr<rdma::CompletionChannel> make_channel() override {
     fabric_->refuse_if_told("ibv_create_comp_channel", name_);
     return std::make_unique<DoubleChannel>(fabric_);
   }
-  std::unique_ptr<rdma::CompletionQueue> make_queue(int entries, rdma::Channel* channel) override {
+  std::unique_ptr<rdma::QueuePair> make_queue_pair(const rdma::QueuePairOptions& options,
+                                                   rdma::CompletionChannel* channel) override {
     fabric_->refuse_if_told("ibv_create_cq", name_);
-    return std::make_unique<DoubleQueue>(fabric_, name_, static_cast<std::size_t>(entries),
-                                         dynamic_cast<DoubleChannel*>(channel));
+    auto queue = std::make_unique<DoubleQueue>(fabric_, name_, options.sends + options.receives,
+                                               dynamic_cast<DoubleChannel*>(channel));
+    fabric_->refuse_if_told("ibv_create_qp", name_);
+    return std::make_unique<DoubleQueuePair>(fabric_, name_, options, std::move(queue));
   }
   int event_descriptor() const override { return pipe_.descriptor(); }
   std::optional<rdma::DeviceEvent> next_event() override {
@@ -468,10 +458,16 @@ class VerbsDouble final : public rdma::Verbs {
     for (const auto& [name, device] : known) names.push_back(name);
     return names;
   }
-  std::unique_ptr<rdma::Context> open(const std::string& name) override {
+  std::unique_ptr<rdma::VerbsContext> open(const std::string& name) override {
     const auto found = known.find(name);
     if (found == known.end()) throw rdma::VerbsError("ibv_open_device", name, ENODEV);
     fabric->refuse_if_told("ibv_open_device", name);
+    try {
+      fabric->refuse_if_told("ibv_alloc_pd", name);
+    } catch (const rdma::VerbsError&) {
+      fabric->closed("ibv_open_device");
+      throw;
+    }
     return std::make_unique<DoubleContext>(fabric, name, found->second);
   }
 

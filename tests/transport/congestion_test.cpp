@@ -1,4 +1,4 @@
-#include "transport/tcp/congestion.h"
+#include "transport/tcp/socket.h"
 
 #include <gmock/gmock.h>
 #include <netinet/tcp.h>

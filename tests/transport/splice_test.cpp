@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "transport/link_conformance.h"
-#include "transport/tcp/inlet.h"
+#include "transport/tcp/listener.h"
 #include "transport/tcp/link.h"
 
 namespace mccl::transport {

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 
 #include "backend/mpi/abis.h"
-#include "backend/mpi/symbols.h"
+#include "base/library.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 
@@ -42,20 +43,32 @@ bool is_open_mpi(const Identity& identity) {
 
 /// Recognises the library's ABI by its file name, its symbols and the version that it reports.
 /// Throws InvalidArgument if the ABI is unknown.
-std::unique_ptr<Library> library_of(const Symbols& symbols) {
-  if (file_name(symbols.path()).starts_with("libmpi_abi")) return standard_library(symbols);
-  if (symbols.has("ompi_mpi_comm_world")) return open_mpi_library(symbols);
+std::unique_ptr<Library> library_of(const SharedLibrary& file) {
+  if (file_name(file.path()).starts_with("libmpi_abi")) return standard_library(file);
+  if (file.find("ompi_mpi_comm_world")) return open_mpi_library(file);
   char text[8192] = {};
   int length = 0;
-  symbols.function<int(char*, int*)>("MPI_Get_library_version")(text, &length);
+  LibraryFunction<int(char*, int*)>(file, "MPI_Get_library_version")(text, &length);
   const std::string_view said(text);
   for (const std::string_view word : {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}) {
-    if (said.find(word) != said.npos) return mpich_library(symbols);
+    if (said.find(word) != said.npos) return mpich_library(file);
   }
   throw InvalidArgument(
       fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; it supports those "
                   "of Open MPI, MPICH (also Intel MPI, MVAPICH) and MPI 5 (libmpi_abi)",
-                  symbols.path(), in_quotes(said.substr(0, said.find('\n')))));
+                  file.path(), in_quotes(said.substr(0, said.find('\n')))));
+}
+
+/// The plugins that an MPI library loads look up its symbols globally.
+SharedLibrary load(const std::string& name) {
+  return SharedLibrary({name}, SharedLibrary::Symbols::global);
+}
+
+[[noreturn]] void refuse_without(const std::string& function, const std::string& path) {
+  throw InvalidArgument(
+      fmt::format("{} lacks {}, which MCCL needs: it is not an MPI library, or it is older than "
+                  "MPI 3.0; name another with MPI_LIBNAME",
+                  path, function));
 }
 
 std::vector<std::string> all_names() {
@@ -133,27 +146,29 @@ std::unique_ptr<Library> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
   for (const std::string& name : all_names()) {
-    if (Symbols::is_loaded(name)) loaded.push_back(name);
+    if (SharedLibrary::is_loaded(name)) loaded.push_back(name);
   }
   const Wanted wanted = wanted_of(environment, launcher, loaded);
   std::string failures;
   for (const std::string& name : wanted.names) {
-    std::optional<Symbols> symbols;
+    std::optional<SharedLibrary> file;
+    std::unique_ptr<Library> library;
     try {
-      symbols = Symbols::load(name);
-    } catch (const InvalidArgument& error) {
+      file = load(name);
+      library = library_of(*file);
+    } catch (const LoadError& error) {
+      if (!error.symbol().empty()) refuse_without(error.symbol(), file->path());
       failures += fmt::format("{}{}", failures.empty() ? "" : "; ", error.what());
       continue;
     }
-    std::unique_ptr<Library> library = library_of(*symbols);
     check_launcher(library->identity(), launcher, wanted.named_by);
     if (!loaded.empty() && !wanted.named_by.empty()) {
-      const std::string present = Symbols::load(loaded.front()).path();
-      if (present != symbols->path()) {
+      const std::string present = load(loaded.front()).path();
+      if (present != file->path()) {
         throw InvalidArgument(
             fmt::format("{} names {}, but this process has already loaded {}; a process can use "
                         "only one MPI library",
-                        wanted.named_by, symbols->path(), present));
+                        wanted.named_by, file->path(), present));
       }
     }
     return library;
@@ -164,6 +179,22 @@ std::unique_ptr<Library> find_library(const Environment& environment) {
   }
   throw InvalidArgument(fmt::format("no MPI library found ({}): {}, or name one with MPI_LIBNAME",
                                     fmt::join(wanted.names, ", "), advice_for(launcher)));
+}
+
+std::string short_version(std::string_view text) {
+  std::string line(text.substr(0, text.find_first_of(",\n")));
+  for (const std::string_view noise : {"Version:", "Library", "(R)"}) {
+    if (const auto found = line.find(noise); found != line.npos) line.erase(found, noise.size());
+  }
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  if (const auto v = line.find(" v"); v != line.npos && std::isdigit(line[v + 2])) {
+    line.erase(v + 1, 1);
+  }
+  line.erase(
+      std::unique(line.begin(), line.end(), [](char a, char b) { return a == ' ' && b == ' '; }),
+      line.end());
+  while (line.ends_with(' ') || line.ends_with('\0')) line.pop_back();
+  return line;
 }
 
 }  // namespace mccl::mpi

@@ -53,6 +53,10 @@ struct Identity {
   std::string describe() const { return version + " (" + path + ", " + abi + ")"; }
 };
 
+/// Shortens "Open MPI v4.1.4, package: …" to "Open MPI 4.1.4", and "MPICH Version:\t4.0.2\n…" to
+/// "MPICH 4.0.2".
+std::string short_version(std::string_view text);
+
 /// Error of an MPI call, with MPI's own text.
 class LibraryError : public Error {
  public:

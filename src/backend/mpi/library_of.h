@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backend/mpi/library.h"
-#include "backend/mpi/symbols.h"
+#include "base/library.h"
 
 namespace mccl::mpi {
 
@@ -32,7 +32,7 @@ Handle handle_of(T handle) {
   }
 }
 
-/// Implements Library by the MPI functions of `symbols`. `Abi` defines the types Comm, Group, Type,
+/// Implements Library by the MPI functions of `file`. `Abi` defines the types Comm, Group, Type,
 /// Op, Request, Errors (an error handler) and Status (with MPI_SOURCE), the name of the ABI, kName,
 /// and a function constants().
 template <typename Abi>
@@ -49,19 +49,13 @@ class LibraryOf final : public Library {
   using Out = void*;
   using Ints = const int*;
 
-  /// An MPI function, with its name for error messages.
   template <typename... Arguments>
-  struct Function {
-    Function(const Symbols& symbols, const char* its_name)
-        : name(its_name), call(symbols.function<int(Arguments...)>(its_name)) {}
-    const char* name;
-    int (*call)(Arguments...);
-  };
+  using Function = LibraryFunction<int(Arguments...)>;
 
  public:
-  explicit LibraryOf(const Symbols& symbols) : symbols_(symbols) {
-    constants_ = Abi::constants(symbols);
-    identity_ = {version(), symbols.path(), Abi::kName};
+  explicit LibraryOf(const SharedLibrary& file) : file_(file) {
+    constants_ = Abi::constants(file);
+    identity_ = {version(), file.path(), Abi::kName};
   }
 
   bool initialized() override { return flag(initialized_); }
@@ -217,10 +211,10 @@ class LibraryOf final : public Library {
     Request own = as<Request>(request);
     Status status = {};
     int done = 0;
-    const int code = test_.call(&own, &done, &status);
+    const int code = test_(&own, &done, &status);
     request = handle_of(own);  // MPI also releases a request that completed with an error
     if (code != 0) [[unlikely]]
-      fail(test_.name, code);
+      fail(test_.name(), code);
     if (done && arrival) *arrival = arrival_of(status);
     return done != 0;
   }
@@ -232,9 +226,9 @@ class LibraryOf final : public Library {
  private:
   template <typename F, typename... Arguments>
   void check(const F& function, Arguments... arguments) {
-    const int code = function.call(arguments...);
+    const int code = function(arguments...);
     if (code != 0) [[unlikely]]
-      fail(function.name, code);
+      fail(function.name(), code);
   }
   template <typename F, typename... Arguments>
   Handle request_of(const F& function, Arguments... arguments) {
@@ -254,8 +248,8 @@ class LibraryOf final : public Library {
     char text[1024] = {};  // longer than any ABI's MPI_MAX_ERROR_STRING
     int length = 0;
     int kind = code;
-    error_string_.call(code, text, &length);
-    error_class_.call(code, &kind);
+    error_string_(code, text, &length);
+    error_class_(code, &kind);
     throw LibraryError(
         fmt::format("{} failed with {} ({})", function, std::string_view(text), identity_.version),
         kind == constants_.truncated);
@@ -287,70 +281,70 @@ class LibraryOf final : public Library {
   std::string version() {
     char text[8192] = {};
     int length = 0;
-    get_library_version_.call(text, &length);
+    get_library_version_(text, &length);
     return short_version(std::string_view(text));
   }
 
   /// A collective in MPI's nonblocking form (`begins`) and its blocking form (`waits`).
   template <typename... Arguments>
   struct Collective {
-    Collective(const Symbols& symbols, const char* beginning, const char* waiting)
-        : begins(symbols, beginning), waits(symbols, waiting) {}
+    Collective(const SharedLibrary& file, const char* beginning, const char* waiting)
+        : begins(file, beginning), waits(file, waiting) {}
     Function<Arguments..., Comm, Request*> begins;
     Function<Arguments..., Comm> waits;
   };
 
-  const Symbols symbols_;
-  Function<int*> initialized_{symbols_, "MPI_Initialized"};
-  Function<int*> finalized_{symbols_, "MPI_Finalized"};
-  Function<int*, char***, int, int*> init_thread_{symbols_, "MPI_Init_thread"};
-  Function<int*> query_thread_{symbols_, "MPI_Query_thread"};
-  Function<> finalize_{symbols_, "MPI_Finalize"};
-  Function<Comm, int> abort_{symbols_, "MPI_Abort"};
-  Function<char*, int*> get_library_version_{symbols_, "MPI_Get_library_version"};
-  Function<int, char*, int*> error_string_{symbols_, "MPI_Error_string"};
-  Function<int, int*> error_class_{symbols_, "MPI_Error_class"};
-  Function<Comm, int*> comm_rank_{symbols_, "MPI_Comm_rank"};
-  Function<Comm, int*> comm_size_{symbols_, "MPI_Comm_size"};
-  Function<Comm, int, void*, int*> comm_get_attr_{symbols_, "MPI_Comm_get_attr"};
-  Function<Comm, Errors*> comm_get_errhandler_{symbols_, "MPI_Comm_get_errhandler"};
-  Function<Comm, Errors> comm_set_errhandler_{symbols_, "MPI_Comm_set_errhandler"};
-  Function<Comm, Comm*> comm_dup_{symbols_, "MPI_Comm_dup"};
-  Function<Comm, Group*> comm_group_{symbols_, "MPI_Comm_group"};
-  Function<Group, int, Ints, Group*> group_incl_{symbols_, "MPI_Group_incl"};
-  Function<Group*> group_free_{symbols_, "MPI_Group_free"};
-  Function<Comm, Group, int, Comm*> comm_create_group_{symbols_, "MPI_Comm_create_group"};
-  Function<Comm*> comm_free_{symbols_, "MPI_Comm_free"};
-  Function<UserFunction*, int, Op*> op_create_{symbols_, "MPI_Op_create"};
-  Function<int, Type, Type*> type_contiguous_{symbols_, "MPI_Type_contiguous"};
+  const SharedLibrary file_;
+  Function<int*> initialized_{file_, "MPI_Initialized"};
+  Function<int*> finalized_{file_, "MPI_Finalized"};
+  Function<int*, char***, int, int*> init_thread_{file_, "MPI_Init_thread"};
+  Function<int*> query_thread_{file_, "MPI_Query_thread"};
+  Function<> finalize_{file_, "MPI_Finalize"};
+  Function<Comm, int> abort_{file_, "MPI_Abort"};
+  Function<char*, int*> get_library_version_{file_, "MPI_Get_library_version"};
+  Function<int, char*, int*> error_string_{file_, "MPI_Error_string"};
+  Function<int, int*> error_class_{file_, "MPI_Error_class"};
+  Function<Comm, int*> comm_rank_{file_, "MPI_Comm_rank"};
+  Function<Comm, int*> comm_size_{file_, "MPI_Comm_size"};
+  Function<Comm, int, void*, int*> comm_get_attr_{file_, "MPI_Comm_get_attr"};
+  Function<Comm, Errors*> comm_get_errhandler_{file_, "MPI_Comm_get_errhandler"};
+  Function<Comm, Errors> comm_set_errhandler_{file_, "MPI_Comm_set_errhandler"};
+  Function<Comm, Comm*> comm_dup_{file_, "MPI_Comm_dup"};
+  Function<Comm, Group*> comm_group_{file_, "MPI_Comm_group"};
+  Function<Group, int, Ints, Group*> group_incl_{file_, "MPI_Group_incl"};
+  Function<Group*> group_free_{file_, "MPI_Group_free"};
+  Function<Comm, Group, int, Comm*> comm_create_group_{file_, "MPI_Comm_create_group"};
+  Function<Comm*> comm_free_{file_, "MPI_Comm_free"};
+  Function<UserFunction*, int, Op*> op_create_{file_, "MPI_Op_create"};
+  Function<int, Type, Type*> type_contiguous_{file_, "MPI_Type_contiguous"};
   Function<int, Ints, const std::intptr_t*, const Type*, Type*> type_create_struct_{
-      symbols_, "MPI_Type_create_struct"};
-  Function<Type*> type_commit_{symbols_, "MPI_Type_commit"};
-  Function<Type*> type_free_{symbols_, "MPI_Type_free"};
-  Function<Comm, Request*> ibarrier_{symbols_, "MPI_Ibarrier"};
-  Collective<Out, int, Type, int> bcast_{symbols_, "MPI_Ibcast", "MPI_Bcast"};
-  Collective<In, Out, int, Type, Op> allreduce_{symbols_, "MPI_Iallreduce", "MPI_Allreduce"};
-  Collective<In, Out, int, Type, Op, int> reduce_{symbols_, "MPI_Ireduce", "MPI_Reduce"};
-  Collective<In, int, Type, Out, int, Type> allgather_{symbols_, "MPI_Iallgather", "MPI_Allgather"};
-  Collective<In, int, Type, Out, Ints, Ints, Type> allgatherv_{symbols_, "MPI_Iallgatherv",
+      file_, "MPI_Type_create_struct"};
+  Function<Type*> type_commit_{file_, "MPI_Type_commit"};
+  Function<Type*> type_free_{file_, "MPI_Type_free"};
+  Function<Comm, Request*> ibarrier_{file_, "MPI_Ibarrier"};
+  Collective<Out, int, Type, int> bcast_{file_, "MPI_Ibcast", "MPI_Bcast"};
+  Collective<In, Out, int, Type, Op> allreduce_{file_, "MPI_Iallreduce", "MPI_Allreduce"};
+  Collective<In, Out, int, Type, Op, int> reduce_{file_, "MPI_Ireduce", "MPI_Reduce"};
+  Collective<In, int, Type, Out, int, Type> allgather_{file_, "MPI_Iallgather", "MPI_Allgather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type> allgatherv_{file_, "MPI_Iallgatherv",
                                                                "MPI_Allgatherv"};
-  Collective<In, int, Type, Out, int, Type, int> gather_{symbols_, "MPI_Igather", "MPI_Gather"};
-  Collective<In, int, Type, Out, Ints, Ints, Type, int> gatherv_{symbols_, "MPI_Igatherv",
+  Collective<In, int, Type, Out, int, Type, int> gather_{file_, "MPI_Igather", "MPI_Gather"};
+  Collective<In, int, Type, Out, Ints, Ints, Type, int> gatherv_{file_, "MPI_Igatherv",
                                                                  "MPI_Gatherv"};
-  Collective<In, int, Type, Out, int, Type, int> scatter_{symbols_, "MPI_Iscatter", "MPI_Scatter"};
-  Collective<In, Ints, Ints, Type, Out, int, Type, int> scatterv_{symbols_, "MPI_Iscatterv",
+  Collective<In, int, Type, Out, int, Type, int> scatter_{file_, "MPI_Iscatter", "MPI_Scatter"};
+  Collective<In, Ints, Ints, Type, Out, int, Type, int> scatterv_{file_, "MPI_Iscatterv",
                                                                   "MPI_Scatterv"};
-  Collective<In, Out, int, Type, Op> reduce_scatter_block_{symbols_, "MPI_Ireduce_scatter_block",
+  Collective<In, Out, int, Type, Op> reduce_scatter_block_{file_, "MPI_Ireduce_scatter_block",
                                                            "MPI_Reduce_scatter_block"};
-  Collective<In, Out, Ints, Type, Op> reduce_scatter_{symbols_, "MPI_Ireduce_scatter",
+  Collective<In, Out, Ints, Type, Op> reduce_scatter_{file_, "MPI_Ireduce_scatter",
                                                       "MPI_Reduce_scatter"};
-  Collective<In, int, Type, Out, int, Type> alltoall_{symbols_, "MPI_Ialltoall", "MPI_Alltoall"};
-  Function<In, int, Type, int, int, Comm, Request*> isend_{symbols_, "MPI_Isend"};
-  Function<Out, int, Type, int, int, Comm, Request*> irecv_{symbols_, "MPI_Irecv"};
-  Function<Request*, int*, Status*> test_{symbols_, "MPI_Test"};
-  Function<Request*> cancel_{symbols_, "MPI_Cancel"};
-  Function<const Status*, int*> test_cancelled_{symbols_, "MPI_Test_cancelled"};
-  Function<const Status*, Type, std::int64_t*> get_elements_x_{symbols_, "MPI_Get_elements_x"};
+  Collective<In, int, Type, Out, int, Type> alltoall_{file_, "MPI_Ialltoall", "MPI_Alltoall"};
+  Function<In, int, Type, int, int, Comm, Request*> isend_{file_, "MPI_Isend"};
+  Function<Out, int, Type, int, int, Comm, Request*> irecv_{file_, "MPI_Irecv"};
+  Function<Request*, int*, Status*> test_{file_, "MPI_Test"};
+  Function<Request*> cancel_{file_, "MPI_Cancel"};
+  Function<const Status*, int*> test_cancelled_{file_, "MPI_Test_cancelled"};
+  Function<const Status*, Type, std::int64_t*> get_elements_x_{file_, "MPI_Get_elements_x"};
 };
 
 }  // namespace mccl::mpi

@@ -27,7 +27,7 @@ struct MpichAbi {
   using Status = mpich::Status;
   static constexpr const char* kName = "MPICH's ABI";
 
-  static Constants constants(const Symbols&) {
+  static Constants constants(const SharedLibrary&) {
     Constants own;
     own.world = handle_of(kWorld);
     own.self = handle_of(kSelf);
@@ -47,8 +47,8 @@ struct MpichAbi {
 
 }  // namespace
 
-std::unique_ptr<Library> mpich_library(const Symbols& symbols) {
-  return std::make_unique<LibraryOf<MpichAbi>>(symbols);
+std::unique_ptr<Library> mpich_library(const SharedLibrary& file) {
+  return std::make_unique<LibraryOf<MpichAbi>>(file);
 }
 
 }  // namespace mccl::mpi

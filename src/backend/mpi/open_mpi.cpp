@@ -28,8 +28,8 @@ struct OpenMpiAbi {
   using Status = open_mpi::Status;
   static constexpr const char* kName = "Open MPI's ABI";
 
-  static Constants constants(const Symbols& symbols) {
-    const auto handle = [&](const char* name) { return handle_of(symbols.variable(name)); };
+  static Constants constants(const SharedLibrary& file) {
+    const auto handle = [&](const char* name) { return handle_of(file.variable(name)); };
     Constants own;
     own.world = handle("ompi_mpi_comm_world");
     own.self = handle("ompi_mpi_comm_self");
@@ -51,8 +51,8 @@ static_assert(std::size(kTypes) == kDTypeCount && std::size(kOperations) == kPre
 
 }  // namespace
 
-std::unique_ptr<Library> open_mpi_library(const Symbols& symbols) {
-  return std::make_unique<LibraryOf<OpenMpiAbi>>(symbols);
+std::unique_ptr<Library> open_mpi_library(const SharedLibrary& file) {
+  return std::make_unique<LibraryOf<OpenMpiAbi>>(file);
 }
 
 }  // namespace mccl::mpi

@@ -27,7 +27,7 @@ struct StandardAbi {
   using Status = standard::Status;
   static constexpr const char* kName = "the ABI of MPI 5";
 
-  static Constants constants(const Symbols&) {
+  static Constants constants(const SharedLibrary&) {
     Constants own;
     own.world = kWorld;
     own.self = kSelf;
@@ -47,8 +47,8 @@ struct StandardAbi {
 
 }  // namespace
 
-std::unique_ptr<Library> standard_library(const Symbols& symbols) {
-  return std::make_unique<LibraryOf<StandardAbi>>(symbols);
+std::unique_ptr<Library> standard_library(const SharedLibrary& file) {
+  return std::make_unique<LibraryOf<StandardAbi>>(file);
 }
 
 }  // namespace mccl::mpi

@@ -16,7 +16,7 @@
 #include "backend/native/pair_figures.h"
 #include "backend/native/window_fit.h"
 #include "base/coding.h"
-#include "base/shared_cache.h"
+#include "backend/native/shared_cache.h"
 #include "base/value_text.h"
 #include "kernels/codec/codec.h"
 #include "kernels/copy.h"

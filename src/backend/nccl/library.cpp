@@ -1,77 +1,43 @@
 #include "backend/nccl/library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "base/library_file.h"
 #include "mccl/error.h"
 
 namespace mccl::nccl {
 namespace {
 
-constexpr const char* kFile = "libnccl.so.2";
 constexpr int kOldest = 21800;
 
-struct Loaded {
-  Library library{};
-  std::string failure;
-};
-
-std::string find_functions(void* handle, Library& nccl) {
-  std::string missing;
-  const auto find = [&](auto*& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
-    if (!function && missing.empty()) missing = name;
+/// Throws InvalidArgument with the reason if NCCL cannot be loaded.
+Library load() {
+  const auto is_old = [](const std::string& path) {
+    return InvalidArgument(
+        fmt::format("the NCCL in {} is older than 2.18; install 2.18 or later", path));
   };
-  find(nccl.GetVersion, "ncclGetVersion");
-  find(nccl.GetUniqueId, "ncclGetUniqueId");
-  find(nccl.GetErrorString, "ncclGetErrorString");
-  find(nccl.GetLastError, "ncclGetLastError");
-  find(nccl.CommInitRankConfig, "ncclCommInitRankConfig");
-  find(nccl.CommSplit, "ncclCommSplit");
-  find(nccl.CommGetAsyncError, "ncclCommGetAsyncError");
-  find(nccl.CommAbort, "ncclCommAbort");
-  find(nccl.AllReduce, "ncclAllReduce");
-  find(nccl.Broadcast, "ncclBroadcast");
-  find(nccl.Reduce, "ncclReduce");
-  find(nccl.AllGather, "ncclAllGather");
-  find(nccl.ReduceScatter, "ncclReduceScatter");
-  find(nccl.Send, "ncclSend");
-  find(nccl.Recv, "ncclRecv");
-  find(nccl.GroupStart, "ncclGroupStart");
-  find(nccl.GroupEnd, "ncclGroupEnd");
-  return missing;
-}
-
-/// Returns the reason if NCCL cannot be loaded; otherwise empty. NCCL stays loaded until the
-/// process ends.
-std::string load(Library& nccl) {
-  void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD);
-  if (!handle) handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return fmt::format("NCCL is not found ({})", ::dlerror());
-  nccl.path = library_file(handle, kFile);
-  const std::string missing = find_functions(handle, nccl);
-  if (!missing.empty() || nccl.GetVersion(&nccl.version) != kSuccess || nccl.version < kOldest) {
-    return fmt::format("the NCCL in {} is older than 2.18; install 2.18 or later", nccl.path);
+  std::string path;
+  try {
+    const SharedLibrary file({"libnccl.so.2"});
+    path = file.path();
+    Library nccl(file);
+    if (nccl.GetVersion(&nccl.version) != kSuccess || nccl.version < kOldest) throw is_old(path);
+    return nccl;
+  } catch (const LoadError& error) {
+    if (!error.symbol().empty()) throw is_old(path);
+    throw InvalidArgument(fmt::format("NCCL is not found ({})", error.what()));
   }
-  return {};
 }
 
 }  // namespace
 
 std::string Library::described() const {
   return fmt::format("NCCL {}.{}.{} ({})", version / 10000, version / 100 % 100, version % 100,
-                     path);
+                     file.path());
 }
 
 const Library& library() {
-  static const Loaded loaded = [] {
-    Loaded made;
-    made.failure = load(made.library);
-    return made;
-  }();
-  if (!loaded.failure.empty()) throw InvalidArgument(loaded.failure);
-  return loaded.library;
+  static const Library loaded = load();
+  return loaded;
 }
 
 int type_of(DType dtype) {

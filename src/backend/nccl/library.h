@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
+#include "base/library.h"
 #include "mccl/types.h"
 
 namespace mccl::nccl {
@@ -32,31 +34,45 @@ struct CommConfig {
   int split_share;
 };
 
+/// Throws LoadError if NCCL lacks a function.
 struct Library {
-  Result (*GetVersion)(int* version);
-  Result (*GetUniqueId)(UniqueId*);
-  const char* (*GetErrorString)(Result);
-  const char* (*GetLastError)(Comm);
-  Result (*CommInitRankConfig)(Comm*, int size, UniqueId, int rank, CommConfig*);
-  Result (*CommSplit)(Comm, int color, int key, Comm* part, CommConfig*);
-  Result (*CommGetAsyncError)(Comm, Result*);
-  Result (*CommAbort)(Comm);
-  Result (*AllReduce)(const void* in, void* out, std::size_t count, int type, int op, Comm,
-                      void* stream);
-  Result (*Broadcast)(const void* in, void* out, std::size_t count, int type, int root, Comm,
-                      void* stream);
-  Result (*Reduce)(const void* in, void* out, std::size_t count, int type, int op, int root, Comm,
-                   void* stream);
-  Result (*AllGather)(const void* in, void* out, std::size_t count, int type, Comm, void* stream);
-  Result (*ReduceScatter)(const void* in, void* out, std::size_t count, int type, int op, Comm,
-                          void* stream);
-  Result (*Send)(const void* data, std::size_t count, int type, int peer, Comm, void* stream);
-  Result (*Recv)(void* data, std::size_t count, int type, int peer, Comm, void* stream);
-  Result (*GroupStart)();
-  Result (*GroupEnd)();
+  explicit Library(SharedLibrary its_file) : file(std::move(its_file)) {}
 
-  int version = 0;   ///< Number such as 22809.
-  std::string path;  ///< Path of the file, if the loader reports it.
+  SharedLibrary file;
+  LibraryFunction<Result(int* version)> GetVersion{file, "ncclGetVersion"};
+  LibraryFunction<Result(UniqueId*)> GetUniqueId{file, "ncclGetUniqueId"};
+  LibraryFunction<const char*(Result)> GetErrorString{file, "ncclGetErrorString"};
+  LibraryFunction<const char*(Comm)> GetLastError{file, "ncclGetLastError"};
+  LibraryFunction<Result(Comm*, int size, UniqueId, int rank, CommConfig*)> CommInitRankConfig{
+      file, "ncclCommInitRankConfig"};
+  LibraryFunction<Result(Comm, int color, int key, Comm* part, CommConfig*)> CommSplit{
+      file, "ncclCommSplit"};
+  LibraryFunction<Result(Comm, Result*)> CommGetAsyncError{file, "ncclCommGetAsyncError"};
+  LibraryFunction<Result(Comm)> CommAbort{file, "ncclCommAbort"};
+  LibraryFunction<Result(const void* in, void* out, std::size_t count, int type, int op, Comm,
+                         void* stream)>
+      AllReduce{file, "ncclAllReduce"};
+  LibraryFunction<Result(const void* in, void* out, std::size_t count, int type, int root, Comm,
+                         void* stream)>
+      Broadcast{file, "ncclBroadcast"};
+  LibraryFunction<Result(const void* in, void* out, std::size_t count, int type, int op, int root,
+                         Comm, void* stream)>
+      Reduce{file, "ncclReduce"};
+  LibraryFunction<Result(const void* in, void* out, std::size_t count, int type, Comm,
+                         void* stream)>
+      AllGather{file, "ncclAllGather"};
+  LibraryFunction<Result(const void* in, void* out, std::size_t count, int type, int op, Comm,
+                         void* stream)>
+      ReduceScatter{file, "ncclReduceScatter"};
+  LibraryFunction<Result(const void* data, std::size_t count, int type, int peer, Comm,
+                         void* stream)>
+      Send{file, "ncclSend"};
+  LibraryFunction<Result(void* data, std::size_t count, int type, int peer, Comm, void* stream)>
+      Recv{file, "ncclRecv"};
+  LibraryFunction<Result()> GroupStart{file, "ncclGroupStart"};
+  LibraryFunction<Result()> GroupEnd{file, "ncclGroupEnd"};
+
+  int version = 0;  ///< Number such as 22809.
 
   /// Returns text such as "NCCL 2.28.9 (/usr/lib/…/libnccl.so.2)".
   std::string described() const;

@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+
+#include "base/library.h"
 
 namespace mccl::device::cuda {
 
@@ -22,56 +23,61 @@ struct IpcHandle {
 };
 
 /// Function names are those of cuda.h without "cu". Each points to the newest version of the
-/// function in CUDA 12.
+/// function in CUDA 12. Throws LoadError if a function is missing.
 struct Driver {
-  Result (*Init)(unsigned flags);
-  Result (*DriverGetVersion)(int* version);
-  Result (*GetErrorName)(Result, const char** name);
-  Result (*GetErrorString)(Result, const char** text);
-  Result (*DeviceGetCount)(int* count);
-  Result (*DeviceGet)(int* device, int index);
-  Result (*DeviceGetName)(char* name, int length, int device);
-  Result (*DeviceGetAttribute)(int* value, int attribute, int device);
-  Result (*DeviceGetPCIBusId)(char* id, int length, int device);
-  Result (*DeviceGetByPCIBusId)(int* device, const char* id);
-  Result (*DeviceGetP2PAttribute)(int* value, int attribute, int from, int to);
-  Result (*DeviceCanAccessPeer)(int* can, int device, int peer);
-  Result (*DevicePrimaryCtxRetain)(Context*, int device);
-  Result (*CtxGetCurrent)(Context*);
-  Result (*CtxPushCurrent)(Context);
-  Result (*CtxPopCurrent)(Context*);
-  Result (*CtxSynchronize)();
-  Result (*CtxEnablePeerAccess)(Context, unsigned flags);
-  Result (*StreamCreate)(Stream*, unsigned flags);
-  Result (*StreamDestroy)(Stream);
-  Result (*StreamWaitEvent)(Stream, Event, unsigned flags);
-  Result (*StreamWriteValue32)(Stream, Address, std::uint32_t value, unsigned flags);
-  Result (*StreamWaitValue32)(Stream, Address, std::uint32_t value, unsigned flags);
-  Result (*StreamIsCapturing)(Stream, int* status);
-  Result (*StreamBeginCapture)(Stream, int mode);
-  Result (*StreamEndCapture)(Stream, Graph*);
-  Result (*GraphDestroy)(Graph);
-  Result (*StreamSynchronize)(Stream);
-  Result (*EventCreate)(Event*, unsigned flags);
-  Result (*EventDestroy)(Event);
-  Result (*EventRecord)(Event, Stream);
-  Result (*MemHostAlloc)(void** memory, std::size_t bytes, unsigned flags);
-  Result (*MemFreeHost)(void* memory);
-  Result (*MemAlloc)(Address*, std::size_t bytes);
-  Result (*MemFree)(Address);
-  Result (*MemsetD8Async)(Address, unsigned char value, std::size_t count, Stream);
-  Result (*MemcpyDtoHAsync)(void* to, Address from, std::size_t bytes, Stream);
-  Result (*MemcpyHtoDAsync)(Address to, const void* from, std::size_t bytes, Stream);
-  Result (*MemcpyDtoDAsync)(Address to, Address from, std::size_t bytes, Stream);
-  Result (*PointerGetAttribute)(void* value, int attribute, Address);
-  Result (*IpcGetMemHandle)(IpcHandle*, Address);
-  Result (*IpcOpenMemHandle)(Address*, IpcHandle, unsigned flags);
-  Result (*IpcCloseMemHandle)(Address);
-  Result (*ModuleLoadData)(Module*, const void* image);
-  Result (*ModuleGetFunction)(Function*, Module, const char* name);
-  Result (*LaunchKernel)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                         unsigned block_x, unsigned block_y, unsigned block_z,
-                         unsigned shared_bytes, Stream, void** arguments, void** extra);
+  template <typename... Arguments>
+  using Call = LibraryFunction<Result(Arguments...)>;
+
+  SharedLibrary file{{"libcuda.so.1"}};
+  Call<unsigned> Init{file, "cuInit"};
+  Call<int*> DriverGetVersion{file, "cuDriverGetVersion"};
+  Call<Result, const char**> GetErrorName{file, "cuGetErrorName"};
+  Call<Result, const char**> GetErrorString{file, "cuGetErrorString"};
+  Call<int*> DeviceGetCount{file, "cuDeviceGetCount"};
+  Call<int*, int> DeviceGet{file, "cuDeviceGet"};
+  Call<char*, int, int> DeviceGetName{file, "cuDeviceGetName"};
+  Call<int*, int, int> DeviceGetAttribute{file, "cuDeviceGetAttribute"};
+  Call<char*, int, int> DeviceGetPCIBusId{file, "cuDeviceGetPCIBusId"};
+  Call<int*, const char*> DeviceGetByPCIBusId{file, "cuDeviceGetByPCIBusId"};
+  Call<int*, int, int, int> DeviceGetP2PAttribute{file, "cuDeviceGetP2PAttribute"};
+  Call<int*, int, int> DeviceCanAccessPeer{file, "cuDeviceCanAccessPeer"};
+  Call<Context*, int> DevicePrimaryCtxRetain{file, "cuDevicePrimaryCtxRetain"};
+  Call<Context*> CtxGetCurrent{file, "cuCtxGetCurrent"};
+  Call<Context> CtxPushCurrent{file, "cuCtxPushCurrent_v2"};
+  Call<Context*> CtxPopCurrent{file, "cuCtxPopCurrent_v2"};
+  Call<> CtxSynchronize{file, "cuCtxSynchronize"};
+  Call<Context, unsigned> CtxEnablePeerAccess{file, "cuCtxEnablePeerAccess"};
+  Call<Stream*, unsigned> StreamCreate{file, "cuStreamCreate"};
+  Call<Stream> StreamDestroy{file, "cuStreamDestroy_v2"};
+  Call<Stream, Event, unsigned> StreamWaitEvent{file, "cuStreamWaitEvent"};
+  Call<Stream, Address, std::uint32_t, unsigned> StreamWriteValue32{file,
+                                                                    "cuStreamWriteValue32_v2"};
+  Call<Stream, Address, std::uint32_t, unsigned> StreamWaitValue32{file, "cuStreamWaitValue32_v2"};
+  Call<Stream, int*> StreamIsCapturing{file, "cuStreamIsCapturing"};
+  Call<Stream, int> StreamBeginCapture{file, "cuStreamBeginCapture_v2"};
+  Call<Stream, Graph*> StreamEndCapture{file, "cuStreamEndCapture"};
+  Call<Graph> GraphDestroy{file, "cuGraphDestroy"};
+  Call<Stream> StreamSynchronize{file, "cuStreamSynchronize"};
+  Call<Event*, unsigned> EventCreate{file, "cuEventCreate"};
+  Call<Event> EventDestroy{file, "cuEventDestroy_v2"};
+  Call<Event, Stream> EventRecord{file, "cuEventRecord"};
+  Call<void**, std::size_t, unsigned> MemHostAlloc{file, "cuMemHostAlloc"};
+  Call<void*> MemFreeHost{file, "cuMemFreeHost"};
+  Call<Address*, std::size_t> MemAlloc{file, "cuMemAlloc_v2"};
+  Call<Address> MemFree{file, "cuMemFree_v2"};
+  Call<Address, unsigned char, std::size_t, Stream> MemsetD8Async{file, "cuMemsetD8Async"};
+  Call<void*, Address, std::size_t, Stream> MemcpyDtoHAsync{file, "cuMemcpyDtoHAsync_v2"};
+  Call<Address, const void*, std::size_t, Stream> MemcpyHtoDAsync{file, "cuMemcpyHtoDAsync_v2"};
+  Call<Address, Address, std::size_t, Stream> MemcpyDtoDAsync{file, "cuMemcpyDtoDAsync_v2"};
+  Call<void*, int, Address> PointerGetAttribute{file, "cuPointerGetAttribute"};
+  Call<IpcHandle*, Address> IpcGetMemHandle{file, "cuIpcGetMemHandle"};
+  Call<Address*, IpcHandle, unsigned> IpcOpenMemHandle{file, "cuIpcOpenMemHandle_v2"};
+  Call<Address> IpcCloseMemHandle{file, "cuIpcCloseMemHandle"};
+  Call<Module*, const void*> ModuleLoadData{file, "cuModuleLoadData"};
+  Call<Function*, Module, const char*> ModuleGetFunction{file, "cuModuleGetFunction"};
+  Call<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+       void**, void**>
+      LaunchKernel{file, "cuLaunchKernel"};
 
   int devices = 0;
   int version = 0;  ///< CUDA version, such as 13000.

@@ -23,8 +23,9 @@ constexpr Unsigned kShared = 0;  // MTLStorageModeShared, MTLResourceStorageMode
 
 class Metal final : public Driver {
  public:
-  explicit Metal(void* device) : device_(device), queue_(send<void*>(device, "newCommandQueue")) {
-    const Pool pool;
+  explicit Metal(void* device)
+      : device_(Owned::retain(device)), queue_(send<void*>(device, "newCommandQueue")) {
+    const AutoreleasePool pool;
     name_ = text_of(send<void*>(device, "name"));
     if (!queue_) throw InvalidArgument("Metal: the GPU gives no command queue");
   }
@@ -47,7 +48,7 @@ class Metal final : public Driver {
   void free(void* buffer) noexcept override { objc_release(buffer); }
 
   std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) override {
-    const Pool pool;
+    const AutoreleasePool pool;
     void* const commands = send<void*>(queue_, "commandBuffer");
     if (!commands) throw Error("Metal: no command buffer for a copy");
     void* const encoder = send<void*>(commands, "blitCommandEncoder");
@@ -66,7 +67,7 @@ class Metal final : public Driver {
   }
 
  private:
-  const Kept device_;
+  const Owned device_;
   void* const queue_;
   std::string name_;
 };

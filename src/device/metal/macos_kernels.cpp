@@ -31,12 +31,12 @@ struct Size {  // MTLSize
 
 class CommandBuffer final : public Fence {
  public:
-  CommandBuffer(void* buffer, const char* what) : buffer_(buffer), what_(what) {}
+  CommandBuffer(void* buffer, const char* what) : buffer_(Owned::retain(buffer)), what_(what) {}
 
   bool passed() override {
     const auto status = send<Unsigned>(buffer_.get(), "status");
     if (status == kFailed) {
-      const Pool pool;
+      const AutoreleasePool pool;
       throw Error(fmt::format("Metal: {} failed: {}", what_,
                               reason_of(send<void*>(buffer_.get(), "error"))));
     }
@@ -44,7 +44,7 @@ class CommandBuffer final : public Fence {
   }
 
  private:
-  const Kept buffer_;
+  const Owned buffer_;
   const char* const what_;
 };
 
@@ -82,7 +82,7 @@ void* library_of(void* device, const std::string& source, bool fast_math, void**
 
 /// Returns an id<MTLLibrary>, which the caller owns.
 void* load_library(void* device, const KernelOptions& options) {
-  const Pool pool;
+  const AutoreleasePool pool;
   void* error = nullptr;
   void* library = nullptr;
   const std::string path = options.path.empty() ? compiled_before(options.fast_math) : options.path;
@@ -101,13 +101,15 @@ void* load_library(void* device, const KernelOptions& options) {
 class KernelsOfMetal final : public Kernels {
  public:
   KernelsOfMetal(void* device, void* queue, const KernelOptions& options)
-      : device_(device), queue_(queue), library_(load_library(device, options)) {}
+      : device_(Owned::retain(device)),
+        queue_(Owned::retain(queue)),
+        library_(load_library(device, options)) {}
   ~KernelsOfMetal() override {
     for (const auto& [name, pipeline] : pipelines_) objc_release(pipeline);
   }
 
   std::shared_ptr<Fence> run(const KernelCall& call) override {
-    const Pool pool;
+    const AutoreleasePool pool;
     void* const pipeline = pipeline_for(call.name);
     void* const commands = send<void*>(queue_.get(), "commandBuffer");
     if (!commands) throw Error("Metal: no command buffer for a kernel");
@@ -144,8 +146,8 @@ class KernelsOfMetal final : public Kernels {
     return pipeline;
   }
 
-  const Kept device_;
-  const Kept queue_;
+  const Owned device_;
+  const Owned queue_;
   const Owned library_;
   std::mutex mutex_;
   std::map<std::string, void*> pipelines_;  // guarded by mutex_; owned

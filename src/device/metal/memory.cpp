@@ -46,6 +46,12 @@ void replace_driver(std::shared_ptr<Driver> other) {
   replace_maker(DeviceKind::metal, nullptr);
 }
 
+#ifndef __APPLE__
+std::shared_ptr<Driver> open_driver() {
+  throw InvalidArgument("this host has no Metal, which only Macs have");
+}
+#endif
+
 }  // namespace device::metal
 
 namespace {

@@ -31,35 +31,24 @@ inline void* class_named(const char* name) { return reinterpret_cast<void*>(objc
 
 /// An autorelease pool. Its destructor releases the objects that Metal has autoreleased during its
 /// lifetime.
-class Pool {
+class AutoreleasePool {
  public:
-  Pool() : pool_(objc_autoreleasePoolPush()) {}
-  ~Pool() { objc_autoreleasePoolPop(pool_); }
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  AutoreleasePool() : pool_(objc_autoreleasePoolPush()) {}
+  ~AutoreleasePool() { objc_autoreleasePoolPop(pool_); }
+  AutoreleasePool(const AutoreleasePool&) = delete;
+  AutoreleasePool& operator=(const AutoreleasePool&) = delete;
 
  private:
   void* const pool_;
 };
 
-/// A retained reference to an object that another owner may release.
-class Kept {
- public:
-  explicit Kept(void* object) : object_(objc_retain(object)) {}
-  ~Kept() { objc_release(object_); }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
-
-  void* get() const { return object_; }
-
- private:
-  void* const object_;
-};
-
-/// Owns an object whose reference was returned to the caller, as new… and copy… methods do.
+/// A reference to an object, which its destructor releases. `Owned` takes over a reference that was
+/// returned to the caller, as new… and copy… methods do. Owned::retain() adds one to an object that
+/// another owner may release.
 class Owned {
  public:
   explicit Owned(void* object) : object_(object) {}
+  static Owned retain(void* object) { return Owned(objc_retain(object)); }
   ~Owned() { objc_release(object_); }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;

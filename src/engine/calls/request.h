@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/conveyor.h"
+#include "engine/calls/conveyor.h"
 #include "engine/calls/call.h"
 #include "mccl/buffer.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/scoped_timer.h"
+#include "base/clock.h"
 #include "kernels/copy.h"
 #include "kernels/reduce.h"
 

@@ -1,7 +1,7 @@
 // The part of Executor for encoded sums: converts elements to blocks and back.
 #include <fmt/format.h>
 
-#include "base/scoped_timer.h"
+#include "base/clock.h"
 #include "engine/collectives/compute.h"
 #include "engine/collectives/executor.h"
 #include "kernels/codec/codec.h"

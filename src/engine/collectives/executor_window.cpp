@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "base/scoped_timer.h"
+#include "base/clock.h"
 #include "engine/collectives/compute.h"
 #include "engine/collectives/executor.h"
 #include "kernels/copy.h"

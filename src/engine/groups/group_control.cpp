@@ -67,7 +67,7 @@ void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
 /// as a reader of its window, and reclaims the memory only after all readers have released it.
 void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
-    node::let_go_of(*neighbour, offer.place);
+    neighbour->arena.let_go_of(offer.place);
   }
 }
 

@@ -133,7 +133,7 @@ void GroupState::release_window() noexcept {
   window_.release([this](GroupRank member, const node::RangePlace& place) {
     const node::Neighbour* neighbour = around_.memory.neighbour(membership_.members[member]);
     try {
-      if (neighbour) node::let_go_of(*neighbour, place);
+      if (neighbour) neighbour->arena.let_go_of(place);
     } catch (const CorruptionError&) {
       // The range was checked when it was offered. The peer has since damaged its own arena and
       // loses the range.

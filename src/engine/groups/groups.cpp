@@ -150,7 +150,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   }
   if (message.kind == ControlKind::window) {
     if (const node::Neighbour* neighbour = around_.memory.neighbour(peer)) {
-      node::let_go_of(*neighbour, decode_window_offer(message.blob).place);
+      neighbour->arena.let_go_of(decode_window_offer(message.blob).place);
     }
   }
   if (message.kind == ControlKind::abort || message.kind == ControlKind::ending) return;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/scoped_timer.h"
+#include "base/clock.h"
 #include "kernels/checksum.h"
 #include "mccl/error.h"
 

@@ -7,13 +7,14 @@
 
 #include <cstring>
 
-#include "kernels/reference.h"
+#include "kernels/elements.h"
 #include "kernels/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/codec/blocks.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/float_ops-inl.h"
 #include "kernels/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,13 +63,8 @@ struct Scaling {
 
 HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
   const std::uint32_t bits = largest_of(block);
-  float largest = 0;
-  std::memcpy(&largest, &bits, sizeof largest);
-  if (bits >= 0x7F800000u) {
-    const std::uint32_t nan = 0x7FC00000u;
-    std::memcpy(&largest, &nan, sizeof largest);
-    return {largest, 0};
-  }
+  if (bits >= 0x7F800000u) return {float_of_bits(0x7FC00000u), 0};
+  const float largest = float_of_bits(bits);
   if (largest < 0x1p-100F) return {0, 0};
   return {largest / most_of_format, most_of_format / largest};
 }
@@ -230,18 +226,29 @@ bool add_scaled(const std::byte* src, std::size_t blocks, float* values, bool fi
   return good;
 }
 
-HWY_INLINE Floats with_one_nan(Floats v) {
-  const F32 f32;
-  return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(f32, hn::Set(U32(), 0x7FC00000u)), v);
+/// Widens the elements from `begin` to `end` one by one.
+template <class Element>
+void widen_some(const std::byte* src, std::size_t begin, std::size_t end, float* dst) {
+  for (std::size_t i = begin; i < end; ++i) {
+    Bits16 bits = 0;
+    std::memcpy(&bits, src + 2 * i, sizeof bits);
+    dst[i] = Element::widen(bits);
+  }
+}
+
+template <class Element>
+void narrow_some(const float* src, std::size_t begin, std::size_t end, std::byte* dst) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const bool is_nan = src[i] != src[i];
+    const Bits16 bits = Element::narrow(is_nan ? float_of_bits(0x7FC00000u) : src[i]);
+    std::memcpy(dst + 2 * i, &bits, sizeof bits);
+  }
 }
 
 void encode_bf16(const float* src, std::size_t n, std::byte* dst) {
-  const U32 u32;
-  for (std::size_t i = 0; i < n; i += hn::Lanes(u32)) {
-    const auto bits = hn::BitCast(u32, with_one_nan(floats_at(src + i)));
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1));
-    const auto carried = hn::Add(bits, hn::Add(odd, hn::Set(u32, 0x7FFF)));
-    put(hn::TruncateTo(U16(), hn::ShiftRight<16>(carried)), U16(), dst + 2 * i);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(U32())) {
+    const auto bits = Bf16Lanes::rounded(one_nan(floats_at(src + i)));
+    put(hn::TruncateTo(U16(), hn::ShiftRight<16>(bits)), U16(), dst + 2 * i);
   }
 }
 
@@ -258,7 +265,7 @@ using F16 = hn::Rebind<hwy::float16_t, F32>;
 
 void encode_fp16(const float* src, std::size_t n, std::byte* dst) {
   for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))
-    put(hn::DemoteTo(F16(), with_one_nan(floats_at(src + i))), F16(), dst + 2 * i);
+    put(hn::DemoteTo(F16(), one_nan(floats_at(src + i))), F16(), dst + 2 * i);
 }
 
 void add_fp16(const std::byte* src, std::size_t n, float* values, bool first) {
@@ -269,18 +276,14 @@ void add_fp16(const std::byte* src, std::size_t n, float* values, bool first) {
 #else
 
 void encode_fp16(const float* src, std::size_t n, std::byte* dst) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint16_t bits = reference::narrow_f16(src[i]);
-    std::memcpy(dst + 2 * i, &bits, sizeof bits);
-  }
+  narrow_some<kernels::F16>(src, 0, n, dst);
 }
 
 void add_fp16(const std::byte* src, std::size_t n, float* values, bool first) {
   for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, src + 2 * i, sizeof bits);
-    const float value = reference::widen_f16(bits);
-    values[i] = first ? value : values[i] + value;
+    const float before = first ? 0 : values[i];
+    widen_some<kernels::F16>(src, i, i + 1, values);
+    if (!first) values[i] += before;
   }
 }
 
@@ -331,36 +334,24 @@ bool add_vectors(Codec codec, const std::byte* src, std::size_t blocks, float* v
 
 void widen_vectors(DType dtype, const void* src, std::size_t n, float* dst) {
   const auto* from = static_cast<const std::byte*>(src);
-  if (dtype == DType::f16) {
+  if (dtype == DType::bf16) return widen_some<kernels::Bf16>(from, 0, n, dst);
+  std::size_t whole = 0;
 #if MCCL_KERNELS_HARDWARE_F16
-    const std::size_t whole = n / hn::Lanes(F32()) * hn::Lanes(F32());
-    for (std::size_t i = 0; i < whole; i += hn::Lanes(F32()))
-      hn::StoreU(hn::PromoteTo(F32(), elements_at(F16(), from + 2 * i)), F32(), dst + i);
-#else
-    const std::size_t whole = 0;
+  for (; whole + hn::Lanes(F32()) <= n; whole += hn::Lanes(F32()))
+    hn::StoreU(hn::PromoteTo(F32(), elements_at(F16(), from + 2 * whole)), F32(), dst + whole);
 #endif
-    for (std::size_t i = whole; i < n; ++i) {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, from + 2 * i, sizeof bits);
-      dst[i] = reference::widen_f16(bits);
-    }
-    return;
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, from + 2 * i, sizeof bits);
-    dst[i] = reference::widen_bf16(bits);
-  }
+  widen_some<kernels::F16>(from, whole, n, dst);
 }
 
 void narrow_vectors(DType dtype, const float* src, std::size_t n, void* dst) {
   auto* to = static_cast<std::byte*>(dst);
   const std::size_t whole = n / hn::Lanes(F32()) * hn::Lanes(F32());
-  dtype == DType::f16 ? encode_fp16(src, whole, to) : encode_bf16(src, whole, to);
-  for (std::size_t i = whole; i < n; ++i) {
-    const std::uint16_t bits =
-        dtype == DType::f16 ? reference::narrow_f16(src[i]) : reference::narrow_bf16(src[i]);
-    std::memcpy(to + 2 * i, &bits, sizeof bits);
+  if (dtype == DType::f16) {
+    encode_fp16(src, whole, to);
+    narrow_some<kernels::F16>(src, whole, n, to);
+  } else {
+    encode_bf16(src, whole, to);
+    narrow_some<kernels::Bf16>(src, whole, n, to);
   }
 }
 
@@ -368,7 +359,7 @@ void narrow_vectors(DType dtype, const float* src, std::size_t n, void* dst) {
 void finish_vectors(float* values, std::size_t n, float divisor) {
   const auto by = hn::Set(F32(), divisor);
   for (std::size_t i = 0; i < n; i += hn::Lanes(F32()))
-    hn::StoreU(with_one_nan(hn::Div(floats_at(values + i), by)), F32(), values + i);
+    hn::StoreU(one_nan(hn::Div(floats_at(values + i), by)), F32(), values + i);
 }
 
 }  // namespace mccl::kernels::HWY_NAMESPACE
@@ -391,31 +382,12 @@ bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* va
   return HWY_DYNAMIC_DISPATCH(add_vectors)(codec, src, blocks, values, first);
 }
 
-void widen(DType dtype, const void* src, std::size_t n, float* dst) {
-  if (dtype == DType::f32) {
-    std::memcpy(dst, src, n * sizeof(float));
-  } else if (dtype == DType::f64) {
-    for (std::size_t i = 0; i < n; ++i) {
-      double value = 0;
-      std::memcpy(&value, static_cast<const std::byte*>(src) + i * sizeof value, sizeof value);
-      dst[i] = static_cast<float>(value);
-    }
-  } else {
-    HWY_DYNAMIC_DISPATCH(widen_vectors)(dtype, src, n, dst);
-  }
+void widen_halves(DType dtype, const void* src, std::size_t n, float* dst) {
+  HWY_DYNAMIC_DISPATCH(widen_vectors)(dtype, src, n, dst);
 }
 
-void narrow(DType dtype, const float* src, std::size_t n, void* dst) {
-  if (dtype == DType::f32) {
-    std::memcpy(dst, src, n * sizeof(float));
-  } else if (dtype == DType::f64) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const double value = src[i];
-      std::memcpy(static_cast<std::byte*>(dst) + i * sizeof value, &value, sizeof value);
-    }
-  } else {
-    HWY_DYNAMIC_DISPATCH(narrow_vectors)(dtype, src, n, dst);
-  }
+void narrow_halves(DType dtype, const float* src, std::size_t n, void* dst) {
+  HWY_DYNAMIC_DISPATCH(narrow_vectors)(dtype, src, n, dst);
 }
 
 void finish_values(float* values, std::size_t n, float divisor) {

@@ -22,9 +22,9 @@ bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* va
 void encode_topk(const float* src, std::size_t kept, std::byte* dst);
 bool add_topk(const std::byte* src, std::size_t kept, float* values, bool first);
 
-/// Convert elements of any float type to f32 (widen) and back (narrow), rounding to nearest even.
-void widen(DType dtype, const void* src, std::size_t n, float* dst);
-void narrow(DType dtype, const float* src, std::size_t n, void* dst);
+/// Convert f16 or bf16 to f32 and back, rounding to nearest even.
+void widen_halves(DType dtype, const void* src, std::size_t n, float* dst);
+void narrow_halves(DType dtype, const float* src, std::size_t n, void* dst);
 /// Last step of a sum: values[i] /= divisor, and every NaN becomes the same quiet NaN.
 void finish_values(float* values, std::size_t n, float divisor);
 

@@ -28,6 +28,35 @@ std::byte* bytes_at(void* data, DType dtype, std::size_t element) {
   return static_cast<std::byte*>(data) + element * size_of(dtype);
 }
 
+/// Converts elements of any float type to f32.
+void widen(DType dtype, const void* src, std::size_t n, float* dst) {
+  if (dtype == DType::f32) {
+    std::memcpy(dst, src, n * sizeof(float));
+  } else if (dtype == DType::f64) {
+    for (std::size_t i = 0; i < n; ++i) {
+      double value = 0;
+      std::memcpy(&value, static_cast<const std::byte*>(src) + i * sizeof value, sizeof value);
+      dst[i] = static_cast<float>(value);
+    }
+  } else {
+    widen_halves(dtype, src, n, dst);
+  }
+}
+
+/// Converts f32 to elements of any float type, rounding to nearest even.
+void narrow(DType dtype, const float* src, std::size_t n, void* dst) {
+  if (dtype == DType::f32) {
+    std::memcpy(dst, src, n * sizeof(float));
+  } else if (dtype == DType::f64) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double value = src[i];
+      std::memcpy(static_cast<std::byte*>(dst) + i * sizeof value, &value, sizeof value);
+    }
+  } else {
+    narrow_halves(dtype, src, n, dst);
+  }
+}
+
 std::size_t kept(const Coding& coding, Coded form) {
   return form == Coded::sum ? coding.kept_of_sum : coding.kept;
 }

@@ -116,6 +116,14 @@ class Reducer final : public Unit {
 
 }  // namespace
 
+std::string kernel_for(DType dtype, ReduceKind kind) {
+  if (dtype != DType::f16 && dtype != DType::bf16) return {};
+  const bool adds = kind == ReduceKind::avg || kind == ReduceKind::premul_sum;
+  const ReduceKind operation = adds ? ReduceKind::sum : kind;
+  if (operation > ReduceKind::max) return {};
+  return fmt::format("mccl_{}_{}", name_of(operation), name_of(dtype));
+}
+
 std::shared_ptr<Unit> make_reducer(const ReducerOptions& options) {
   try {
     return std::make_shared<Reducer>(device::metal::driver(), options);

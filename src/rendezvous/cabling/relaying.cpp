@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "rendezvous/cabling/trunk.h"
-#include "transport/tcp/congestion.h"
+#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 

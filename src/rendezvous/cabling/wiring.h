@@ -30,7 +30,7 @@
 #include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/cabling/relaying.h"
 #include "rendezvous/connections/accepting.h"
-#include "transport/tcp/inlet.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 

@@ -28,7 +28,7 @@
 #include "mccl/store.h"
 #include "node/neighbour.h"
 #include "rendezvous/store/incarnation.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/verbs/verbs.h"
 #include "transport/transport.h"
 
 namespace mccl::rendezvous {

@@ -11,8 +11,8 @@
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/connections/candidates.h"
-#include "transport/tcp/congestion.h"
 #include "transport/tcp/link.h"
+#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 

@@ -8,7 +8,7 @@
 #include "base/cores.h"
 #include "base/placement.h"
 #include "mccl/error.h"
-#include "transport/rdma/verbs_library.h"
+#include "transport/rdma/verbs/library.h"
 
 namespace mccl::rendezvous {
 

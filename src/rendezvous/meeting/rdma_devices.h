@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "mccl/config.h"
 #include "rendezvous/connections/endpoint.h"
-#include "transport/rdma/survey.h"
+#include "transport/rdma/survey/survey.h"
 #include "transport/rdma/transport.h"
 
 namespace mccl::rendezvous {

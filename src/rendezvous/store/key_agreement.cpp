@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "base/environment.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -205,6 +206,20 @@ std::string agree_on_key(const KeyAgreement& agreement) {
 
 void take_back_key(const Config& config, int rank, Store& store) {
   if (rank == 0 && config.job_key.empty()) store.set(verdict_name(), kTakenBack);
+}
+
+std::vector<std::string> private_folders() { return private_folders(process_environment()); }
+
+std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment) {
+  const auto folder = [&](const char* variable, const char* otherwise) {
+    const auto found = environment.find(variable);
+    const bool usable = found != environment.end() && found->second.starts_with('/');
+    return std::string(usable ? found->second : otherwise);
+  };
+  std::vector<std::string> folders = {folder("XDG_RUNTIME_DIR", ""), "/dev/shm",
+                                      folder("TMPDIR", "/tmp")};
+  std::erase(folders, "");
+  return folders;
 }
 
 }  // namespace mccl::rendezvous

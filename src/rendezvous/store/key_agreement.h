@@ -12,13 +12,13 @@
 // detects it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "mccl/config.h"
 #include "mccl/store.h"
@@ -48,6 +48,11 @@ std::optional<std::string> read_key_file(const std::string& path);
 
 /// Throws InvalidArgument if `require_key` is set and no key is set.
 void check_required_key(const Config& config, int rank, int size);
+
+/// Folders for a small file that only processes of this machine should see, best first: folders in
+/// memory, then the folder for temporary files.
+std::vector<std::string> private_folders();
+std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
 struct KeyAgreement {
   int rank;

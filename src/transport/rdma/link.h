@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "transport/link.h"
-#include "transport/rdma/loans.h"
-#include "transport/rdma/pair.h"
+#include "transport/rdma/device/memory.h"
+#include "transport/rdma/pair/pair.h"
 #include "transport/rdma/station.h"
 
 namespace mccl::transport::rdma {

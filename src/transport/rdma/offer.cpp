@@ -39,7 +39,7 @@ static_assert(sizeof(OnWire) + kMostOffered * sizeof(GidOnWire) <= kMostBlobByte
 bool is_possible(const OnWire& wire, std::size_t bytes) {
   return wire.magic == kMagic && wire.is_answer <= 1 && wire.service <= 1 && wire.layer <= 2 &&
          wire.queue_pair <= kMostNumber && wire.first_packet <= kMostNumber &&
-         rdma::is_possible(Shape{wire.depth, wire.slot_bytes}) && wire.mtu_bytes >= 256 &&
+         rdma::is_possible(SlotShape{wire.depth, wire.slot_bytes}) && wire.mtu_bytes >= 256 &&
          wire.mtu_bytes <= 4096 && wire.gids >= 1 && wire.gids <= kMostOffered &&
          bytes == sizeof(OnWire) + wire.gids * sizeof(GidOnWire);
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "transport/rdma/gid.h"
-#include "transport/rdma/pair.h"
+#include "transport/rdma/pair/pair.h"
+#include "transport/rdma/verbs/gid.h"
 #include "transport/transport.h"
 
 namespace mccl::transport::rdma {

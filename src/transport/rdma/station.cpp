@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "transport/rdma/advice.h"
+#include "transport/rdma/survey/advice.h"
 
 namespace mccl::transport::rdma {
 namespace {

@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/rank.h"
 #include "transport/link_key.h"
-#include "transport/rdma/device.h"
-#include "transport/rdma/pair.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/device/device.h"
+#include "transport/rdma/pair/pair.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 
@@ -84,7 +84,7 @@ class Station {
   const std::shared_ptr<Device> device_;
   Port port_;
   /// Null if the device has no channels; its pairs are then polled often.
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<CompletionChannel> channel_;
   struct Place {
     Pair* pair;
     LinkOf link;

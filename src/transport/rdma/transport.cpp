@@ -82,7 +82,7 @@ Offer RdmaTransport::offer_of(const Begun& begun) {
   offer.layer = begun.station->port().layer;
   offer.queue_pair = begun.pair->number();
   offer.first_packet = begun.pair->first_packet();
-  offer.end = {begun.pair->token(), Shape()};
+  offer.end = {begun.pair->token(), SlotShape()};
   offer.mtu_bytes = begun.station->port().mtu_bytes;
   offer.lid = begun.station->port().lid;
   offer.gids = begun.offered;

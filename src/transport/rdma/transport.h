@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rdma/card.h"
 #include "transport/rdma/offer.h"
-#include "transport/rdma/survey.h"
+#include "transport/rdma/survey/card.h"
+#include "transport/rdma/survey/survey.h"
 #include "transport/transport.h"
 
 namespace mccl::transport::rdma {

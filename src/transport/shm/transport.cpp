@@ -78,7 +78,7 @@ Making ShmTransport::join(WorldRank peer, std::span<const std::byte> told) {
 /// have released it. A refused range must therefore be released as well.
 void ShmTransport::refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) {
   if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
-    node::let_go_of(*neighbour, place_in(peer, told));
+    neighbour->arena.let_go_of(place_in(peer, told));
   }
 }
 

@@ -4,10 +4,13 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <deque>
+#include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/open_files.h"
-#include "transport/tcp/inlet.h"
+#include "base/wake_pipe.h"
 
 namespace mccl::transport::tcp {
 
@@ -56,6 +59,38 @@ bool somebody_waits(const Socket& listener) {
 
 }  // namespace
 
+/// The connections that a listener has not returned yet. A child of a fork may close the listener,
+/// so that needs no lock.
+class HandedOver {
+ public:
+  int descriptor() const { return waker_.descriptor(); }
+
+  void add(Socket socket) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (sockets_.size() >= static_cast<std::size_t>(kBacklog)) return;
+      sockets_.push_back(std::move(socket));
+    }
+    waker_.wake();
+  }
+  /// Returns an empty Socket if there is none.
+  Socket take() {
+    const std::lock_guard lock(mutex_);
+    if (sockets_.empty()) {
+      waker_.drain();
+      return {};
+    }
+    Socket socket = std::move(sockets_.front());
+    sockets_.pop_front();
+    return socket;
+  }
+
+ private:
+  WakePipe waker_;
+  std::mutex mutex_;
+  std::deque<Socket> sockets_;  // guarded by mutex_
+};
+
 Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   try {
     socket_ = Socket::stream(address.family());
@@ -77,10 +112,14 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   address_ = socket_.local();
 }
 
-Listener::Listener(Socket inlet) : socket_(std::move(inlet)), is_inlet_(true) {}
+int Listener::descriptor() const { return inlet_ ? inlet_->descriptor() : socket_.descriptor(); }
 
 Accepted Listener::accept() {
-  if (is_inlet_) return take_handed_over(socket_);
+  if (inlet_) {
+    Socket socket = inlet_->take();
+    const Address from = socket.remote();
+    return {std::move(socket), from};
+  }
   for (;;) {
     sockaddr_storage raw = {};
     socklen_t length = sizeof raw;
@@ -101,6 +140,16 @@ Accepted Listener::accept() {
         error == EAGAIN || error == EWOULDBLOCK || (lacks_files(error) && !somebody_waits(socket_));
     if (!nobody) accepted.error = error;
     return accepted;
+  }
+}
+
+Inlet::Inlet() : unclaimed_(std::make_shared<HandedOver>()), connections_(unclaimed_) {}
+
+void Inlet::hand_over(Socket socket) {
+  try {
+    if (const auto open = connections_.lock()) open->add(std::move(socket));
+  } catch (const std::bad_alloc&) {
+    // The connection is closed, as if the queue were full.
   }
 }
 

@@ -10,7 +10,9 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 
 #include "base/no_signal.h"
@@ -181,6 +183,40 @@ void limit_silence([[maybe_unused]] const Socket& socket,
   set_option(socket, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, seconds);
 #endif
 }
+
+#ifdef TCP_CONGESTION
+
+namespace {
+
+bool take(const Socket& socket, std::string_view name) {
+  return ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                      static_cast<socklen_t>(name.size())) == 0;
+}
+
+std::string present(const Socket& socket) {
+  std::array<char, 32> name = {};
+  socklen_t length = name.size() - 1;
+  if (::getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) != 0)
+    return {};
+  return name.data();
+}
+
+}  // namespace
+
+bool use_congestion_control(const Socket& socket, const std::string& name) {
+  if (name == kOfTheSystem) return true;
+  if (name != kChosenForLinks) return take(socket, name);
+  if (present(socket).starts_with("bbr") && !take(socket, "cubic")) (void)take(socket, "reno");
+  return true;
+}
+
+#else
+
+bool use_congestion_control(const Socket&, const std::string& name) {
+  return name == kChosenForLinks || name == kOfTheSystem;
+}
+
+#endif
 
 int start_connect(const Socket& socket, const Address& destination, const Address* source) {
   if (source != nullptr) {

@@ -20,9 +20,18 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+
+TEST(PrivateFolders, AreInMemoryFirst) {
+  EXPECT_THAT(private_folders({}), ElementsAre("/dev/shm", "/tmp"));
+  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "/run/user/7"}, {"TMPDIR", "/scratch"}}),
+              ElementsAre("/run/user/7", "/dev/shm", "/scratch"));
+  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "here"}, {"TMPDIR", ""}}),
+              ElementsAre("/dev/shm", "/tmp"));
+}
 
 /// One rank's view of the store, in which a stranger may have altered values.
 class SeenStore final : public Store {

@@ -1,4 +1,4 @@
-#include "transport/rdma/credits.h"
+#include "transport/rdma/pair/credits.h"
 
 #include <gtest/gtest.h>
 

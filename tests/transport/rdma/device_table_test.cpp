@@ -1,4 +1,4 @@
-#include "transport/rdma/device_table.h"
+#include "transport/rdma/survey/device_table.h"
 
 #include <gmock/gmock.h>
 

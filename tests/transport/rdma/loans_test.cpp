@@ -1,10 +1,9 @@
 // Tests sends directly from the caller's memory: when memory is registered, and that the device
 // never reads memory after it is returned to its owner. The simulated device reads as late as a
 // test says, and only registered memory.
-#include "transport/rdma/loans.h"
-
 #include <gmock/gmock.h>
 
+#include "transport/rdma/device/memory.h"
 #include "transport/rdma/linked_ends.h"
 
 namespace mccl::transport::rdma {

@@ -1,5 +1,3 @@
-#include "transport/rdma/table_shape.h"
-
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -7,6 +5,7 @@
 
 #include "mccl/error.h"
 #include "support/folder.h"
+#include "transport/rdma/survey/device_table.h"
 
 namespace mccl::transport::rdma {
 namespace {

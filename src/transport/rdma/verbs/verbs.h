@@ -1,0 +1,193 @@
+// The operations that the transport needs from an RDMA device. library.h implements them with the
+// real library, loaded at run time; tests/support/verbs_double.h implements them in memory and can
+// inject every failure.
+//
+// Every object must outlive the objects that were made from it: a queue pair is destroyed first,
+// then the memory that it uses, then the channel and the context. Functions that make objects throw
+// VerbsError; functions that are called for every message return an errno, or 0.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mccl/error.h"
+
+namespace mccl::transport::rdma {
+
+/// A call of a device's driver has failed.
+class VerbsError : public Error {
+ public:
+  VerbsError(std::string_view call, std::string_view device, int code);
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+/// Returns a text such as "Invalid argument (errno 22)".
+std::string describe_code(int code);
+
+/// Handling of lost packets by a queue pair: rc (reliable connection) retransmits, uc (unreliable
+/// connection) does not.
+enum class Service : std::uint8_t { uc, rc };
+std::string_view name_of(Service service);
+
+enum class LinkLayer : std::uint8_t { unknown, infiniband, ethernet };
+enum class GidType : std::uint8_t { unknown, infiniband, roce_v1, roce_v2 };
+
+using GidBytes = std::array<std::uint8_t, 16>;
+
+/// One of the addresses of a port.
+struct Gid {
+  int index = 0;  ///< Index in the port's table; meaningless to other hosts.
+  GidType type = GidType::unknown;
+  GidBytes bytes{};
+};
+
+struct Port {
+  int number = 1;
+  bool active = false;
+  std::string state;  ///< A name such as "PORT_DOWN".
+  LinkLayer layer = LinkLayer::unknown;
+  int mtu_bytes = 1024;
+  std::uint16_t lid = 0;
+  std::size_t message_bytes = 0;  ///< Maximum length of a message.
+};
+
+struct Limits {
+  int regions = 0;
+  int queue_pairs = 0;
+  int requests = 0;  ///< Per queue pair and direction.
+  int completions = 0;
+  int ports = 1;
+  /// True if memory of callers may be registered for a limited time, because a fork during that
+  /// time does no harm.
+  bool lends = false;
+};
+
+/// Result of a request. `id` is the one that the caller gave when posting it; `bytes` is valid only
+/// if the status is 0.
+struct Completion {
+  std::uint64_t id = 0;
+  int status = 0;           ///< Status code of the verbs (ibv_wc_status).
+  std::uint32_t bytes = 0;  ///< Length of a received message.
+};
+
+/// Returns a text such as "the other end does not answer (completion status 12)".
+std::string describe_status(int status);
+/// Status of a request that was dropped because its queue pair had failed.
+inline constexpr int kFlushed = 5;
+
+/// An event that a device reports asynchronously, not as a completion.
+struct DeviceEvent {
+  enum class Kind { device_gone, port_down, pair_failed, other } kind = Kind::other;
+  int port = 0;  ///< Set for port_down.
+  std::string text;
+  std::uint32_t pair = 0;  ///< Number of the queue pair; set for pair_failed.
+};
+
+/// Registered memory, which a device may access. The memory must outlive the MemoryRegion.
+class MemoryRegion {
+ public:
+  virtual ~MemoryRegion() = default;
+  virtual std::uint32_t key() const = 0;
+};
+
+/// Receives notifications of completions; its descriptor is readable while there are any.
+class CompletionChannel {
+ public:
+  virtual ~CompletionChannel() = default;
+  virtual int descriptor() const = 0;
+  /// Removes all pending notifications.
+  virtual void drain() = 0;
+};
+
+struct QueuePairOptions {
+  Service service = Service::rc;
+  int port = 1;
+  std::uint32_t sends = 1;
+  std::uint32_t receives = 1;
+  /// Requested size of inline messages; see QueuePair::inline_bytes().
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t pieces = 1;  ///< Maximum number of pieces per sent message.
+};
+
+/// Connection parameters for another queue pair.
+struct Route {
+  std::uint32_t queue_pair = 0;
+  std::uint32_t their_first = 0;  ///< Packet sequence number (PSN) of the peer's first packet.
+  std::uint32_t our_first = 0;
+  int mtu_bytes = 1024;
+  std::uint16_t lid = 0;
+  bool by_gid = true;
+  int own_gid = 0;  ///< Index in the port's table.
+  GidBytes gid{};
+};
+
+/// One contiguous part of a message.
+struct Piece {
+  const std::byte* data = nullptr;
+  std::uint32_t bytes = 0;
+  std::uint32_t key = 0;  ///< Key of its region; ignored for inline data.
+};
+
+/// A queue pair and the queue of its completions.
+class QueuePair {
+ public:
+  virtual ~QueuePair() = default;
+  virtual std::uint32_t number() const = 0;
+  /// Maximum bytes of an inline message, which the device copies while it is posted.
+  virtual std::uint32_t inline_bytes() const = 0;
+  /// Connects the queue pair, which can then receive and send. Receives may be posted before.
+  virtual void connect(const Route& route) = 0;
+  virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
+  virtual int post_receive(std::uint64_t id, const Piece& into) = 0;
+  /// Writes pending completions to the beginning of `into`. Returns their number, or a negative
+  /// errno.
+  virtual int poll(std::span<Completion> into) = 0;
+  /// Requests one notification on the channel, for the next completion.
+  virtual int notify() = 0;
+};
+
+/// Operations of a device on registered memory; `write` includes reading.
+enum class Access : std::uint8_t { read, write };
+
+/// An open device, with one protection domain.
+class VerbsContext {
+ public:
+  virtual ~VerbsContext() = default;
+  virtual Limits limits() = 0;
+  virtual Port port(int number) = 0;
+  virtual std::vector<Gid> gids(int port) = 0;
+  /// Memory to which the process has no write access can be registered for reading only.
+  virtual std::unique_ptr<MemoryRegion> register_memory(std::span<const std::byte> memory,
+                                                        Access access) = 0;
+  virtual std::unique_ptr<CompletionChannel> make_channel() = 0;
+  /// `channel` may be null; the queue pair then sends no notifications.
+  virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
+                                                     CompletionChannel* channel) = 0;
+  /// Descriptor that is readable while there are events.
+  virtual int event_descriptor() const = 0;
+  virtual std::optional<DeviceEvent> next_event() = 0;
+  /// Called in the child of a fork: closes the child's copies of descriptors. The driver is not
+  /// called afterwards.
+  virtual void abandon() noexcept {}
+};
+
+/// The driver of all devices of this machine. Verbs and VerbsContext are thread-safe; all other
+/// objects may be used by only one thread at a time.
+class Verbs {
+ public:
+  virtual ~Verbs() = default;
+  virtual std::vector<std::string> devices() = 0;
+  virtual std::unique_ptr<VerbsContext> open(const std::string& device) = 0;
+};
+
+}  // namespace mccl::transport::rdma
