@@ -72,6 +72,8 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   constexpr auto kMostPort = std::numeric_limits<std::uint16_t>::max();
   CableNews news;
   Sighting& sighting = news.sighting;
+  // The parser takes a null byte for the end of the text.
+  if (std::ranges::find(bytes, std::byte{0}) != bytes.end()) refuse();
   try {
     const json body = json::parse(text_of(bytes));
     const int kind = number(body.at("kind"), static_cast<int>(CableNews::Kind::death));
