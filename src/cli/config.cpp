@@ -24,11 +24,9 @@
 #include "cli/launch/process.h"
 #include "cli/probe/gather.h"
 #include "cluster/choice.h"
-#include "cluster/cluster_check.h"
-#include "cluster/persist.h"
-#include "cluster/picture.h"
+#include "cluster/checks.h"
 #include "cluster/setup.h"
-#include "cluster/version_check.h"
+#include "cluster/links.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -158,7 +156,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"networks", networks},
           {"setup", steps},
           {"hostfile", hostfile.empty() ? nlohmann::json() : nlohmann::json::parse(hostfile)},
-          {"findings", cluster::json_of(cluster.findings)}};
+          {"findings", cluster.findings}};
 }
 
 /// Runs the steps after the user has agreed. Returns the path of the script that undoes them.

@@ -25,10 +25,7 @@
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
-#include "cluster/cluster_check.h"
-#include "cluster/hostfile_check.h"
-#include "cluster/machine_check.h"
-#include "cluster/version_check.h"
+#include "cluster/checks.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
 
@@ -76,23 +73,6 @@ struct Flags {
   std::string output = "mccl-selftest.json";
 };
 
-Finding unreachable(const Asked& asked) {
-  if (asked.needs_install)
-    return {.id = "mccl-unusable",
-            .severity = Severity::problem,
-            .what = asked.fault,
-            .where = launch::text_of(asked.host),
-            .why = "programs that use MCCL cannot run there, and the host cannot be checked",
-            .cure = cluster::how_to_install(asked.host.name)};
-  return {.id = "host-unreachable",
-          .severity = Severity::problem,
-          .what = "it cannot be queried",
-          .where = launch::text_of(asked.host),
-          .why = "no rank can be started there: " + asked.fault,
-          .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
-                              asked.host.name)};
-}
-
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   findings.insert(findings.end(), std::make_move_iterator(more.begin()),
                   std::make_move_iterator(more.end()));
@@ -105,7 +85,7 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<std::vector<std::string>> addresses;
   for (const Asked& each : asked) {
     if (!each.reached) {
-      findings.push_back(unreachable(each));
+      findings.push_back(finding_of_unreached(each));
       continue;
     }
     append(findings, cluster::check_machine(each.facts));

@@ -1,4 +1,4 @@
-#include "cli/hosts/rounds.h"
+#include "cli/hosts/trials.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "cluster/call_check.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {

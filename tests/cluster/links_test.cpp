@@ -8,7 +8,6 @@
 #include <set>
 
 #include "cluster/choice.h"
-#include "cluster/persist.h"
 #include "cluster/setup.h"
 #include "cluster/subnets.h"
 #include "mccl/error.h"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/checks.h"
 #include "cluster/choice.h"
-#include "cluster/paths.h"
 
 namespace mccl::cluster {
 namespace {
@@ -17,8 +17,8 @@ HostFacts host_at(const std::string& name, const char* ipv4, const char* ipv6) {
   Interface& interface = host.interfaces.emplace_back();
   interface.name = "eth0";
   interface.up = true;
-  if (const auto network = parse_network(ipv4)) interface.addresses = {*network};
-  if (const auto network = parse_network6(ipv6)) interface.addresses6 = {*network};
+  for (const char* address : {ipv4, ipv6})
+    if (const auto network = parse_network(address)) interface.addresses.push_back(*network);
   return host;
 }
 
@@ -47,10 +47,10 @@ TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
                                   host_at("c", "10.0.0.3/24", "fd00::3/64")};
   EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
               ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
-  hosts[1].interfaces[0].addresses.clear();
+  std::erase(hosts[1].interfaces[0].addresses, *parse_network("10.0.0.2/24"));
   EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
               ElementsAre("fd00::1", "fd00::2", "fd00::3"));
-  hosts[2].interfaces[0].addresses6.clear();
+  std::erase(hosts[2].interfaces[0].addresses, *parse_network("fd00::3/64"));
   EXPECT_EQ(choose_networks(hosts, kTogether).shape, Shape::none);
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cluster/call_check.h"
+#include "cluster/checks.h"
 
 namespace mccl::cli::config {
 namespace {
@@ -14,20 +14,6 @@ using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Severity;
 using cluster::Shape;
-
-void note_missing_probes(const hosts::Inquiry& inquiry, std::vector<Finding>& findings) {
-  for (const hosts::Asked& asked : inquiry.asked()) {
-    if (asked.probe_fault.empty()) continue;
-    findings.push_back(
-        {.id = "probe-silent",
-         .severity = Severity::warning,
-         .what = asked.probe_fault,
-         .where = asked.facts.host,
-         .why = "without mccl probe, cables without addresses are not found, and no link is tested",
-         .cure = fmt::format("run ssh {} {} probe and read its output", asked.host.name,
-                             asked.facts.mccl)});
-  }
-}
 
 void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
@@ -56,12 +42,10 @@ bool faster_than(const Choice& cables, const Choice& networks) {
 }
 
 Finding no_network(std::span<const HostFacts> facts) {
-  std::vector<std::string> names;
-  for (const HostFacts& host : facts) names.push_back(host.host);
   return {.id = "no-network",
           .severity = Severity::problem,
           .what = "no network joins all hosts",
-          .where = fmt::format("{}", fmt::join(names, ", ")),
+          .where = names_of(facts),
           .why =
               "--over ethernet needs a network in which every host has an IPv4 address, or every "
               "host an IPv6 address",
@@ -105,7 +89,10 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
   found.joined = joined_by(facts, heard);
   add_links(found.joined, thunderbolt);
   found.choice = choose(flags, facts, found.joined);
-  note_missing_probes(inquiry, found.findings);
+  add(found.findings,
+      findings_of_silent(inquiry.asked(),
+                         "without mccl probe, cables without addresses are not found, and no link "
+                         "is tested"));
   add(found.findings, check_calls(facts, calls));
   // If the result is incomplete, there may be cables whose discovery messages did not arrive.
   const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty() &&
@@ -123,14 +110,8 @@ std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
         const cluster::End end{static_cast<int>(host), interface.name};
         return link.a == end || link.b == end;
       });
-      const bool fits = interface.usable() && !cabled && !interface.joins &&
-                        interface.medium != cluster::Medium::loopback;
-      if (!fits || !addresses[host].empty()) continue;
-      if (!interface.addresses.empty()) {
-        addresses[host] = text_of(interface.addresses.front().address);
-      } else if (!interface.addresses6.empty()) {
-        addresses[host] = interface.addresses6.front().address_text();
-      }
+      if (interface.usable() && interface.is_of_a_cable() && !cabled && addresses[host].empty())
+        addresses[host] = interface.first_address();
     }
   }
   return addresses;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/hosts/trials.h"
-#include "cluster/table.h"
+#include "cluster/text.h"
 
 namespace mccl::cli::config {
 namespace {
@@ -13,7 +13,7 @@ using cluster::Choice;
 using cluster::HostFacts;
 using cluster::Severity;
 using hosts::Dialled;
-using hosts::Timed;
+using hosts::LinkTime;
 using hosts::Trial;
 
 constexpr std::chrono::seconds kForTiming{120};
@@ -41,17 +41,17 @@ void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
 
 /// Times all links except those of hosts on which ranks run. In the results of these, `tried` is
 /// false.
-std::vector<Timed> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
-                                    const std::vector<Trial>& trials) {
+std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
+                                       const std::vector<Trial>& trials) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
   std::vector<Trial> some;
   for (const Trial& trial : trials)
     if (!runs_a_job(trial.from) && !runs_a_job(trial.to)) some.push_back(trial);
-  const std::vector<Timed> timed = time_links(inquiry, some, Clock::now() + kForTiming);
-  std::vector<Timed> all;
+  const std::vector<LinkTime> timed = time_links(inquiry, some, Clock::now() + kForTiming);
+  std::vector<LinkTime> all;
   std::size_t next = 0;
   for (const Trial& trial : trials)
-    all.push_back(runs_a_job(trial.from) || runs_a_job(trial.to) ? Timed{} : timed[next++]);
+    all.push_back(runs_a_job(trial.from) || runs_a_job(trial.to) ? LinkTime{} : timed[next++]);
   return all;
 }
 
@@ -65,7 +65,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
                   text_of(each.b.address));
   for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, trials);
-  const std::vector<Timed> timed = time_beside_jobs(inquiry, facts, trials);
+  const std::vector<LinkTime> timed = time_beside_jobs(inquiry, facts, trials);
   Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
   std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < trials.size(); ++i) {

@@ -16,7 +16,6 @@
 #include "cli/launch/process.h"
 #include "cli/launch/watch.h"
 #include "cli/launch/words.h"
-#include "cluster/table.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 

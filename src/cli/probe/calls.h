@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,8 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cli/probe/answers.h"
-#include "cli/probe/datagrams.h"
+#include "cli/probe/packets.h"
 #include "cli/probe/secret.h"
 
 namespace mccl::cli::probe {
@@ -37,7 +38,10 @@ inline constexpr std::uint16_t kCallPort = 29599;
 /// all, it reports the call as "unanswered".
 class Calls {
  public:
-  Calls(const Secret& secret, Answers& answers);
+  /// Receives each answer. Called on a thread of this object.
+  using Say = std::function<void(const nlohmann::json& answer)>;
+
+  Calls(const Secret& secret, Say say);
   ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
@@ -74,7 +78,7 @@ class Calls {
   void ask_again();
 
   const Secret& secret_;
-  Answers& answers_;
+  const Say say_;
   Socket socket_;
   std::mutex mutex_;
   /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
