@@ -18,10 +18,10 @@
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/doctor/between.h"
-#include "cli/doctor/fix.h"
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
 #include "cli/flag_values.h"
+#include "cli/hosts/consent.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cli/launch/python.h"
@@ -206,6 +206,50 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, launch::Sign
   });
 }
 
+/// Returns a step for each finding that a command can fix, if the command may be run on its host.
+std::vector<cluster::SetupStep> fixes_of(const doctor::Report& report) {
+  std::vector<cluster::SetupStep> steps;
+  for (const Finding& finding : report.findings) {
+    const auto asked = std::ranges::find_if(report.asked, [&](const Asked& each) {
+      return each.facts.host == finding.where && (each.facts.is_root || each.facts.has_sudo);
+    });
+    if (finding.fix.empty() || asked == report.asked.end()) continue;
+    steps.push_back(cluster::step_of(static_cast<int>(asked - report.asked.begin()), asked->facts,
+                                     finding.fix, finding.undo));
+  }
+  return steps;
+}
+
+void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
+
+/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input unless
+/// `sure`, and runs them. Either all take effect or none. Returns true if something was changed.
+/// Throws Error if a command fails.
+bool fix_findings(const doctor::Report& report, const hosts::Reaching& reaching,
+                  launch::Signals& signals, bool sure) {
+  const std::vector<cluster::SetupStep> steps = fixes_of(report);
+  if (steps.empty()) {
+    say("no finding can be cured automatically");
+    return false;
+  }
+  std::vector<hosts::Host> all;
+  for (const Asked& asked : report.asked) {
+    hosts::refuse_unconfirmed({&asked.facts, 1});
+    all.push_back(asked.host);
+  }
+  fmt::print(stderr, "These commands cure {} of the findings:\n", steps.size());
+  for (const cluster::SetupStep& step : steps)
+    fmt::print(stderr, "  on {}: {}\n", launch::text_of(all[static_cast<std::size_t>(step.host)]),
+               step.command);
+  const hosts::SetupPlan plan{.hosts = all, .steps = steps};
+  const std::string undo =
+      hosts::agree_to(plan, "mccl-doctor.undo.sh", sure, reaching, signals, say);
+  if (undo.empty()) return false;
+  const hosts::SetupResult result = hosts::run_setup(plan, reaching, signals, say);
+  if (!result.fault.empty()) throw Error(text_of(result, undo));
+  return true;
+}
+
 doctor::Measuring measuring_of(const Flags& flags) {
   using When = doctor::Measuring::When;
   When when = When::where_no_job_runs;
@@ -216,9 +260,7 @@ doctor::Measuring measuring_of(const Flags& flags) {
 
 doctor::Report look(const Flags& flags, const std::vector<launch::Host>& all,
                     const hosts::Reaching& reaching, launch::Signals& signals) {
-  hosts::Inquiry inquiry(all, reaching, signals, [](const std::string& text) {
-    fmt::print(stderr, "mccl doctor: {}\n", text);
-  });
+  hosts::Inquiry inquiry(all, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   doctor::Report report;
   report.asked = inquiry.asked();

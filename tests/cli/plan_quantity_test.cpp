@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/plan/quantity.h"
+#include "cli/plan/facts.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::plan {

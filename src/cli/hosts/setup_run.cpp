@@ -2,23 +2,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "base/clock.h"
 #include "base/value_text.h"
-#include "cli/launch/words.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/job_key.h"
@@ -170,7 +165,7 @@ class Guard {
 class SetupRun {
  public:
   SetupRun(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
-           const std::function<void(const std::string&)>& say)
+           const Say& say)
       : plan_(plan),
         reaching_(reaching),
         signals_(signals),
@@ -319,7 +314,7 @@ class SetupRun {
   const SetupPlan& plan_;
   const Reaching& reaching_;
   launch::Signals& signals_;
-  const std::function<void(const std::string&)>& say_;
+  const Say& say_;
   const Guard guard_;
   std::set<std::size_t> busy_;  ///< Hosts that have steps.
   /// Indexed by host; null for hosts without steps.
@@ -331,39 +326,6 @@ class SetupRun {
 };
 
 }  // namespace
-
-std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> steps,
-                        const std::vector<std::string>& ssh_arguments) {
-  std::string text =
-      "#!/bin/sh\n# Undoes the changes of mccl config --auto-setup or mccl doctor --fix: run it as "
-      "sh FILE.\nstatus=0\n";
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    const Host& host = hosts[static_cast<std::size_t>(steps[i].host)];
-    std::vector<std::string> words = {"ssh"};
-    if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-    if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
-    words.insert(words.end(), ssh_arguments.begin(), ssh_arguments.end());
-    words.insert(words.end(), {"--", host.name, steps[i].undo});
-    if (launch::is_here(host)) words = {"sh", "-c", steps[i].undo};
-    text += fmt::format("{} < /dev/null || status=1\n", launch::command_line(words));
-  }
-  return text + "exit $status\n";
-}
-
-std::string write_undo_script(const std::string& path, const std::string& script) {
-  std::string place = path;
-  for (int number = 2; std::filesystem::exists(place); ++number)
-    place = fmt::format("{}.{}", path, number);
-  std::ofstream file(place, std::ios::binary);
-  file << script;
-  file.close();
-  if (!file)
-    throw Error(
-        fmt::format("cannot write {}: {}; nothing was changed, because it could not be undone",
-                    place, std::strerror(errno)));
-  ::chmod(place.c_str(), S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH);
-  return place;
-}
 
 std::string text_of(const SetupResult& result, const std::string& undo) {
   if (result.undone)
@@ -385,7 +347,7 @@ void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts) {
 }
 
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, launch::Signals& signals,
-                      const std::function<void(const std::string&)>& say) {
+                      const Say& say) {
   return SetupRun(plan, reaching, signals, say).run();
 }
 

@@ -16,7 +16,7 @@
 #include "cli/flag_values.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
-#include "cli/plan/table.h"
+#include "cli/plan/report.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::plan {

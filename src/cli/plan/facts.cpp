@@ -1,23 +1,54 @@
 #include "cli/plan/facts.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/nearest.h"
 #include "base/value_text.h"
+#include "cli/bench/agree.h"
+#include "cli/bench/local_job.h"
+#include "cli/bench/report.h"
 #include "cli/bench/sizes.h"
-#include "cli/plan/quantity.h"
+#include "cli/command.h"
+#include "cli/kit/pipe.h"
+#include "mccl/context.h"
 #include "mccl/error.h"
 #include "schedule/facts.h"
 
 namespace mccl::cli::plan {
 namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr Unit kRates[] = {{"kbit", 1e3 / 8},  {"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8},
+                           {"Tbit", 1e12 / 8}, {"kB", 1e3},       {"MB", 1e6},
+                           {"GB", 1e9},        {"TB", 1e12}};
+constexpr double kLongest = 60;
+constexpr double kShortest = 1e-9;
+constexpr double kSlowest = 100;
+constexpr double kFastest = 1e15;
+
+std::optional<double> parse(std::string_view text, std::span<const Unit> units) {
+  const std::size_t split = text.find_first_not_of("0123456789.");
+  if (split == std::string_view::npos) return {};
+  const std::optional<double> number = parse_number(text.substr(0, split));
+  std::string_view name = text.substr(split);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  for (const Unit& unit : units)
+    if (equal_ignoring_case(name, unit.name) && name.back() == unit.name.back() && number)
+      return *number * unit.factor;
+  return {};
+}
 
 std::string text_of(const schedule::FactInfo& info, double value) {
   if (info.unit == "s") return text_of_seconds(value);
@@ -39,7 +70,43 @@ double parse_value(std::string_view flag, const schedule::FactInfo& info, std::s
   throw InvalidArgument(fmt::format("{}: expected {}; found {}", flag, wanted, in_quotes(text)));
 }
 
+/// Maximum size of the facts as text, in bytes. It fits into a pipe that is not read yet.
+constexpr std::size_t kLongestTold = 16384;
+
+void tell(const Costs& costs, int descriptor) {
+  const std::string text = bench::costs_json(costs);
+  const ssize_t n = ::write(descriptor, text.data(), text.size());
+  if (n != static_cast<ssize_t>(text.size())) throw Error("cannot report the measured facts");
+}
+
 }  // namespace
+
+double parse_seconds(std::string_view flag, std::string_view text) {
+  const std::optional<double> seconds = parse(text, kTimes);
+  if (seconds && *seconds >= kShortest && *seconds <= kLongest) return *seconds;
+  throw InvalidArgument(fmt::format(
+      "{}: {} is not a time; expected one from 1ns to 60s with its unit, such as 15us or 0.2ms",
+      flag, in_quotes(text)));
+}
+
+double parse_rate(std::string_view flag, std::string_view text) {
+  std::string_view rate = text;
+  if (rate.ends_with("/s")) rate.remove_suffix(2);
+  const std::optional<double> bytes = parse(rate, kRates);
+  if (bytes && *bytes >= kSlowest && *bytes <= kFastest) return *bytes;
+  throw InvalidArgument(
+      fmt::format("{}: {} is not a rate; expected one with its unit, such as 10Gbit or 1.25GB/s",
+                  flag, in_quotes(text)));
+}
+
+std::string text_of_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.4g} us", seconds * 1e6);
+  return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+}
+
+std::string text_of_rate(double bytes_per_s) {
+  return fmt::format("{:.4g} GB/s", bytes_per_s / 1e9);
+}
 
 std::vector<int> nodes_of(int ranks, int per_node) {
   std::vector<int> nodes;
@@ -125,6 +192,26 @@ schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks) {
         fmt::format("costs: nodes is neither a list of {} nodes nor empty", ranks));
   facts.nodes = nodes->get<std::vector<int>>();
   return facts;
+}
+
+std::optional<schedule::Facts> measure(int ranks) {
+  const Config config = Config::from_environment();
+  if (!config.calibrate) {
+    throw InvalidArgument(
+        "--measure: MCCL_CALIBRATE disables measurements; unset it, or leave out "
+        "--measure");
+  }
+  Pipe pipe = make_pipe();
+  const int status = bench::run_local_job(ranks, "mccl plan", config, [&](Context& context) {
+    bench::meet(*context.world());  // The ranks have agreed on the facts after this.
+    if (context.rank() == 0) tell(context.costs(), pipe.writer.get());
+  });
+  pipe.writer.close();
+  if (status != kGood) return {};
+  std::string text(kLongestTold, '\0');
+  const ssize_t n = read_some(pipe.reader.get(), text.data(), text.size());
+  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return facts_of_json(nlohmann::json::parse(text), ranks);
 }
 
 }  // namespace mccl::cli::plan

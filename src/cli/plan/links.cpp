@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/plan/quantity.h"
+#include "cli/plan/facts.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
 
