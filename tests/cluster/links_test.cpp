@@ -55,7 +55,7 @@ Port port_of(const std::string& own, const std::string& peer, const std::string&
   Port port;
   port.receptacle = interface.substr(1);
   port.own = own;
-  port.peer = peer;
+  port.peer_id = peer;
   port.interface = interface;
   return port;
 }

@@ -182,7 +182,7 @@ TEST(ReadMac, LooksBehindHubs) {
        {"_name": "hub", "_items": [{"_name": "disk"}, {"_name": "dock", "_items": [
          {"_name": "Mac mini", "device_name_key": "Mac14,3", "domain_uuid_key": "B"}]}]}]}]})"}});
   ASSERT_EQ(facts.ports.size(), 1U);
-  EXPECT_EQ(facts.ports[0].peer, "b");
+  EXPECT_EQ(facts.ports[0].peer_id, "b");
   EXPECT_EQ(facts.ports[0].interface, "en2");
   EXPECT_EQ(facts.ports[0].mbit_per_s, 20'000);
   EXPECT_TRUE(facts.ports[0].through_dock);
