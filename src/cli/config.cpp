@@ -34,7 +34,7 @@ using cluster::Addressed;
 using cluster::Choice;
 using cluster::HostFacts;
 using cluster::SetupStep;
-using cluster::Shape;
+using cluster::Topology;
 
 constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
@@ -156,7 +156,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster.findings}};
 }
 
-nlohmann::ordered_json entry_of(const launch::Host& host, const cluster::Entry& entry) {
+nlohmann::ordered_json entry_of(const launch::Host& host, const cluster::HostfileEntry& entry) {
   // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
   nlohmann::ordered_json json = {
       {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
@@ -178,8 +178,8 @@ std::string text_of(const nlohmann::ordered_json& json) {
 /// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
 /// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.
 std::string hostfile_text(std::span<const launch::Host> hosts,
-                          std::span<const cluster::Entry> entries, const std::string& backend,
-                          const std::vector<std::string>& variables) {
+                          std::span<const cluster::HostfileEntry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables) {
   std::string text = "{\n";
   if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
   text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
@@ -236,7 +236,7 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
 }
 
 bool is_good(const Cluster& cluster) {
-  return cluster.choice.shape != Shape::none &&
+  return cluster.choice.shape != Topology::none &&
          std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
            return finding.severity == cluster::Severity::problem;
          });
@@ -293,7 +293,7 @@ int run_config(const ConfigFlags& flags) {
   const bool piped = flags.json;
   if (!piped) fmt::print("{}\n", table_of(cluster.joined, cluster.facts));
   std::string hostfile;
-  const bool joined = cluster.choice.shape != Shape::none;
+  const bool joined = cluster.choice.shape != Topology::none;
   if (joined) {
     bool ready = cluster.steps.empty() && cluster.keep_them.empty();
     std::string undo;

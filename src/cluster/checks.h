@@ -47,12 +47,12 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
 
 /// Finds hosts that cannot receive discovery messages, and hosts whose firewall drops the answers
 /// to the messages that they sent.
-std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls);
+std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds interfaces that have a carrier but exchanged no discovery message, perhaps because a
 /// firewall dropped it. Used when cables appear to be missing. Returns at most one finding, which
 /// lists all these interfaces.
-std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls);
+std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds cables whose ends have addresses or MTUs that do not match. Works before any path has been
 /// tried.

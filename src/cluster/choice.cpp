@@ -154,10 +154,10 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
 /// Repeats addresses until all entries have the same number of them. MLX's ring needs as many
 /// connections to the previous host as to the next one. An address that is listed twice makes two
 /// connections along its cable.
-void even_out(std::vector<Entry>& entries) {
+void even_out(std::vector<HostfileEntry>& entries) {
   std::size_t most = 0;
-  for (const Entry& entry : entries) most = std::max(most, entry.ips.size());
-  for (Entry& entry : entries) {
+  for (const HostfileEntry& entry : entries) most = std::max(most, entry.ips.size());
+  for (HostfileEntry& entry : entries) {
     const std::size_t own = entry.ips.size();
     for (std::size_t i = own; own > 0 && i < most; ++i)
       entry.ips.push_back(std::string(entry.ips[i % own]));
@@ -166,12 +166,12 @@ void even_out(std::vector<Entry>& entries) {
 
 /// Reduces every pair to the device count of the pair with the fewest. MLX's jaccl refuses a ring
 /// in which the number of devices differs between pairs.
-void even_out_devices(std::vector<Entry>& entries) {
+void even_out_devices(std::vector<HostfileEntry>& entries) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const Entry& entry : entries)
+  for (const HostfileEntry& entry : entries)
     for (const json& devices : entry.rdma)
       if (!devices.is_null()) least = std::min(least, devices.is_array() ? devices.size() : 1);
-  for (Entry& entry : entries) {
+  for (HostfileEntry& entry : entries) {
     for (json& devices : entry.rdma) {
       if (!devices.is_array()) continue;
       if (least == 1) {
@@ -195,7 +195,7 @@ std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed>
   std::vector<std::string> ips;
   for (const Addressed& each : links) {
     if (each.link.a.host != host && each.link.b.host != host) continue;
-    if (choice.shape == Shape::ring && other_end(each.link, host).host != before) continue;
+    if (choice.shape == Topology::ring && other_end(each.link, host).host != before) continue;
     ips.push_back(text_of(each.of(host).address));
   }
   return ips;
@@ -219,24 +219,24 @@ Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> lin
   const bool rdma = has_rdma(hosts, links);
   if (is_jaccl(backend) && !rdma) choice.findings.push_back(no_rdma(hosts, backend));
   if ((backend == "jaccl" || (backend.empty() && rdma)) && holes.empty()) {
-    choice.shape = Shape::mesh;
+    choice.shape = Topology::mesh;
     choice.backend = "jaccl";
     choice.links.assign(links.begin(), links.end());
   } else if (backend == "jaccl") {
     choice.findings.push_back(no_mesh(hosts, holes));
   } else if (!ring.order.empty()) {
-    choice.shape = Shape::ring;
+    choice.shape = Topology::ring;
     choice.backend = !backend.empty() ? backend : (rdma ? "jaccl-ring" : "ring");
     choice.order = ring.order;
     choice.links = links_of_ring(links, ring.order);
   } else if (backend.empty() && all_joined(size, links)) {
-    choice.shape = Shape::any;
+    choice.shape = Topology::any;
     choice.links.assign(links.begin(), links.end());
     choice.findings.push_back(no_ring(hosts, ring, Severity::note));
   } else {
     choice.findings.push_back(no_ring(hosts, ring, Severity::problem));
   }
-  if (std::ranges::any_of(choice.findings, is_fault)) choice.shape = Shape::none;
+  if (std::ranges::any_of(choice.findings, is_fault)) choice.shape = Topology::none;
   return choice;
 }
 
@@ -270,7 +270,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   const Wire best = *std::ranges::min_element(complete, better);
   for (const Wire& wire : complete)
     if (!better(best, wire)) choice.networks.push_back(wire);
-  choice.shape = Shape::network;
+  choice.shape = Topology::network;
   choice.backend = "ring";
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
@@ -286,13 +286,14 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   return choice;
 }
 
-std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
-                              std::span<const Addressed> links, std::span<const std::string> side) {
-  std::vector<Entry> entries;
+std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+                                      std::span<const Addressed> links,
+                                      std::span<const std::string> side) {
+  std::vector<HostfileEntry> entries;
   for (std::size_t place = 0; place < choice.order.size(); ++place) {
-    Entry entry;
+    HostfileEntry entry;
     entry.host = choice.order[place];
-    if (choice.shape == Shape::network) {
+    if (choice.shape == Topology::network) {
       for (const Wire& wire : choice.networks) {
         const auto addresses = addresses_in(hosts, wire);
         if (const auto own = addresses.find(entry.host); own != addresses.end())
@@ -310,7 +311,7 @@ std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& ch
     }
     entries.push_back(std::move(entry));
   }
-  if (choice.shape == Shape::ring) {
+  if (choice.shape == Topology::ring) {
     even_out(entries);
     even_out_devices(entries);
   }

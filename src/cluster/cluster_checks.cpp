@@ -5,16 +5,11 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/settings.h"
-#include "base/value_text.h"
 #include "cluster/checks.h"
-#include "cluster/setup.h"
-#include "cluster/text.h"
-#include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
@@ -156,34 +151,25 @@ std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> ho
   return families;
 }
 
-/// Lists each host with its version, such as "a 1.0, b 1.1". Adds package names if `with_names`.
-std::string list_of(const InstalledByHost& installed, bool with_names) {
-  std::string text;
-  for (const auto& [host, each] : installed)
-    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", host,
-                        with_names ? each.package + " " : "", each.version);
-  return text;
-}
-
 void check_differences(const InstalledByHost& installed, std::vector<Finding>& findings) {
   const Installed& first = installed.begin()->second;
   const bool same_names = std::ranges::all_of(
       installed, [&](const auto& each) { return each.second.package == first.package; });
-  if (std::ranges::all_of(installed, [&](const auto& each) {
-        return each.second.version == first.version && same_names;
-      }))
-    return;
+  ValueByHost values;
+  for (const auto& [host, each] : installed)
+    values[host] = same_names ? each.version : each.package + " " + each.version;
+  if (!differ(values)) return;
   const std::string name = same_names ? first.package : family_of(first.package);
   const bool ours = name == "mccl" || name == "mccl-engine";
   if (name == "python" || name == "numpy") {
     findings.push_back({"version-differs", Severity::note,
-                        fmt::format("versions of {} differ", name), list_of(installed, false),
+                        fmt::format("versions of {} differ", name), list_of(values),
                         "programs may behave differently there", ""});
     return;
   }
   findings.push_back(
       {"version-differs", ours ? Severity::problem : Severity::warning,
-       fmt::format("versions of {} differ", name), list_of(installed, !same_names),
+       fmt::format("versions of {} differ", name), list_of(values),
        ours ? "ranks with different wire protocols refuse to connect to each other"
             : "objects that one version pickles, compiles or loads may not work with the other",
        ours ? how_to_install("each")

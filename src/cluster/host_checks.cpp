@@ -2,10 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 

@@ -2,19 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "base/settings.h"
-#include "base/value_text.h"
 #include "cluster/checks.h"
 #include "cluster/setup.h"
-#include "cluster/text.h"
-#include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
@@ -194,7 +189,7 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Jo
   return findings;
 }
 
-std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& calls) {
+std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls) {
   std::vector<Finding> findings;
   for (const int host : calls.deaf) {
     findings.push_back({"calls-deaf", Severity::warning,
@@ -234,7 +229,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const Calls& 
   return findings;
 }
 
-std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const Calls& calls) {
+std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls) {
   std::set<End> known;
   for (const auto* calls_of : {&calls.heard, &calls.unanswered})
     for (const Heard& each : *calls_of) known.insert({each.at, each.from});

@@ -15,7 +15,7 @@
 namespace mccl::cluster {
 namespace {
 
-struct Socket {
+struct PortEnd {
   int host = 0;
   const Port* port = nullptr;
   bool joined = false;
@@ -43,9 +43,9 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
 /// Returns an unjoined port that `one` reports as its peer and that reports `one` as its own peer.
 /// Returns end() if there is none. Linux reports the UUID of the computer rather than the port, so
 /// several ports may match. A port that exchanged discovery messages with `one` is preferred.
-std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket>& sockets,
-                                           std::span<const Heard> heard) {
-  const auto hears = [&](const Socket& other) {
+std::vector<PortEnd>::iterator other_end_of(const PortEnd& one, std::vector<PortEnd>& sockets,
+                                            std::span<const Heard> heard) {
+  const auto hears = [&](const PortEnd& other) {
     const End a{one.host, one.port->interface};
     const End b{other.host, other.port->interface};
     return std::ranges::any_of(heard, [&](const Heard& each) {
@@ -180,12 +180,12 @@ bool same_network(const Interface& a, const Interface& b) {
 
 std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings) {
-  std::vector<Socket> sockets;
+  std::vector<PortEnd> sockets;
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (const Port& port : hosts[host].ports)
       sockets.push_back({static_cast<int>(host), &port, false});
   std::vector<Link> links;
-  for (Socket& one : sockets) {
+  for (PortEnd& one : sockets) {
     if (one.joined || one.port->peer_id.empty()) continue;
     const HostFacts& host = hosts[static_cast<std::size_t>(one.host)];
     const auto other = other_end_of(one, sockets, heard);
@@ -213,7 +213,7 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
       continue;
     }
     const bool known = std::ranges::any_of(
-        sockets, [&](const Socket& socket) { return socket.port->own == one.port->peer_id; });
+        sockets, [&](const PortEnd& socket) { return socket.port->own == one.port->peer_id; });
     note_port(findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
               known ? Severity::warning : Severity::note,
               known ? "it detects a cable that the other end does not detect"

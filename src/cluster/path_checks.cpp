@@ -2,19 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
-#include "base/settings.h"
-#include "base/value_text.h"
 #include "cluster/checks.h"
 #include "cluster/setup.h"
 #include "cluster/text.h"
-#include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {

@@ -22,7 +22,7 @@ constexpr int kWidest = 8;  ///< Prefix length of the widest private network, 10
 /// networks overlap only if one contains the other, so only the widest ones are kept.
 class NetworkSet {
  public:
-  struct Entry {
+  struct Use {
     Network network;
     std::string by;
   };
@@ -34,14 +34,14 @@ class NetworkSet {
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
     const auto first = entries_.lower_bound(base.first());
     entries_.erase(first, entries_.upper_bound(base.last()));
-    entries_.emplace(base.first(), Entry{base, std::move(by)});
+    entries_.emplace(base.first(), Use{base, std::move(by)});
   }
 
   /// Returns an entry that overlaps `wanted`; null if there is none.
-  const Entry* overlapping(const Network& wanted) const {
+  const Use* overlapping(const Network& wanted) const {
     auto next = entries_.upper_bound(wanted.last());
     if (next == entries_.begin()) return nullptr;
-    const Entry& last = std::prev(next)->second;
+    const Use& last = std::prev(next)->second;
     return last.network.overlaps(wanted) ? &last : nullptr;
   }
 
@@ -51,7 +51,7 @@ class NetworkSet {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::map<IpAddress, Entry> entries_;  ///< Keyed by the first address.
+  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address.
 };
 
 /// Adds the addresses of a host, its routes, and the other addresses that it uses.
@@ -110,7 +110,7 @@ class FreeNetworks {
   std::optional<Network> take_from(Pool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{pool.next}, kPrefixBits};
-      const NetworkSet::Entry* taken = taken_.overlapping(wanted);
+      const NetworkSet::Use* taken = taken_.overlapping(wanted);
       // Skip the whole network that is in use.
       const IpAddress end = std::max(taken ? taken->network.last() : IpAddress{}, wanted.last());
       pool.next = (end.bits + kStep) / kStep * kStep;

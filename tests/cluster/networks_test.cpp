@@ -27,7 +27,8 @@ const Joined kTogether = {
 
 std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts, const Choice& choice) {
   std::vector<std::string> ips;
-  for (const Entry& entry : entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
+  for (const HostfileEntry& entry :
+       entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
     ips.insert(ips.end(), entry.ips.begin(), entry.ips.end());
   return ips;
 }
@@ -37,7 +38,7 @@ TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
   const Choice choice = choose_networks(hosts, kTogether);
-  EXPECT_EQ(choice.shape, Shape::network);
+  EXPECT_EQ(choice.shape, Topology::network);
   EXPECT_THAT(ips_of_entries(hosts, choice), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
 }
 
@@ -51,7 +52,7 @@ TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
   EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
               ElementsAre("fd00::1", "fd00::2", "fd00::3"));
   std::erase(hosts[2].interfaces[0].addresses, *parse_network("fd00::3/64"));
-  EXPECT_EQ(choose_networks(hosts, kTogether).shape, Shape::none);
+  EXPECT_EQ(choose_networks(hosts, kTogether).shape, Topology::none);
 }
 
 TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/json_text.h"
-#include "cluster/choice.h"
 #include "cluster/checks.h"
-#include "cluster/paths.h"
+#include "cluster/choice.h"
 #include "cluster/links.h"
+#include "cluster/paths.h"
 #include "cluster/read_facts.h"
 #include "cluster/setup.h"
 #include "input.h"

@@ -16,7 +16,7 @@ using cluster::Choice;
 using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Severity;
-using cluster::Shape;
+using cluster::Topology;
 using hosts::Dialled;
 using hosts::LinkTime;
 using hosts::Trial;
@@ -40,7 +40,7 @@ std::vector<cluster::Link> worthwhile(std::span<const cluster::Link> links) {
 }
 
 bool faster_than(const Choice& cables, const Choice& networks) {
-  if (networks.shape == Shape::none) return true;
+  if (networks.shape == Topology::none) return true;
   if (networks.networks.front().medium == cluster::Medium::wireless) return true;
   return std::ranges::all_of(cables.links, [&](const cluster::Link& link) {
     return link.mbit_per_s >= networks.networks.front().mbit_per_s;
@@ -66,12 +66,12 @@ Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
   if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
   Choice networks = choose_networks(facts, joined);
   if (flags.over == "ethernet" && facts.size() > 1) {
-    if (networks.shape == Shape::none) networks.findings.push_back(no_network(facts));
+    if (networks.shape == Topology::none) networks.findings.push_back(no_network(facts));
     return networks;
   }
-  const bool whole = cables.shape == Shape::ring || cables.shape == Shape::mesh;
+  const bool whole = cables.shape == Topology::ring || cables.shape == Topology::mesh;
   if (flags.over.empty() && whole && faster_than(cables, networks)) return cables;
-  return networks.shape == Shape::none ? cables : networks;
+  return networks.shape == Topology::none ? cables : networks;
 }
 
 constexpr std::chrono::seconds kForTiming{120};
@@ -119,14 +119,14 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const HostFacts> facts) {
   Discovered found;
   inquiry.start_probes();
-  const cluster::Calls calls = inquiry.call();
+  const cluster::CallResults calls = inquiry.call();
   const std::vector<cluster::Heard>& heard = calls.heard;
   const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, heard, found.findings);
   const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
   if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
-    if (only || found.choice.shape != Shape::none) return found;
+    if (only || found.choice.shape != Topology::none) return found;
     // If some hosts have no Thunderbolt, other cables or a network may still join all.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
     add(found.findings, found.choice.findings);
@@ -140,7 +140,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                          "is tested"));
   add(found.findings, check_calls(facts, calls));
   // If the result is incomplete, there may be cables whose discovery messages did not arrive.
-  const bool whole = found.choice.shape != Shape::none && found.choice.findings.empty() &&
+  const bool whole = found.choice.shape != Topology::none && found.choice.findings.empty() &&
                      !(calls.heard.empty() && facts.size() > 1);
   if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));
   return found;

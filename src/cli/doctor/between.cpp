@@ -176,7 +176,7 @@ Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
   inquiry.start_probes();
   std::vector<HostFacts> facts;
   for (const hosts::Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
-  const cluster::Calls calls = inquiry.call();
+  const cluster::CallResults calls = inquiry.call();
   between.joined = joined_by(facts, calls.heard);
   between.paths = cluster::paths_of(facts);
   connect_all(inquiry, between.paths);

@@ -83,7 +83,7 @@ struct Inquiry::Line {
   std::optional<double> clock_off_s;
   std::string odd;  ///< The first answer that could not be understood.
   std::vector<json> answers;
-  cluster::Calls calls;  ///< All discovery messages that the host has received.
+  cluster::CallResults calls;  ///< All discovery messages that the host has received.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, launch::Signals& signals,
@@ -294,9 +294,9 @@ void Inquiry::give_up(std::size_t host) {
   line.session.reset();
 }
 
-cluster::Calls Inquiry::call() {
+cluster::CallResults Inquiry::call() {
   Messages requests(asked_.size());
-  cluster::Calls all;
+  cluster::CallResults all;
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     if (!has_probe(host)) continue;
     requests[host] = {{{"do", "call"}, {"name", host}}};

@@ -42,7 +42,7 @@ class Inquiry {
 
   /// Makes each probe send a discovery message (a "call"; see cli/probe/calls.h) through each of
   /// its host's usable interfaces. Returns which messages were received, and on which interfaces.
-  cluster::Calls call();
+  cluster::CallResults call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;

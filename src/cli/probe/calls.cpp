@@ -145,7 +145,7 @@ void Calls::tell(const char* what, const Place& place) {
 
 void Calls::ask_again() {
   for (auto each = questions_.begin(); each != questions_.end();) {
-    Question& question = each->second;
+    Challenge& question = each->second;
     if (Clock::now() < question.again) {
       ++each;
       continue;

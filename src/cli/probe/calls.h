@@ -60,7 +60,7 @@ class Calls {
     std::string from;        ///< The caller's name for its own interface.
   };
   /// A "who" message that has been sent and whose "here" has not arrived.
-  struct Question {
+  struct Challenge {
     Place place;
     std::string text;
     Clock::time_point again;
@@ -83,7 +83,7 @@ class Calls {
   std::mutex mutex_;
   /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
   std::map<std::string, Place> called_;
-  std::map<std::string, Question> questions_;  ///< Keyed by NONCE-2; used by the thread only.
+  std::map<std::string, Challenge> questions_;  ///< Keyed by NONCE-2; used by the thread only.
   /// Nonce and interface of each call whose proof was valid. Used by the thread only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
