@@ -13,22 +13,17 @@
 
 #include "base/environment.h"
 #include "cli/command.h"
-#include "cli/config/discover.h"
-#include "cli/config/exchange.h"
 #include "cli/config/flags.h"
-#include "cli/config/hostfile_text.h"
+#include "cli/config/links.h"
 #include "cli/hosts/consent.h"
 #include "cli/hosts/inquiry.h"
-#include "cli/hosts/setup_run.h"
 #include "cli/kept_file.h"
 #include "cli/kit/find_program.h"
 #include "cli/probe/gather.h"
+#include "cluster/checks.h"
 #include "cluster/choice.h"
-#include "cluster/cluster_check.h"
-#include "cluster/persist.h"
-#include "cluster/picture.h"
+#include "cluster/links.h"
 #include "cluster/setup.h"
-#include "cluster/version_check.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -39,7 +34,7 @@ using cluster::Addressed;
 using cluster::Choice;
 using cluster::HostFacts;
 using cluster::SetupStep;
-using cluster::Shape;
+using cluster::Topology;
 
 constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
@@ -155,7 +150,42 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"networks", networks},
           {"setup", steps},
           {"hostfile", hostfile.empty() ? nlohmann::json() : nlohmann::json::parse(hostfile)},
-          {"findings", cluster::json_of(cluster.findings)}};
+          {"findings", cluster.findings}};
+}
+
+nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
+  // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
+  nlohmann::ordered_json json = {
+      {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
+      {"ips", entry.ips},
+      {"rdma", entry.rdma}};
+  if (host.port != 0) json["port"] = host.port;
+  if (host.slots) json["slots"] = *host.slots;
+  if (!host.python.empty()) json["python"] = host.python;
+  if (!host.directory.empty()) json["cwd"] = host.directory;
+  if (!host.environment.empty()) json["env"] = host.environment;
+  return json;
+}
+
+/// Replaces invalid UTF-8, since names reported by hosts may contain any bytes.
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
+/// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.
+std::string hostfile_text(std::span<const Host> hosts,
+                          std::span<const cluster::HostfileEntry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables) {
+  std::string text = "{\n";
+  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
+  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
+    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
+                        i + 1 < entries.size() ? "," : "");
+  }
+  return text + "  ]\n}\n";
 }
 
 /// Runs the steps after the user has agreed. Returns the path of the script that undoes them.
@@ -174,11 +204,9 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, Si
   const std::string wanted =
       flags.output.empty() ? "mccl-config.undo.sh" : flags.output + ".undo.sh";
   fmt::print(stderr, "These commands give the cables their addresses:\n{}", commands_text(cluster));
-  if (!flags.sure && !hosts::person_agrees("Run these commands?", "--yes", signals))
-    throw Error("nothing was changed: you did not agree");
-  std::string undo = hosts::write_undo_script(
-      wanted, hosts::undo_script(cluster.hosts, all, reaching.ssh_arguments));
-  say(fmt::format("sh {} undoes the following changes", undo));
+  std::string undo =
+      hosts::agree_to({cluster.hosts, all}, wanted, flags.sure, reaching, signals, say);
+  if (undo.empty()) throw Error("nothing was changed: you did not agree");
   const std::chrono::seconds revert_after(flags.revert_after_s);
   const hosts::SetupResult given =
       hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
@@ -205,7 +233,7 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
 }
 
 bool is_good(const Cluster& cluster) {
-  return cluster.choice.shape != Shape::none &&
+  return cluster.choice.shape != Topology::none &&
          std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
            return finding.severity == cluster::Severity::problem;
          });
@@ -262,7 +290,7 @@ int run_config(const ConfigFlags& flags) {
   const bool piped = flags.json;
   if (!piped) fmt::print("{}\n", table_of(cluster.joined, cluster.facts));
   std::string hostfile;
-  const bool joined = cluster.choice.shape != Shape::none;
+  const bool joined = cluster.choice.shape != Topology::none;
   if (joined) {
     bool ready = cluster.steps.empty() && cluster.keep_them.empty();
     std::string undo;

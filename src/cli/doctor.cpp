@@ -18,17 +18,14 @@
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/doctor/between.h"
-#include "cli/doctor/fix.h"
 #include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
 #include "cli/flag_values.h"
+#include "cli/hosts/consent.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/which.h"
 #include "cli/kit/find_program.h"
-#include "cluster/cluster_check.h"
-#include "cluster/hostfile_check.h"
-#include "cluster/machine_check.h"
-#include "cluster/version_check.h"
+#include "cluster/checks.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 
@@ -76,23 +73,6 @@ struct Flags {
   std::string output = "mccl-selftest.json";
 };
 
-Finding unreachable(const Asked& asked) {
-  if (asked.needs_install)
-    return {.id = "mccl-unusable",
-            .severity = Severity::problem,
-            .what = asked.fault,
-            .where = text_of(asked.host),
-            .why = "programs that use MCCL cannot run there, and the host cannot be checked",
-            .cure = cluster::how_to_install(asked.host.name)};
-  return {.id = "host-unreachable",
-          .severity = Severity::problem,
-          .what = "it cannot be queried",
-          .where = text_of(asked.host),
-          .why = "no rank can be started there: " + asked.fault,
-          .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
-                              asked.host.name)};
-}
-
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   findings.insert(findings.end(), std::make_move_iterator(more.begin()),
                   std::make_move_iterator(more.end()));
@@ -105,7 +85,7 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<std::vector<std::string>> addresses;
   for (const Asked& each : asked) {
     if (!each.reached) {
-      findings.push_back(unreachable(each));
+      findings.push_back(finding_of_unreached(each));
       continue;
     }
     append(findings, cluster::check_machine(each.facts));
@@ -226,6 +206,50 @@ bool run_selftest(const Flags& flags, const doctor::Report& report, Signals& sig
   });
 }
 
+/// Returns a step for each finding that a command can fix, if the command may be run on its host.
+std::vector<cluster::SetupStep> fixes_of(const doctor::Report& report) {
+  std::vector<cluster::SetupStep> steps;
+  for (const Finding& finding : report.findings) {
+    const auto asked = std::ranges::find_if(report.asked, [&](const Asked& each) {
+      return each.facts.host == finding.where && (each.facts.is_root || each.facts.has_sudo);
+    });
+    if (finding.fix.empty() || asked == report.asked.end()) continue;
+    steps.push_back(cluster::step_of(static_cast<int>(asked - report.asked.begin()), asked->facts,
+                                     finding.fix, finding.undo));
+  }
+  return steps;
+}
+
+void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
+
+/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input unless
+/// `sure`, and runs them. Either all take effect or none. Returns true if something was changed.
+/// Throws Error if a command fails.
+bool fix_findings(const doctor::Report& report, const hosts::Reaching& reaching, Signals& signals,
+                  bool sure) {
+  const std::vector<cluster::SetupStep> steps = fixes_of(report);
+  if (steps.empty()) {
+    say("no finding can be cured automatically");
+    return false;
+  }
+  std::vector<Host> all;
+  for (const Asked& asked : report.asked) {
+    hosts::refuse_unconfirmed({&asked.facts, 1});
+    all.push_back(asked.host);
+  }
+  fmt::print(stderr, "These commands cure {} of the findings:\n", steps.size());
+  for (const cluster::SetupStep& step : steps)
+    fmt::print(stderr, "  on {}: {}\n", text_of(all[static_cast<std::size_t>(step.host)]),
+               step.command);
+  const hosts::SetupPlan plan{.hosts = all, .steps = steps};
+  const std::string undo =
+      hosts::agree_to(plan, "mccl-doctor.undo.sh", sure, reaching, signals, say);
+  if (undo.empty()) return false;
+  const hosts::SetupResult result = hosts::run_setup(plan, reaching, signals, say);
+  if (!result.fault.empty()) throw Error(text_of(result, undo));
+  return true;
+}
+
 doctor::Measuring measuring_of(const Flags& flags) {
   using When = doctor::Measuring::When;
   When when = When::where_no_job_runs;
@@ -236,9 +260,7 @@ doctor::Measuring measuring_of(const Flags& flags) {
 
 doctor::Report look(const Flags& flags, const std::vector<Host>& all,
                     const hosts::Reaching& reaching, Signals& signals) {
-  hosts::Inquiry inquiry(all, reaching, signals, [](const std::string& text) {
-    fmt::print(stderr, "mccl doctor: {}\n", text);
-  });
+  hosts::Inquiry inquiry(all, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   doctor::Report report;
   report.asked = inquiry.asked();

@@ -20,9 +20,7 @@
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "cli/plan/links.h"
-#include "cli/plan/measure.h"
 #include "cli/plan/report.h"
-#include "cli/plan/table.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
 

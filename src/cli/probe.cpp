@@ -35,8 +35,7 @@ constexpr const char* kThisSystem = "linux";
 #endif
 
 int run_probe(bool as_macos) {
-  probe::Answers answers;
-  const auto agent = std::make_unique<probe::Agent>(answers, as_macos);
+  const auto agent = std::make_unique<probe::Agent>(as_macos);
   for (std::string line; std::getline(std::cin, line);)
     agent->obey(parse_json(line, "standard input of mccl probe", "a request"));
   // The requesting command has ended, so nothing would read the results of tests that still run.

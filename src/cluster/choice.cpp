@@ -6,28 +6,26 @@
 #include <limits>
 #include <numeric>
 
-#include "base/cabling.h"
-
 namespace mccl::cluster {
 namespace {
 
 using nlohmann::json;
 
-const std::string& name_of_host(std::span<const HostFacts> hosts, int host) {
-  return hosts[static_cast<std::size_t>(host)].host;
+const HostFacts& at(std::span<const HostFacts> hosts, int host) {
+  return hosts[static_cast<std::size_t>(host)];
 }
 
 /// Describes a missing cable and the free ports for it: "from a to b (port 2 of a is free)".
 std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
-  std::string text = fmt::format("from {} to {}", name_of_host(hosts, pair.first),
-                                 name_of_host(hosts, pair.second));
+  std::string text =
+      fmt::format("from {} to {}", at(hosts, pair.first).host, at(hosts, pair.second).host);
   std::vector<std::string> free;
   for (const int host : {pair.first, pair.second}) {
-    const HostFacts& facts = hosts[static_cast<std::size_t>(host)];
+    const auto& ports = at(hosts, host).ports;
     const auto port = std::ranges::find_if(
-        facts.ports, [](const Port& p) { return p.peer.empty() && !p.receptacle.empty(); });
-    if (port != facts.ports.end())
-      free.push_back(fmt::format("port {} of {} is free", port->receptacle, facts.host));
+        ports, [](const Port& p) { return p.peer_id.empty() && !p.receptacle.empty(); });
+    if (port != ports.end())
+      free.push_back(fmt::format("port {} of {} is free", port->receptacle, at(hosts, host).host));
   }
   if (!free.empty()) text += fmt::format(" ({})", fmt::join(free, ", "));
   return text;
@@ -42,12 +40,6 @@ std::string cables_text(std::span<const HostFacts> hosts, std::span<const Pair> 
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-std::string all_names(std::span<const HostFacts> hosts) {
-  std::vector<std::string> names;
-  for (const HostFacts& host : hosts) names.push_back(host.host);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severity severity) {
   const bool one = ring.missing.size() == 1;
   Finding finding{
@@ -57,7 +49,7 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
                   ? "no ring of cables goes through all hosts"
                   : fmt::format("no ring of cables through all hosts was found in {} search steps",
                                 kMostRingSteps),
-      .where = all_names(hosts),
+      .where = names_of(hosts),
       .why =
           "MLX's ring and jaccl-ring need one; MCCL works on any cables that join all hosts, and "
           "is fastest on a ring",
@@ -75,7 +67,7 @@ Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing)
           .severity = Severity::problem,
           .what = fmt::format("{} pair{} of hosts {} no cable", missing.size(),
                               missing.size() == 1 ? "" : "s", missing.size() == 1 ? "has" : "have"),
-          .where = all_names(hosts),
+          .where = names_of(hosts),
           .why = "jaccl needs a cable from every host to every other host",
           .cure = "add these cables, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
 }
@@ -94,8 +86,7 @@ Finding too_many(std::span<const HostFacts> hosts) {
 bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
   return !links.empty() && std::ranges::all_of(links, [&](const Link& link) {
     return std::ranges::all_of(std::initializer_list<End>{link.a, link.b}, [&](const End& end) {
-      const Interface* interface =
-          hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
+      const Interface* interface = interface_of(hosts, end);
       return interface != nullptr && !interface->rdma.empty();
     });
   });
@@ -107,7 +98,7 @@ Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
       .severity = Severity::problem,
       .what =
           fmt::format("not every end of the cables has an RDMA device, which {} needs", backend),
-      .where = all_names(hosts),
+      .where = names_of(hosts),
       .why =
           "RDMA over Thunderbolt needs Thunderbolt 5 and macOS 26.2 or later, and must be enabled",
       .cure = "run mccl doctor to see which hosts lack it, or use --backend ring"};
@@ -132,22 +123,18 @@ std::vector<Link> links_of_ring(std::span<const Link> links, std::span<const int
 }
 
 bool all_joined(int hosts, std::span<const Link> links) {
-  std::vector<Cable> cables;
-  for (const Link& link : links) {
-    Cable& cable = cables.emplace_back();
-    cable.a = link.a.host;
-    cable.b = link.b.host;
-  }
-  return Cabling(hosts, std::move(cables)).parts().size() == 1;
+  std::vector<Pair> pairs;
+  for (const Link& link : links) pairs.emplace_back(link.a.host, link.b.host);
+  return parts_of(hosts, pairs).size() == 1;
 }
 
 /// Returns the first address of the chosen family; empty if the end has none.
 std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
-  const Interface* interface = hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
+  const Interface* interface = interface_of(hosts, end);
   if (interface == nullptr) return {};
-  if (ipv6)
-    return interface->addresses6.empty() ? "" : interface->addresses6.front().address_text();
-  return interface->addresses.empty() ? "" : text_of(interface->addresses.front().address);
+  const auto found = std::ranges::find(interface->addresses, ipv6,
+                                       [](const Network& n) { return n.address.is_ipv6; });
+  return found == interface->addresses.end() ? "" : text_of(found->address);
 }
 
 /// Returns the RDMA devices of `from` at its cables to `to`: null for no cable, a string for one
@@ -156,11 +143,8 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
                 int to) {
   json devices = json::array();
   for (const Addressed& each : links) {
-    const bool joins = (each.link.a.host == from && each.link.b.host == to) ||
-                       (each.link.b.host == from && each.link.a.host == to);
-    if (!joins) continue;
-    const End& end = own_end(each.link, from);
-    const Interface* interface = hosts[static_cast<std::size_t>(from)].interface(end.interface);
+    if (std::minmax(each.link.a.host, each.link.b.host) != std::minmax(from, to)) continue;
+    const Interface* interface = interface_of(hosts, own_end(each.link, from));
     if (interface != nullptr) devices.push_back(interface->rdma);
   }
   if (devices.empty()) return {};
@@ -170,10 +154,10 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
 /// Repeats addresses until all entries have the same number of them. MLX's ring needs as many
 /// connections to the previous host as to the next one. An address that is listed twice makes two
 /// connections along its cable.
-void even_out(std::vector<Entry>& entries) {
+void even_out(std::vector<HostfileEntry>& entries) {
   std::size_t most = 0;
-  for (const Entry& entry : entries) most = std::max(most, entry.ips.size());
-  for (Entry& entry : entries) {
+  for (const HostfileEntry& entry : entries) most = std::max(most, entry.ips.size());
+  for (HostfileEntry& entry : entries) {
     const std::size_t own = entry.ips.size();
     for (std::size_t i = own; own > 0 && i < most; ++i)
       entry.ips.push_back(std::string(entry.ips[i % own]));
@@ -182,12 +166,12 @@ void even_out(std::vector<Entry>& entries) {
 
 /// Reduces every pair to the device count of the pair with the fewest. MLX's jaccl refuses a ring
 /// in which the number of devices differs between pairs.
-void even_out_devices(std::vector<Entry>& entries) {
+void even_out_devices(std::vector<HostfileEntry>& entries) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const Entry& entry : entries)
+  for (const HostfileEntry& entry : entries)
     for (const json& devices : entry.rdma)
       if (!devices.is_null()) least = std::min(least, devices.is_array() ? devices.size() : 1);
-  for (Entry& entry : entries) {
+  for (HostfileEntry& entry : entries) {
     for (json& devices : entry.rdma) {
       if (!devices.is_array()) continue;
       if (least == 1) {
@@ -211,7 +195,7 @@ std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed>
   std::vector<std::string> ips;
   for (const Addressed& each : links) {
     if (each.link.a.host != host && each.link.b.host != host) continue;
-    if (choice.shape == Shape::ring && other_end(each.link, host).host != before) continue;
+    if (choice.shape == Topology::ring && other_end(each.link, host).host != before) continue;
     ips.push_back(text_of(each.of(host).address));
   }
   return ips;
@@ -235,24 +219,24 @@ Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> lin
   const bool rdma = has_rdma(hosts, links);
   if (is_jaccl(backend) && !rdma) choice.findings.push_back(no_rdma(hosts, backend));
   if ((backend == "jaccl" || (backend.empty() && rdma)) && holes.empty()) {
-    choice.shape = Shape::mesh;
+    choice.shape = Topology::mesh;
     choice.backend = "jaccl";
     choice.links.assign(links.begin(), links.end());
   } else if (backend == "jaccl") {
     choice.findings.push_back(no_mesh(hosts, holes));
   } else if (!ring.order.empty()) {
-    choice.shape = Shape::ring;
+    choice.shape = Topology::ring;
     choice.backend = !backend.empty() ? backend : (rdma ? "jaccl-ring" : "ring");
     choice.order = ring.order;
     choice.links = links_of_ring(links, ring.order);
   } else if (backend.empty() && all_joined(size, links)) {
-    choice.shape = Shape::any;
+    choice.shape = Topology::any;
     choice.links.assign(links.begin(), links.end());
     choice.findings.push_back(no_ring(hosts, ring, Severity::note));
   } else {
     choice.findings.push_back(no_ring(hosts, ring, Severity::problem));
   }
-  if (std::ranges::any_of(choice.findings, is_fault)) choice.shape = Shape::none;
+  if (std::ranges::any_of(choice.findings, is_fault)) choice.shape = Topology::none;
   return choice;
 }
 
@@ -286,7 +270,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   const Wire best = *std::ranges::min_element(complete, better);
   for (const Wire& wire : complete)
     if (!better(best, wire)) choice.networks.push_back(wire);
-  choice.shape = Shape::network;
+  choice.shape = Topology::network;
   choice.backend = "ring";
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
@@ -295,20 +279,21 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
         {.id = "only-wifi",
          .severity = Severity::warning,
          .what = "only Wi-Fi joins all hosts",
-         .where = all_names(hosts),
+         .where = names_of(hosts),
          .why = "it is 10 to 100 times slower than a cable and loses packets",
          .cure = "connect the hosts with cables, then run mccl config again"});
   }
   return choice;
 }
 
-std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
-                              std::span<const Addressed> links, std::span<const std::string> side) {
-  std::vector<Entry> entries;
+std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+                                      std::span<const Addressed> links,
+                                      std::span<const std::string> side) {
+  std::vector<HostfileEntry> entries;
   for (std::size_t place = 0; place < choice.order.size(); ++place) {
-    Entry entry;
+    HostfileEntry entry;
     entry.host = choice.order[place];
-    if (choice.shape == Shape::network) {
+    if (choice.shape == Topology::network) {
       for (const Wire& wire : choice.networks) {
         const auto addresses = addresses_in(hosts, wire);
         if (const auto own = addresses.find(entry.host); own != addresses.end())
@@ -326,7 +311,7 @@ std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& ch
     }
     entries.push_back(std::move(entry));
   }
-  if (choice.shape == Shape::ring) {
+  if (choice.shape == Topology::ring) {
     even_out(entries);
     even_out_devices(entries);
   }

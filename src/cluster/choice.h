@@ -14,7 +14,7 @@
 
 namespace mccl::cluster {
 
-enum class Shape {
+enum class Topology {
   ring,  ///< Passes through all hosts, in the order of `order`.
   mesh,  ///< A cable joins every pair of hosts.
   any,   ///< Cables join all hosts, but form no ring: suits MCCL, but none of MLX's own backends.
@@ -23,7 +23,7 @@ enum class Shape {
 };
 
 struct Choice {
-  Shape shape = Shape::none;
+  Topology shape = Topology::none;
   std::string backend;      ///< Backend for the hostfile; empty if none fits.
   std::vector<int> order;   ///< Host indices in the order of the hostfile.
   std::vector<Link> links;  ///< The cables that are used.
@@ -46,7 +46,7 @@ std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const 
 Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined);
 
 /// One entry of the hostfile, which `mccl launch` and MLX read.
-struct Entry {
+struct HostfileEntry {
   int host = 0;
   std::vector<std::string> ips;
   /// One item per host, in the order of the hostfile: the RDMA device that leads to that host, a
@@ -57,7 +57,8 @@ struct Entry {
 /// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
 /// its address outside the cables, or an empty string. The jaccl backends use these addresses to
 /// set up their connections.
-std::vector<Entry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
-                              std::span<const Addressed> links, std::span<const std::string> side);
+std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+                                      std::span<const Addressed> links,
+                                      std::span<const std::string> side);
 
 }  // namespace mccl::cluster

@@ -6,325 +6,181 @@
 
 #include "cluster/read_facts.h"
 
-namespace mccl::cluster {
-namespace {
-
 using nlohmann::json;
+
+/// A limit is null, a number or "unlimited".
+template <>
+struct nlohmann::adl_serializer<mccl::cluster::Limit> {
+  static void to_json(json& to, const mccl::cluster::Limit& limit) {
+    if (limit) to = *limit == mccl::cluster::kNoLimit ? json("unlimited") : json(*limit);
+  }
+  static void from_json(const json& from, mccl::cluster::Limit& limit) {
+    limit = from.is_number() ? from.get<long>() : mccl::cluster::kNoLimit;
+  }
+};
+
+template <>
+struct nlohmann::adl_serializer<std::optional<bool>> {
+  static void to_json(json& to, const std::optional<bool>& value) {
+    if (value) to = *value;
+  }
+  static void from_json(const json& from, std::optional<bool>& value) { value = from.get<bool>(); }
+};
+
+namespace mccl::cluster {
+
+static void to_json(json& to, System system) { to = name_of(system); }
+static void from_json(const json& from, System& system) {
+  system = named<System>(from.get<std::string>(), 3);
+}
+static void to_json(json& to, Medium medium) { to = name_of(medium); }
+static void from_json(const json& from, Medium& medium) {
+  medium = named<Medium>(from.get<std::string>(), 5);
+}
+static void to_json(json& to, const Network& network) { to = text_of(network); }
+static void from_json(const json& from, Network& network) {
+  network = parse_network(from.get<std::string>()).value_or(Network{});
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Interface, name, kind, up, carrier, mbit_per_s, mtu,
+                                                mac, addresses, link_local, bridge, joins, rdma,
+                                                rp_filter)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Route, to, interface)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InUse, network, by)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Port, receptacle, interface, own, peer_id, peer,
+                                                mbit_per_s, through_dock)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RdmaDevice, name, interface, state, mbit_per_s,
+                                                gids)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, name, memory_mib, driver)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(
+    HostFacts, system, os, kernel, boot, processor, cores, governor, mhz, most_mhz, memory_gib,
+    load, ranks, is_root, has_sudo, open_files, most_open_files, locked_kib, shared_kib,
+    shared_writable, clock_off_s, mccl, asked_at, versions, settings, interfaces, routes, in_use,
+    network_manager, setup_unconfirmed, ports, rdma, rdma_control, gpus, gpu_links, gpu_peers, odd)
+
+namespace {
 
 constexpr const char* kSource = "mccl probe";
 constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;
-constexpr const char* kUnlimited = "unlimited";
+constexpr const char* kAnyKey = "*";
 
-/// Visits the fields of a HostFacts or one of its parts. `op` is a Writer or a Reader. Fields
-/// passed to op.name() may appear in commands, so a Reader accepts only plain names for them.
-template <typename Op>
-void fields_of(Op& op, Interface& interface) {
-  op.name("name", interface.name);
-  op("kind", interface.medium);
-  op("up", interface.up);
-  op("carrier", interface.carrier);
-  op("mbit_per_s", interface.mbit_per_s);
-  op("mtu", interface.mtu);
-  op("mac", interface.mac);
-  op("addresses", interface.addresses, interface.addresses6);
-  op("link_local", interface.link_local);
-  op.name("bridge", interface.bridge);
-  op("joins", interface.joins);
-  op.name("rdma", interface.rdma);
-  op("rp_filter", interface.rp_filter);
+/// Returns facts with a value of the right kind in each place: each list has one entry, each map
+/// has the key kAnyKey, and limits are unlimited.
+json example_of_facts() {
+  HostFacts facts;
+  for (Limit* limit :
+       {&facts.open_files, &facts.most_open_files, &facts.locked_kib, &facts.shared_kib})
+    *limit = kNoLimit;
+  facts.versions = facts.settings = {{kAnyKey, ""}};
+  facts.interfaces.resize(1);
+  facts.interfaces[0].carrier = true;
+  facts.interfaces[0].addresses.resize(1);
+  facts.interfaces[0].link_local.resize(1);
+  facts.routes.resize(1);
+  facts.in_use.resize(1);
+  facts.ports.resize(1);
+  facts.rdma.resize(1);
+  facts.rdma[0].gids.resize(1);
+  facts.gpus.resize(1);
+  facts.odd.resize(1);
+  return facts;
 }
 
-template <typename Op>
-void fields_of(Op& op, Route& route) {
-  op("to", route.to);
-  op.name("interface", route.interface);
+/// Describes, for people, what a value must be in the place of `example`.
+std::string text_of_form(const json& example) {
+  if (example == "unlimited") return "a number or \"unlimited\"";
+  if (example.is_string()) return "text";
+  if (example.is_boolean()) return "true or false";
+  if (example.is_number()) return "a number";
+  if (example.is_object()) return "an object";
+  return fmt::format("a list of at most {} entries", kMostEntries);
 }
 
-template <typename Op>
-void fields_of(Op& op, InUse& in_use) {
-  op("network", in_use.network);
-  op("by", in_use.by);
+bool has_form(const json& value, const json& example) {
+  if (example == "unlimited" && value.is_number()) return true;
+  if (example == "unlimited") return value == example;
+  if (example.is_string())
+    return value.is_string() && value.get_ref<const std::string&>().size() <= kLongestText;
+  if (example.is_number()) return value.is_number();
+  if (example.is_array()) return value.is_array() && value.size() <= kMostEntries;
+  return value.type() == example.type();
 }
 
-template <typename Op>
-void fields_of(Op& op, Port& port) {
-  op("receptacle", port.receptacle);
-  op.name("interface", port.interface);
-  op("own", port.own);
-  op("peer_id", port.peer);
-  op("peer", port.peer_name);
-  op("mbit_per_s", port.mbit_per_s);
-  op("through_dock", port.through_dock);
-}
-
-template <typename Op>
-void fields_of(Op& op, RdmaDevice& device) {
-  op.name("name", device.name);
-  op.name("interface", device.interface);
-  op("state", device.state);
-  op("mbit_per_s", device.mbit_per_s);
-  op("gids", device.gids);
-}
-
-template <typename Op>
-void fields_of(Op& op, Gpu& gpu) {
-  op("name", gpu.name);
-  op("memory_mib", gpu.memory_mib);
-  op("driver", gpu.driver);
-}
-
-template <typename Op>
-void fields_of(Op& op, Finding& finding) {
-  op.name("id", finding.id);
-  op("what", finding.what);
-  op("why", finding.why);
-  op("cure", finding.cure);
-}
-
-template <typename Op>
-void fields_of(Op& op, HostFacts& facts) {
-  op("system", facts.system);
-  op("os", facts.os);
-  op("kernel", facts.kernel);
-  op("boot", facts.boot);
-  op("processor", facts.processor);
-  op("cores", facts.cores);
-  op("governor", facts.governor);
-  op("mhz", facts.mhz);
-  op("most_mhz", facts.most_mhz);
-  op("memory_gib", facts.memory_gib);
-  op("load", facts.load);
-  op("ranks", facts.ranks);
-  op("is_root", facts.is_root);
-  op("has_sudo", facts.has_sudo);
-  op("open_files", facts.open_files);
-  op("most_open_files", facts.most_open_files);
-  op("locked_kib", facts.locked_kib);
-  op("shared_kib", facts.shared_kib);
-  op("shared_writable", facts.shared_writable);
-  op("clock_off_s", facts.clock_off_s);
-  op("mccl", facts.mccl);
-  op("asked_at", facts.asked_at);
-  op("versions", facts.versions);
-  op("settings", facts.variables);
-  op.list("interfaces", facts.interfaces);
-  op.list("routes", facts.routes);
-  op.list("in_use", facts.in_use);
-  op.name("network_manager", facts.network_manager);
-  op("setup_unconfirmed", facts.setup_unconfirmed);
-  op.list("ports", facts.ports);
-  op.list("rdma", facts.rdma);
-  op("rdma_control", facts.rdma_control);
-  op.list("gpus", facts.gpus);
-  op("gpu_links", facts.gpu_links);
-  op("gpu_peers", facts.gpu_peers);
-  op.list("odd", facts.odd);
-}
-
-/// False for a part that lacks its essential fields; such parts are dropped.
-bool is_whole(const Interface& interface) { return !interface.name.empty(); }
-bool is_whole(const Route& route) { return route.to != Network{}; }
-bool is_whole(const InUse& in_use) { return in_use.network != Network{}; }
-bool is_whole(const RdmaDevice& device) { return !device.name.empty(); }
-bool is_whole(const Finding& finding) { return !finding.what.empty() && !finding.why.empty(); }
-template <typename Part>
-bool is_whole(const Part&) {
+/// Limits integers to their range, and removes each member and each entry that is null or differs
+/// in form from the example. Notes those that differ. Returns false if `value` itself differs.
+bool keep_valid(json& value, const json& example, HostFacts& noted) {
+  if (!has_form(value, example)) {
+    note_odd(noted, kSource, text_of_form(example),
+             value.dump(-1, ' ', false, json::error_handler_t::replace));
+    return false;
+  }
+  if (example == "unlimited" && value.is_number())
+    value = static_cast<long>(std::clamp(value.get<double>(), 0.0, 1e15));
+  if (example.is_number_integer())
+    value = static_cast<int>(std::clamp<double>(value.get<double>(), 0, INT_MAX));
+  if (!value.is_structured()) return true;
+  json kept = value.is_array() ? json::array() : json::object();
+  for (auto& [key, member] : value.items()) {
+    const auto form = value.is_array() ? example.begin()
+                                       : example.find(example.contains(kAnyKey) ? kAnyKey : key);
+    const bool counts = form != example.end() && (value.is_array() || !member.is_null());
+    if (!counts || !keep_valid(member, *form, noted)) continue;
+    if (value.is_array())
+      kept.push_back(std::move(member));
+    else
+      kept[key] = std::move(member);
+  }
+  value = std::move(kept);
   return true;
 }
 
-class Writer {
- public:
-  explicit Writer(json& to) : to_(to) {}
-
-  template <typename T>
-  void operator()(const char* key, const T& value) {
-    to_[key] = value;
+/// Empties names that are not plain, because they may appear in commands, and drops parts that lack
+/// their essential fields. Notes the names.
+void keep_plain(HostFacts& facts, HostFacts& noted) {
+  const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
+  for (Interface& each : facts.interfaces) {
+    check(each.name);
+    check(each.bridge);
+    check(each.rdma);
+    std::erase(each.addresses, Network{});
+    std::ranges::stable_partition(each.addresses,
+                                  [](const Network& n) { return !n.address.is_ipv6; });
   }
-  void operator()(const char* key, Medium value) { to_[key] = name_of(value); }
-  void operator()(const char* key, System value) { to_[key] = name_of(value); }
-  void operator()(const char* key, const Network& value) { to_[key] = text_of(value); }
-  void operator()(const char* key, const std::optional<bool>& value) {
-    to_[key] = value ? json(*value) : json();
+  for (Route& each : facts.routes) check(each.interface);
+  for (Port& each : facts.ports) check(each.interface);
+  for (RdmaDevice& each : facts.rdma) {
+    check(each.name);
+    check(each.interface);
   }
-  void operator()(const char* key, const std::optional<long>& value) {
-    to_[key] = !value ? json() : (*value == kNoLimit ? json(kUnlimited) : json(*value));
-  }
-  void operator()(const char* key, const std::vector<Network>& ipv4,
-                  const std::vector<Network6>& ipv6) {
-    json all = json::array();
-    for (const Network& network : ipv4) all.push_back(text_of(network));
-    for (const Network6& network : ipv6) all.push_back(text_of(network));
-    to_[key] = all;
-  }
-  void name(const char* key, const std::string& value) { to_[key] = value; }
-  template <typename Part>
-  void list(const char* key, std::vector<Part>& parts) {
-    json all = json::array();
-    for (Part& part : parts) {
-      Writer writer(all.emplace_back(json::object()));
-      fields_of(writer, part);
-    }
-    to_[key] = std::move(all);
-  }
-
- private:
-  json& to_;
-};
-
-/// Reads members of a JSON object. Leaves the target unchanged if the member is missing, null or
-/// invalid.
-class Reader {
- public:
-  /// Adds a finding to `facts.odd` for each invalid member.
-  Reader(HostFacts& facts, const json& from) : facts_(facts), from_(from) {
-    if (!from.is_object()) odd("an object", from);
-  }
-
-  void operator()(const char* key, std::string& to) {
-    if (const json* found = find(key)) text(*found, to);
-  }
-  void operator()(const char* key, bool& to) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (!found->is_boolean()) return odd("true or false", *found);
-    to = found->get<bool>();
-  }
-  void operator()(const char* key, double& to) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (!found->is_number()) return odd("a number", *found);
-    to = found->get<double>();
-  }
-  void operator()(const char* key, int& to) {
-    double value = to;
-    (*this)(key, value);
-    to = static_cast<int>(std::clamp<double>(value, 0, INT_MAX));
-  }
-  void operator()(const char* key, std::optional<bool>& to) {
-    bool value = false;
-    (*this)(key, value);
-    if (find(key) != nullptr) to = value;
-  }
-  void operator()(const char* key, std::optional<long>& to) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (*found == kUnlimited) {
-      to = kNoLimit;
-    } else if (found->is_number()) {
-      to = static_cast<long>(std::clamp(found->get<double>(), 0.0, 1e15));
-    } else {
-      odd("a number or \"unlimited\"", *found);
-    }
-  }
-  void operator()(const char* key, Medium& to) {
-    named(
-        key, to,
-        {Medium::cable, Medium::thunderbolt, Medium::wireless, Medium::software, Medium::loopback});
-  }
-  void operator()(const char* key, System& to) {
-    named(key, to, {System::gnu_linux, System::macos});
-  }
-  void operator()(const char* key, Network& to) {
-    std::string value;
-    (*this)(key, value);
-    if (const auto network = parse_network(value)) to = *network;
-  }
-  void operator()(const char* key, std::vector<std::string>& to) {
-    each(key, [&](const json& entry) {
-      std::string value;
-      text(entry, value);
-      if (!value.empty()) to.push_back(std::move(value));
-    });
-  }
-  void operator()(const char* key, std::vector<Network>& ipv4, std::vector<Network6>& ipv6) {
-    std::vector<std::string> all;
-    (*this)(key, all);
-    for (const std::string& value : all) {
-      if (const auto network = parse_network(value)) ipv4.push_back(*network);
-      if (const auto network = parse_network6(value)) ipv6.push_back(*network);
-    }
-  }
-  void operator()(const char* key, std::map<std::string, std::string>& to) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (!found->is_object()) return odd("an object", *found);
-    for (const auto& [name, value] : found->items()) text(value, to[name]);
-  }
-  void name(const char* key, std::string& to) {
-    std::string value;
-    (*this)(key, value);
-    to = plain_name(facts_, kSource, value);
-  }
-  template <typename Part>
-  void list(const char* key, std::vector<Part>& to) {
-    each(key, [&](const json& entry) {
-      Part part;
-      Reader reader(facts_, entry);
-      fields_of(reader, part);
-      if (is_whole(part)) to.push_back(std::move(part));
-    });
-  }
-
- private:
-  const json* find(const char* key) const {
-    if (!from_.is_object()) return nullptr;
-    const auto found = from_.find(key);
-    return found == from_.end() || found->is_null() ? nullptr : &*found;
-  }
-  template <typename Then>
-  void each(const char* key, Then&& then) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (!found->is_array() || found->size() > kMostEntries)
-      return odd(fmt::format("a list of at most {} entries", kMostEntries), *found);
-    for (const json& entry : *found) then(entry);
-  }
-  void text(const json& value, std::string& to) {
-    const auto* found = value.get_ptr<const std::string*>();
-    if (found == nullptr || found->size() > kLongestText) return odd("text", value);
-    to = *found;
-  }
-  template <typename Named>
-  void named(const char* key, Named& to, std::initializer_list<Named> all) {
-    std::string name;
-    (*this)(key, name);
-    for (const Named each : all)
-      if (name_of(each) == name) to = each;
-  }
-  void odd(const std::string& expected, const json& found) {
-    note_odd(facts_, kSource, expected, found.dump(-1, ' ', false, json::error_handler_t::replace));
-  }
-
-  HostFacts& facts_;
-  const json& from_;
-};
+  for (Finding& each : facts.odd) check(each.id);
+  check(facts.network_manager);
+  std::erase_if(facts.interfaces, [](const Interface& each) { return each.name.empty(); });
+  std::erase_if(facts.routes, [](const Route& each) { return each.to == Network{}; });
+  std::erase_if(facts.in_use, [](const InUse& each) { return each.network == Network{}; });
+  std::erase_if(facts.rdma, [](const RdmaDevice& each) { return each.name.empty(); });
+  std::erase_if(facts.odd, [](const Finding& f) { return f.what.empty() || f.why.empty(); });
+}
 
 }  // namespace
 
-json json_of(const HostFacts& facts) {
-  json all = json::object();
-  HostFacts copy = facts;
-  Writer writer(all);
-  fields_of(writer, copy);
-  return all;
-}
+json json_of(const HostFacts& facts) { return facts; }
 
 HostFacts read_facts(const std::string& host, const json& said) {
-  HostFacts facts;
-  facts.host = host;
+  static const json kExample = example_of_facts();
   // Receives the checked values and the findings: first those of this parse, then the host's own.
   HostFacts noted;
   noted.host = host;
-  Reader reader(noted, said);
-  fields_of(reader, facts);
+  json valid = said;
+  HostFacts facts;
+  if (keep_valid(valid, kExample, noted)) facts = valid.get<HostFacts>();
+  facts.host = host;
+  keep_plain(facts, noted);
   if (facts.system == System::unknown) note_odd(noted, kSource, "Linux or macOS", "");
-  for (const auto& [name, version] : std::exchange(facts.versions, {}))
-    keep_version(noted, name, version);
-  for (const auto& [name, value] : std::exchange(facts.variables, {}))
-    keep_variable(noted, name, value);
+  for (const auto& [name, version] : facts.versions) keep_version(noted, name, version);
+  for (const auto& [name, value] : facts.settings) keep_variable(noted, name, value);
   facts.versions = noted.versions;
-  facts.variables = noted.variables;
+  facts.settings = noted.settings;
   for (Finding& finding : facts.odd) {
     finding.severity = Severity::warning;
     finding.where = host;

@@ -38,19 +38,6 @@ std::string text_of(std::span<const Finding> findings) {
   return text;
 }
 
-nlohmann::json json_of(std::span<const Finding> findings) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Finding& finding : findings) {
-    list.push_back({{"id", finding.id},
-                    {"severity", name_of(finding.severity)},
-                    {"what", finding.what},
-                    {"where", finding.where},
-                    {"why", finding.why},
-                    {"cure", finding.cure}});
-  }
-  return list;
-}
-
 std::string dumped(const nlohmann::json& json) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

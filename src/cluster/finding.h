@@ -32,6 +32,20 @@ struct Finding {
 
 std::string_view name_of(Severity severity);
 
+/// Returns the one of the first `count` values that has this name; the first one if none has.
+template <typename Named>
+Named named(const std::string& name, int count) {
+  for (int i = 1; i < count; ++i)
+    if (name_of(static_cast<Named>(i)) == name) return static_cast<Named>(i);
+  return Named{};
+}
+
+inline void to_json(nlohmann::json& to, Severity severity) { to = name_of(severity); }
+inline void from_json(const nlohmann::json& from, Severity& severity) {
+  severity = named<Severity>(from.get<std::string>(), 3);
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finding, id, severity, what, where, why, cure)
+
 /// True for warnings and problems, which need action.
 bool is_fault(const Finding& finding);
 
@@ -43,7 +57,6 @@ std::optional<Severity> worst_of(std::span<const Finding> findings);
 
 /// Formats one paragraph per finding, for people.
 std::string text_of(std::span<const Finding> findings);
-nlohmann::json json_of(std::span<const Finding> findings);
 /// Returns indented JSON with a final newline. Replaces bytes from hosts that are not valid UTF-8.
 std::string dumped(const nlohmann::json& json);
 

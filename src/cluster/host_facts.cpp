@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cluster/text.h"
 
@@ -18,23 +19,47 @@ std::string_view name_of(Medium medium) {
   return kNames[static_cast<std::size_t>(medium)];
 }
 
-const Interface* HostFacts::interface(const std::string& name) const {
+std::vector<Network> Interface::ipv4() const {
+  std::vector<Network> found = addresses;
+  std::erase_if(found, [](const Network& network) { return network.address.is_ipv6; });
+  return found;
+}
+
+std::string Interface::first_address() const {
+  return addresses.empty() ? "" : text_of(addresses.front().address);
+}
+
+bool Interface::has_address(const std::string& text) const {
+  const auto wanted = parse_address(text);
+  return std::ranges::any_of(addresses, [&](const Network& n) { return n.address == wanted; });
+}
+
+const Interface* HostFacts::interface(std::string_view name) const {
   const auto found = std::ranges::find(interfaces, name, &Interface::name);
   return found == interfaces.end() ? nullptr : &*found;
 }
 
+Interface* HostFacts::interface(std::string_view name) {
+  return const_cast<Interface*>(std::as_const(*this).interface(name));
+}
+
 std::vector<std::string> HostFacts::items_of(const std::string& variable) const {
   std::vector<std::string> items;
-  const auto found = variables.find(variable);
-  if (found == variables.end()) return items;
-  const std::string& list = found->second;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string_view item = trimmed(std::string_view(list).substr(begin, end - begin));
+  const auto found = settings.find(variable);
+  if (found == settings.end()) return items;
+  const std::string_view list = found->second;
+  for (std::size_t begin = 0, end = 0; begin <= list.size(); begin = end + 1) {
+    end = std::min(list.find(',', begin), list.size());
+    const std::string_view item = trimmed(list.substr(begin, end - begin));
     if (!item.empty()) items.emplace_back(item);
-    begin = end + 1;
   }
   return items;
+}
+
+std::string names_of(std::span<const HostFacts> hosts) {
+  std::string names;
+  for (const HostFacts& host : hosts) names += (names.empty() ? "" : ", ") + host.host;
+  return names;
 }
 
 }  // namespace mccl::cluster

@@ -3,12 +3,12 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cluster/finding.h"
 #include "cluster/network.h"
-#include "cluster/network6.h"
 
 namespace mccl::cluster {
 
@@ -22,15 +22,15 @@ std::string_view name_of(Medium medium);
 
 struct Interface {
   std::string name;
-  Medium medium = Medium::cable;
+  Medium kind = Medium::cable;
   bool up = false;
   /// True if the cable is connected at its far end; absent if the system does not report it.
   std::optional<bool> carrier;
   int mbit_per_s = 0;  ///< 0 if unknown.
   int mtu = 0;         ///< 0 if unknown.
   std::string mac;
+  /// IPv4 addresses, then IPv6 addresses that are neither temporary nor link-local.
   std::vector<Network> addresses;
-  std::vector<Network6> addresses6;  ///< IPv6 addresses that are neither temporary nor link-local.
   std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
   std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
@@ -40,6 +40,15 @@ struct Interface {
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
+  /// False for loopback and for bridges and tunnels. Container bridges have the same addresses on
+  /// every host and lead to no other host.
+  bool is_of_a_cable() const { return !joins && kind != Medium::loopback; }
+  std::vector<Network> ipv4() const;
+  bool has_ipv4() const { return !ipv4().empty(); }
+  /// Returns the first address, without the prefix length; empty if there is none.
+  std::string first_address() const;
+  /// True if one of its addresses is `text`, in any spelling.
+  bool has_address(const std::string& text) const;
 };
 
 struct Route {
@@ -57,9 +66,9 @@ struct InUse {
 struct Port {
   std::string receptacle;
   std::string interface;
-  std::string own;   ///< The UUID of this end.
-  std::string peer;  ///< The UUID of the other end; empty if no computer is connected.
-  std::string peer_name;
+  std::string own;      ///< The UUID of this end.
+  std::string peer_id;  ///< The UUID of the other end; empty if no computer is connected.
+  std::string peer;     ///< The name of the computer at the other end.
   int mbit_per_s = 0;
   bool through_dock = false;
 };
@@ -78,6 +87,10 @@ struct Gpu {
   std::string driver;
 };
 
+/// A limit of the system; kNoLimit if unlimited, absent if unknown.
+using Limit = std::optional<long>;
+inline constexpr long kNoLimit = -1;
+
 /// The defaults describe a host about which nothing is known yet.
 struct HostFacts {
   std::string host;  ///< Displayed name of the host.
@@ -95,18 +108,16 @@ struct HostFacts {
   int ranks = 0;  ///< Number of running ranks that this user may see.
   bool is_root = false;
   bool has_sudo = false;  ///< True if sudo needs no password.
-  /// Resource limits of a process: open files (soft and hard limit) and locked memory in KiB.
-  /// Absent if unknown; kNoLimit if unlimited.
-  std::optional<long> open_files;
-  std::optional<long> most_open_files;
-  std::optional<long> locked_kib;
-  std::optional<long> shared_kib;  ///< Free space in /dev/shm, in KiB.
+  Limit open_files;       ///< Soft limit of open files of a process.
+  Limit most_open_files;  ///< Hard limit of open files of a process.
+  Limit locked_kib;       ///< Limit of a process's locked memory, in KiB.
+  Limit shared_kib;       ///< Free space in /dev/shm, in KiB.
   bool shared_writable = true;
   std::string mccl;  ///< Path of the program mccl; empty if not installed.
   /// The host's address to which ssh connected; empty for the local machine.
   std::string asked_at;
   std::map<std::string, std::string> versions;
-  std::map<std::string, std::string> variables;  ///< Environment variables named MCCL_*.
+  std::map<std::string, std::string> settings;  ///< Environment variables named MCCL_*.
   std::vector<Interface> interfaces;
   std::vector<Route> routes;  ///< IPv4 routes except the default route.
   /// Private addresses and networks that the host uses, such as those of DNS servers and
@@ -129,12 +140,16 @@ struct HostFacts {
   double clock_off_s = 0;
   std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
 
-  const Interface* interface(const std::string& name) const;
+  /// Returns the interface; null if there is none with this name.
+  const Interface* interface(std::string_view name) const;
+  Interface* interface(std::string_view name);
   /// Splits a comma-separated setting into its items. Returns an empty vector if it is not set.
   std::vector<std::string> items_of(const std::string& variable) const;
 };
 
-inline constexpr long kNoLimit = -1;
+/// Returns the hosts' names, separated by commas.
+std::string names_of(std::span<const HostFacts> hosts);
+
 /// Prefix of the folders in /tmp that mark an unconfirmed set-up. A guard process, which undoes the
 /// set-up unless it is confirmed, touches the file `waits` in this folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";

@@ -6,13 +6,16 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
-#include "cluster/table.h"
+#include "base/cabling.h"
+#include "base/value_text.h"
+#include "cluster/text.h"
 
 namespace mccl::cluster {
 namespace {
 
-struct Socket {
+struct PortEnd {
   int host = 0;
   const Port* port = nullptr;
   bool joined = false;
@@ -27,10 +30,9 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
   Link link{.a = a, .b = b, .medium = Medium::cable, .mbit_per_s = 0, .through_dock = false};
   int slower = 0;
   for (const End* end : {&link.a, &link.b}) {
-    const Interface* interface =
-        hosts[static_cast<std::size_t>(end->host)].interface(end->interface);
+    const Interface* interface = interface_of(hosts, *end);
     if (interface == nullptr) continue;
-    link.medium = interface->medium;
+    link.medium = interface->kind;
     const int mbit = interface->mbit_per_s;
     if (mbit > 0) slower = slower == 0 ? mbit : std::min(slower, mbit);
   }
@@ -41,9 +43,9 @@ Link link_between(std::span<const HostFacts> hosts, End a, End b) {
 /// Returns an unjoined port that `one` reports as its peer and that reports `one` as its own peer.
 /// Returns end() if there is none. Linux reports the UUID of the computer rather than the port, so
 /// several ports may match. A port that exchanged discovery messages with `one` is preferred.
-std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket>& sockets,
-                                           std::span<const Heard> heard) {
-  const auto hears = [&](const Socket& other) {
+std::vector<PortEnd>::iterator other_end_of(const PortEnd& one, std::vector<PortEnd>& sockets,
+                                            std::span<const Heard> heard) {
+  const auto hears = [&](const PortEnd& other) {
     const End a{one.host, one.port->interface};
     const End b{other.host, other.port->interface};
     return std::ranges::any_of(heard, [&](const Heard& each) {
@@ -53,7 +55,7 @@ std::vector<Socket>::iterator other_end_of(const Socket& one, std::vector<Socket
   auto best = sockets.end();
   for (auto socket = sockets.begin(); socket != sockets.end(); ++socket) {
     if (&*socket == &one || socket->joined || one.port->own.empty() ||
-        socket->port->own != one.port->peer || socket->port->peer != one.port->own)
+        socket->port->own != one.port->peer_id || socket->port->peer_id != one.port->own)
       continue;
     if (hears(*socket)) return socket;
     if (best == sockets.end()) best = socket;
@@ -92,16 +94,6 @@ class Together {
   std::map<End, End> parents_;
 };
 
-template <typename Networks>
-bool have_a_network(const Networks& a, const Networks& b, int address_bits) {
-  for (const auto& one : a)
-    for (const auto& other : b)
-      if (one.prefix_bits < address_bits && one.base() == other.base() &&
-          one.address != other.address)
-        return true;
-  return false;
-}
-
 /// Returns the received messages without duplicates. Drops a message unless each of its two
 /// interfaces was reported by the host that it belongs to, because no host is trusted about another
 /// host. Also drops messages from a host to itself.
@@ -118,8 +110,7 @@ std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard
 }
 
 bool may_be_joined(const Interface& interface) {
-  return interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
-         (!interface.addresses.empty() || !interface.addresses6.empty());
+  return interface.usable() && interface.is_of_a_cable() && !interface.addresses.empty();
 }
 
 void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
@@ -137,22 +128,65 @@ void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
         together.join(unheard[i].first, unheard[k].first);
 }
 
+constexpr const char* kBegin = R"(graph cluster {
+  layout=circo;
+  mindist=1.8;
+  nodesep=0.7;
+  node [shape=box, style=rounded, fontname="Helvetica", width=1.5];
+  edge [fontname="Helvetica", fontsize=10, penwidth=2, labeldistance=2];
+)";
+
+/// Quotes and escapes a text as a DOT string.
+std::string quoted(const std::string& text) {
+  std::string safe;
+  for (const char c : printable(text)) {
+    if (c == '"' || c == '\\') safe += '\\';
+    safe += c;
+  }
+  return fmt::format("\"{}\"", safe);
+}
+
+const char* colour_of(Medium medium) {
+  switch (medium) {
+    case Medium::thunderbolt:
+      return "#b4540a";
+    case Medium::wireless:
+      return "#9aa0a6";
+    default:
+      return "#1f5fa8";
+  }
+}
+
 }  // namespace
 
+const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
+  return hosts[static_cast<std::size_t>(end.host)];
+}
+
+const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {
+  return host_of(hosts, end).interface(end.interface);
+}
+
+std::string name_of(std::span<const HostFacts> hosts, const End& end) {
+  const std::string& host = host_of(hosts, end).host;
+  return end.interface.empty() ? host : fmt::format("{} ({})", host, end.interface);
+}
+
 bool same_network(const Interface& a, const Interface& b) {
-  return have_a_network(a.addresses, b.addresses, 32) ||
-         have_a_network(a.addresses6, b.addresses6, 128);
+  return std::ranges::any_of(a.addresses, [&](const Network& one) {
+    return std::ranges::any_of(b.addresses, [&](const Network& n) { return one.is_beside(n); });
+  });
 }
 
 std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
                                     std::vector<Finding>& findings) {
-  std::vector<Socket> sockets;
+  std::vector<PortEnd> sockets;
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (const Port& port : hosts[host].ports)
       sockets.push_back({static_cast<int>(host), &port, false});
   std::vector<Link> links;
-  for (Socket& one : sockets) {
-    if (one.joined || one.port->peer.empty()) continue;
+  for (PortEnd& one : sockets) {
+    if (one.joined || one.port->peer_id.empty()) continue;
     const HostFacts& host = hosts[static_cast<std::size_t>(one.host)];
     const auto other = other_end_of(one, sockets, heard);
     if (other != sockets.end() && other->host != one.host) {
@@ -179,12 +213,12 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
       continue;
     }
     const bool known = std::ranges::any_of(
-        sockets, [&](const Socket& socket) { return socket.port->own == one.port->peer; });
+        sockets, [&](const PortEnd& socket) { return socket.port->own == one.port->peer_id; });
     note_port(findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
               known ? Severity::warning : Severity::note,
               known ? "it detects a cable that the other end does not detect"
                     : fmt::format("its cable leads to {}, which is not one of these hosts",
-                                  one.port->peer_name.empty() ? "a computer" : one.port->peer_name),
+                                  one.port->peer.empty() ? "a computer" : one.port->peer),
               known ? "unplug the cable, plug it in again, then run this command again"
                     : "name that host too if it should take part");
   }
@@ -236,19 +270,22 @@ Capacities capacities_of(int hosts, std::span<const Link> links) {
   return capacities;
 }
 
+std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs) {
+  std::vector<Cable> cables(pairs.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) std::tie(cables[i].a, cables[i].b) = pairs[i];
+  return Cabling(hosts, std::move(cables)).parts();
+}
+
 const End& own_end(const Link& link, int host) { return link.a.host == host ? link.a : link.b; }
 const End& other_end(const Link& link, int host) { return link.a.host == host ? link.b : link.a; }
 
 std::string text_of(const Link& link, std::span<const HostFacts> hosts) {
-  return fmt::format("{} ({}) to {} ({})", hosts[static_cast<std::size_t>(link.a.host)].host,
-                     link.a.interface, hosts[static_cast<std::size_t>(link.b.host)].host,
-                     link.b.interface);
+  return fmt::format("{} to {}", name_of(hosts, link.a), name_of(hosts, link.b));
 }
 
 std::string table_of(const Joined& joined, std::span<const HostFacts> hosts) {
-  std::vector<std::vector<std::string>> rows = {
-      {"host", "interface", "", "host", "interface", "kind", "speed"}};
-  const auto name = [&](const End& end) { return hosts[static_cast<std::size_t>(end.host)].host; };
+  TableRows rows = {{"host", "interface", "", "host", "interface", "kind", "speed"}};
+  const auto name = [&](const End& end) { return host_of(hosts, end).host; };
   for (const Link& link : joined.links) {
     rows.push_back(
         {name(link.a), link.a.interface, "to", name(link.b), link.b.interface,
@@ -262,6 +299,27 @@ std::string table_of(const Joined& joined, std::span<const HostFacts> hosts) {
                       rate_text(wire.mbit_per_s)});
   }
   return rows.size() == 1 ? "no cable and no network joins these hosts\n" : table_text(rows);
+}
+
+std::string dot_of(const Joined& joined, std::span<const HostFacts> hosts) {
+  std::string text = kBegin;
+  const auto name = [&](const End& end) { return quoted(host_of(hosts, end).host); };
+  for (const HostFacts& host : hosts) text += fmt::format("  {};\n", quoted(host.host));
+  for (const Link& link : joined.links) {
+    text += fmt::format("  {} -- {} [label={}, taillabel={}, headlabel={}, color=\"{}\"];\n",
+                        name(link.a), name(link.b), quoted(rate_text(link.mbit_per_s)),
+                        quoted(link.a.interface), quoted(link.b.interface), colour_of(link.medium));
+  }
+  for (std::size_t i = 0; i < joined.networks.size(); ++i) {
+    const Wire& wire = joined.networks[i];
+    const std::string hub = quoted(fmt::format("network {}", i + 1));
+    text += fmt::format("  {} [shape=ellipse];\n", hub);
+    for (const End& end : wire.ends)
+      text += fmt::format("  {} -- {} [label={}, taillabel={}, color=\"{}\"];\n", name(end), hub,
+                          quoted(rate_text(wire.mbit_per_s)), quoted(end.interface),
+                          colour_of(wire.medium));
+  }
+  return text + "}\n";
 }
 
 }  // namespace mccl::cluster

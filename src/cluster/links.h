@@ -20,6 +20,12 @@ struct End {
   friend auto operator<=>(const End&, const End&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
+const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end);
+/// Returns null if the host did not report the interface.
+const Interface* interface_of(std::span<const HostFacts> hosts, const End& end);
+/// Returns a text for people, such as "a (en5)"; only the host's name if the interface is unknown.
+std::string name_of(std::span<const HostFacts> hosts, const End& end);
+
 /// A cable between two interfaces. `a` is the end at the host with the lower index.
 struct Link {
   End a;
@@ -46,7 +52,7 @@ struct Heard {
 
 /// The results of the discovery messages ("calls") that all hosts sent through their interfaces;
 /// see cli/probe/calls.h.
-struct Calls {
+struct CallResults {
   std::vector<Heard> heard;
   /// Messages that arrived, but whose sender did not answer the receiver's challenge.
   std::vector<Heard> unanswered;
@@ -78,6 +84,9 @@ void add_links(Joined& joined, std::span<const Link> links);
 /// slowest known one.
 Capacities capacities_of(int hosts, std::span<const Link> links);
 
+/// Returns the sets of hosts that these pairs join, directly or through others; the largest first.
+std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
+
 /// own_end() returns the link's end at this host, and other_end() returns the opposite end.
 const End& own_end(const Link& link, int host);
 const End& other_end(const Link& link, int host);
@@ -87,5 +96,9 @@ std::string text_of(const Link& link, std::span<const HostFacts> hosts);
 
 /// Returns a table of all links and networks, for people.
 std::string table_of(const Joined& joined, std::span<const HostFacts> hosts);
+
+/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. It selects the circo layout, which
+/// suits rings.
+std::string dot_of(const Joined& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -1,56 +1,66 @@
 #include "cluster/network.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cstdint>
+
+#include "base/value_text.h"
 
 namespace mccl::cluster {
 namespace {
 
-constexpr int kAddressBits = 32;
-
-std::optional<std::uint32_t> number(std::string_view text, int base, std::uint32_t most) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value > most)
-    return {};
-  return value;
+/// Returns the bits of an address of this width that follow the prefix.
+AddressBits host_bits(int width, int prefix_bits) {
+  const int count = width - prefix_bits;
+  return count == 128 ? ~AddressBits{0} : (AddressBits{1} << count) - 1;
 }
 
 }  // namespace
 
-std::optional<Ipv4> parse_ipv4(std::string_view text) {
-  Ipv4 address;
-  for (int part = 0; part < 4; ++part) {
-    const std::size_t dot = part < 3 ? text.find('.') : text.size();
-    if (dot > 3) return {};  // Also true for npos.
-    const auto value = number(text.substr(0, dot), 10, 255);
-    if (!value) return {};
-    address.bits = address.bits << 8 | *value;
-    text.remove_prefix(part < 3 ? dot + 1 : dot);
-  }
+std::optional<IpAddress> parse_address(std::string_view text) {
+  std::array<unsigned char, 16> bytes = {};
+  IpAddress address{.bits = 0, .is_ipv6 = text.find(':') != text.npos};
+  const std::string copy(text.substr(0, INET6_ADDRSTRLEN));
+  if (::inet_pton(address.is_ipv6 ? AF_INET6 : AF_INET, copy.c_str(), bytes.data()) != 1) return {};
+  for (int byte = 0; byte < address.width() / 8; ++byte)
+    address.bits = address.bits << 8 | bytes[static_cast<std::size_t>(byte)];
   return address;
 }
 
-std::string text_of(Ipv4 address) {
-  return fmt::format("{}.{}.{}.{}", address.bits >> 24, address.bits >> 16 & 255,
-                     address.bits >> 8 & 255, address.bits & 255);
+std::string text_of(const IpAddress& address) {
+  std::array<unsigned char, 16> bytes = {};
+  for (int byte = 0; byte < address.width() / 8; ++byte)
+    bytes[static_cast<std::size_t>(byte)] =
+        static_cast<unsigned char>(address.bits >> (address.width() - 8 - 8 * byte));
+  std::array<char, INET6_ADDRSTRLEN> text = {};
+  ::inet_ntop(address.is_ipv6 ? AF_INET6 : AF_INET, bytes.data(), text.data(), text.size());
+  return text.data();
 }
 
-Ipv4 mask_of(int prefix_bits) {
-  return {prefix_bits == 0 ? 0 : ~std::uint32_t{0} << (kAddressBits - prefix_bits)};
+IpAddress mask_of(int prefix_bits) { return {host_bits(32, 0) & ~host_bits(32, prefix_bits)}; }
+
+IpAddress Network::first() const {
+  return {address.bits & ~host_bits(address.width(), prefix_bits), address.is_ipv6};
 }
 
-Ipv4 Network::first() const { return {address.bits & mask_of(prefix_bits).bits}; }
-Ipv4 Network::last() const { return {address.bits | ~mask_of(prefix_bits).bits}; }
+IpAddress Network::last() const {
+  return {address.bits | host_bits(address.width(), prefix_bits), address.is_ipv6};
+}
 
-bool Network::holds(Ipv4 other) const { return first() <= other && other <= last(); }
+bool Network::holds(const IpAddress& other) const { return overlaps({other, other.width()}); }
 
 bool Network::overlaps(const Network& other) const {
-  return first() <= other.last() && other.first() <= last();
+  return address.is_ipv6 == other.address.is_ipv6 && first() <= other.last() &&
+         other.first() <= last();
+}
+
+bool Network::is_beside(const Network& other) const {
+  return prefix_bits < address.width() && base() == other.base() && address != other.address;
 }
 
 bool is_private(const Network& network) {
@@ -64,11 +74,11 @@ bool is_private(const Network& network) {
 
 std::optional<Network> parse_network(std::string_view text) {
   const std::size_t slash = text.find('/');
-  const auto address = parse_ipv4(text.substr(0, slash));
+  const auto address = parse_address(text.substr(0, slash));
   if (!address) return {};
-  if (slash == text.npos) return Network{*address, kAddressBits};
-  const auto bits = number(text.substr(slash + 1), 10, kAddressBits);
-  if (!bits) return {};
+  if (slash == text.npos) return Network{*address, address->width()};
+  const auto bits = parse_integer(text.substr(slash + 1));
+  if (!bits || *bits < 0 || *bits > address->width()) return {};
   return Network{*address, static_cast<int>(*bits)};
 }
 
@@ -77,14 +87,17 @@ std::string text_of(const Network& network) {
 }
 
 std::optional<int> prefix_of_mask(std::string_view text) {
-  std::optional<std::uint32_t> mask;
+  std::uint32_t mask = 0;
   if (text.starts_with("0x")) {
-    mask = number(text.substr(2), 16, ~std::uint32_t{0});
-  } else if (const auto address = parse_ipv4(text)) {
-    mask = address->bits;
+    const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), mask, 16);
+    if (error != std::errc() || end != text.data() + text.size()) return {};
+  } else if (const auto address = parse_address(text); address && !address->is_ipv6) {
+    mask = static_cast<std::uint32_t>(address->bits);
+  } else {
+    return {};
   }
-  if (!mask || std::countl_one(*mask) + std::countr_zero(*mask) < kAddressBits) return {};
-  return std::countl_one(*mask);
+  if (std::countl_one(mask) + std::countr_zero(mask) < 32) return {};
+  return std::countl_one(mask);
 }
 
 }  // namespace mccl::cluster

@@ -1,50 +1,63 @@
-// IPv4 addresses and networks as values.
+// IPv4 and IPv6 addresses and networks as values.
 #pragma once
 
-#include <cstdint>
+#include <compare>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace mccl::cluster {
 
-struct Ipv4 {
-  std::uint32_t bits = 0;  ///< An IPv4 address, in host byte order.
+__extension__ using AddressBits = unsigned __int128;
 
-  friend auto operator<=>(const Ipv4&, const Ipv4&) = default;  // NOLINT(modernize-use-nullptr)
+struct IpAddress {
+  AddressBits bits = 0;  ///< In host byte order. An IPv4 address takes the low 32 bits.
+  bool is_ipv6 = false;
+
+  constexpr int width() const { return is_ipv6 ? 128 : 32; }
+
+  friend auto operator<=>(const IpAddress&,
+                          const IpAddress&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Parses four decimal numbers separated by dots. Returns nothing for any other text.
-std::optional<Ipv4> parse_ipv4(std::string_view text);
-std::string text_of(Ipv4 address);
+/// Parses "10.0.0.1" or "fd00::1". Returns nothing for any other text, such as an address with a
+/// zone.
+std::optional<IpAddress> parse_address(std::string_view text);
+/// Returns the canonical short form.
+std::string text_of(const IpAddress& address);
 
 /// An address and the prefix length of its network. In a pure network address, the bits after the
 /// prefix are zero.
 struct Network {
-  Ipv4 address = {};
+  IpAddress address = {};
   int prefix_bits = 32;
 
-  Ipv4 first() const;
-  Ipv4 last() const;
-  bool holds(Ipv4 other) const;
+  IpAddress first() const;
+  IpAddress last() const;
+  bool holds(const IpAddress& other) const;
   bool overlaps(const Network& other) const;
   /// Clears the bits after the prefix.
   Network base() const { return {first(), prefix_bits}; }
+  /// True if the other address differs from this one and is in the same network.
+  bool is_beside(const Network& other) const;
 
   friend auto operator<=>(const Network&,
                           const Network&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// True if the network lies in a range that is not routed on the Internet: RFC 1918, carrier-grade
-/// NAT (100.64.0.0/10) or benchmarks (198.18.0.0/15).
+/// Self-assigned IPv4 addresses, which systems such as macOS may change at any time.
+inline constexpr Network kSelfAssigned = {{0xA9FE0000}, 16};
+
+/// True if the network lies in an IPv4 range that is not routed on the Internet: RFC 1918,
+/// carrier-grade NAT (100.64.0.0/10) or benchmarks (198.18.0.0/15).
 bool is_private(const Network& network);
 
-/// Parses "10.0.0.1/24". An address without a prefix length gets 32 bits.
+/// Parses "10.0.0.1/24" or "fd00::1/64". Without a prefix length, all bits of the address count.
 std::optional<Network> parse_network(std::string_view text);
 std::string text_of(const Network& network);
 
-/// Returns the netmask, such as 255.255.255.252 for 30 bits.
-Ipv4 mask_of(int prefix_bits);
+/// Returns the IPv4 netmask, such as 255.255.255.252 for 30 bits.
+IpAddress mask_of(int prefix_bits);
 /// Returns the prefix length of a netmask, either "255.255.255.252" or "0xfffffffc" (the notation
 /// of macOS's ifconfig). Empty if the mask is invalid or not contiguous.
 std::optional<int> prefix_of_mask(std::string_view text);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cluster/finding.h"
 #include "cluster/host_facts.h"
 #include "cluster/links.h"
 
@@ -33,6 +32,10 @@ struct Path {
 
   /// True if at least one port connected.
   bool good() const;
+  /// True if no port that was tried failed.
+  bool all_ports_good() const;
+  /// True if small packets arrived and packets of the whole MTU were lost.
+  bool loses_packets() const { return packet > 0 && packet < mtu; }
   bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };
 
@@ -44,14 +47,6 @@ std::vector<Path> paths_of(std::span<const HostFacts> hosts);
 /// Returns one value per path: true if its rate is much lower than the rate of its hardware or of
 /// other paths of the same kind.
 std::vector<bool> slow_ones(std::span<const Path> paths);
-
-/// Finds faults in the results of trying the paths, and groups of hosts that no path joins.
-std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                                 const Joined& joined);
-
-/// Finds cables whose ends have addresses or MTUs that do not match. Works before any path has been
-/// tried.
-std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined);
 
 /// Returns a table with one line per path, for people. If there are very many, shows only paths
 /// with a fault and the number of paths left out.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
 
 #include "base/value_text.h"
@@ -16,6 +17,32 @@ constexpr std::size_t kMostVariables = 256;
 constexpr std::size_t kLongestVariable = 4096;
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kMostOdd = 16;
+
+/// Maximum number of addresses in HostFacts::in_use. Further ones, such as those of a server's
+/// clients, are dropped.
+constexpr std::size_t kMostInUse = 2000;
+
+/// Removes the port from an address such as "192.168.1.9.443", the notation of macOS's netstat.
+std::string_view without_port(std::string_view text) {
+  if (std::ranges::count(text, '.') != 4) return text;
+  return text.substr(0, text.rfind('.'));
+}
+
+/// Adds a private network unless it is already listed or the list is full.
+void keep(HostFacts& facts, const Network& network, const std::string& by) {
+  if (!is_private(network) || facts.in_use.size() == kMostInUse) return;
+  const auto same = [&](const InUse& other) { return other.network == network; };
+  if (std::ranges::none_of(facts.in_use, same)) facts.in_use.push_back({network, by});
+}
+
+/// Parses an IPv4 address as /proc/net/tcp prints it: eight hex digits of the value that a
+/// little-endian machine reads from its bytes in network order.
+std::optional<IpAddress> ipv4_of_hex(std::string_view text) {
+  std::uint32_t bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
+  if (text.size() != 8 || error != std::errc() || end != text.data() + text.size()) return {};
+  return IpAddress{__builtin_bswap32(bits)};
+}
 
 }  // namespace
 
@@ -49,9 +76,9 @@ void keep_version(HostFacts& facts, const std::string& package, const std::strin
 
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value) {
   if (!name.starts_with("MCCL_")) return;
-  if (facts.variables.size() == kMostVariables || value.size() > kLongestVariable)
+  if (facts.settings.size() == kMostVariables || value.size() > kLongestVariable)
     return note_odd(facts, "env", "at most 256 settings of at most 4096 bytes each", name);
-  facts.variables[name] = name.ends_with("KEY") && !value.empty() ? "(set)" : value;
+  facts.settings[name] = name.ends_with("KEY") && !value.empty() ? "(set)" : value;
 }
 
 long count_of(std::string_view text) {
@@ -60,8 +87,7 @@ long count_of(std::string_view text) {
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (char& c : lower) c = lower_case_letter(c);
   return lower;
 }
 
@@ -92,6 +118,31 @@ void note_odd(HostFacts& facts, const std::string& source, const std::string& ex
                    .where = facts.host,
                    .why = "the information that it provides is missing below",
                    .cure = fmt::format("run {} there and check its output", source)});
+}
+
+void note_in_use(HostFacts& facts, std::string_view text, const std::string& by) {
+  constexpr std::string_view kParts = "0123456789./";
+  while (!text.empty()) {
+    const std::size_t begin = std::min(text.find_first_of(kParts), text.size());
+    text.remove_prefix(begin);
+    const std::size_t length = std::min(text.find_first_not_of(kParts), text.size());
+    std::string_view word = text.substr(0, length);
+    text.remove_prefix(length);
+    while (word.ends_with('.')) word.remove_suffix(1);
+    if (const auto network = parse_network(without_port(word))) keep(facts, network->base(), by);
+  }
+}
+
+void note_tcp_peers(HostFacts& facts, std::string_view table) {
+  constexpr std::string_view kEstablished = "01";
+  constexpr std::string_view kMapped = "0000000000000000FFFF0000";
+  for (const std::string_view line : lines_of(table)) {
+    const auto words = words_of(line);
+    if (words.size() < 4 || words[3] != kEstablished) continue;
+    std::string_view peer = words[2].substr(0, words[2].find(':'));
+    if (peer.starts_with(kMapped)) peer.remove_prefix(kMapped.size());
+    if (const auto address = ipv4_of_hex(peer)) keep(facts, {*address, 32}, "a TCP peer");
+  }
 }
 
 }  // namespace mccl::cluster

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "cluster/host_facts.h"
 #include "cluster/text.h"
@@ -13,6 +14,20 @@
 namespace mccl::cluster {
 
 nlohmann::json json_of(const HostFacts& facts);
+
+/// Returns a member of untrusted JSON; T{} if it is missing or has another type.
+template <typename T>
+T value_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (found == object.end()) return {};
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->get<T>() : T{};
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return *found == true;
+  } else {
+    return found->is_number() ? found->get<T>() : T{};
+  }
+}
 
 /// Parses the output of json_of(). Nothing in it is trusted: an invalid value is dropped and
 /// usually adds a finding to `odd`. `host` is the displayed name of the host.

@@ -17,13 +17,8 @@ using nlohmann::json;
 constexpr int kMostNesting = 16;  ///< Maximum depth of a chain of docks.
 constexpr std::size_t kMostPorts = 256;
 constexpr std::size_t kMostInterfaces = 4096;
-constexpr std::size_t kMostAddresses = 64;
+constexpr std::size_t kMostAddresses = 128;
 constexpr std::size_t kMostRoutes = 10'000;
-
-std::string text_at(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 /// Parses a rate such as "80 Gb/s" or "Up to 120 Gb/s" into Mbit/s; 0 if there is no number.
 int rate_of(const std::string& text) {
@@ -44,7 +39,7 @@ int media_rate(std::string_view word) {
 }
 
 /// A computer at the far end of a Thunderbolt cable.
-struct Peer {
+struct FarEnd {
   std::string domain;  ///< Its UUID.
   std::string name;
   int depth = 0;  ///< Number of docks in between.
@@ -52,13 +47,13 @@ struct Peer {
 
 /// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock
 /// has none, and its "_items" list the devices behind it.
-void find_peers(const json& items, const std::string& own, int depth, std::vector<Peer>& peers) {
+void find_peers(const json& items, const std::string& own, int depth, std::vector<FarEnd>& peers) {
   if (!items.is_array() || depth > kMostNesting) return;
   for (const json& item : items) {
     if (!item.is_object()) continue;
-    const std::string domain = text_at(item, "domain_uuid_key");
+    const std::string domain = value_at<std::string>(item, "domain_uuid_key");
     if (!domain.empty() && lower_case(domain) != own)
-      peers.push_back({lower_case(domain), text_at(item, "device_name_key"), depth});
+      peers.push_back({lower_case(domain), value_at<std::string>(item, "device_name_key"), depth});
     if (const auto below = item.find("_items"); below != item.end())
       find_peers(*below, own, depth + 1, peers);
   }
@@ -76,15 +71,15 @@ void read_bus(HostFacts& facts, const json& bus) {
   const json* receptacle = receptacle_of(bus);
   if (receptacle == nullptr) return;
   Port port;
-  port.receptacle = text_at(*receptacle, "receptacle_id_key");
-  port.own = lower_case(text_at(bus, "domain_uuid_key"));
-  port.mbit_per_s = rate_of(text_at(*receptacle, "current_speed_key"));
-  std::vector<Peer> peers;
+  port.receptacle = value_at<std::string>(*receptacle, "receptacle_id_key");
+  port.own = lower_case(value_at<std::string>(bus, "domain_uuid_key"));
+  port.mbit_per_s = rate_of(value_at<std::string>(*receptacle, "current_speed_key"));
+  std::vector<FarEnd> peers;
   if (const auto items = bus.find("_items"); items != bus.end())
     find_peers(*items, port.own, 0, peers);
   if (!peers.empty()) {
-    port.peer = peers.front().domain;
-    port.peer_name = peers.front().name;
+    port.peer_id = peers.front().domain;
+    port.peer = peers.front().name;
     port.through_dock = peers.front().depth > 0;
   }
   facts.ports.push_back(std::move(port));
@@ -133,17 +128,14 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
     for (const std::string_view word : words)
       if (const int rate = media_rate(word); rate > 0) interface.mbit_per_s = rate;
   if (words[0] == "status:") interface.carrier = words[1] == "active";
-  if (words[0] == "inet" && words.size() >= 4) {
-    const auto address = parse_ipv4(words[1]);
-    const auto bits = prefix_of_mask(words[3]);
-    if (address && bits && interface.addresses.size() < kMostAddresses)
-      interface.addresses.push_back({*address, *bits});
-  }
-  if (words[0] == "inet6" && words.size() >= 4 && words[2] == "prefixlen" && is_lasting(words)) {
-    const auto network = parse_network6(fmt::format("{}/{}", words[1], words[3]));
-    if (network && interface.addresses6.size() < kMostAddresses)
-      interface.addresses6.push_back(*network);
-  }
+  std::optional<Network> network;
+  if (words.size() >= 4 && words[0] == "inet")
+    if (const auto bits = prefix_of_mask(words[3]))
+      network = parse_network(fmt::format("{}/{}", words[1], *bits));
+  if (words.size() >= 4 && words[0] == "inet6" && words[2] == "prefixlen" && is_lasting(words))
+    network = parse_network(fmt::format("{}/{}", words[1], words[3]));
+  if (network && interface.addresses.size() < kMostAddresses)
+    interface.addresses.push_back(*network);
   if (words[0] == "inet6" && words[1].starts_with("fe80"))
     interface.link_local.emplace_back(words[1].substr(0, words[1].find('%')));
   if (words[0] == "member:") {
@@ -173,8 +165,8 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
     interface.name = plain_name(facts, "ifconfig -a", words[0].substr(0, words[0].size() - 1));
     known = !interface.name.empty();
     if (!known) continue;
-    interface.medium = medium_of(interface.name);
-    interface.joins = interface.medium == Medium::software;
+    interface.kind = medium_of(interface.name);
+    interface.joins = interface.kind == Medium::software;
     interface.up = words[1].find("<UP") != line.npos || words[1].find(",UP") != line.npos;
     for (std::size_t i = 2; i + 1 < words.size(); ++i)
       if (words[i] == "mtu")
@@ -195,15 +187,15 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
     const std::string_view device = trimmed(line.substr(kDevice.size()));
     const auto interface = std::ranges::find(facts.interfaces, device, &Interface::name);
     const bool known = interface != facts.interfaces.end();
-    if (port == "Wi-Fi" && known) interface->medium = Medium::wireless;
+    if (port == "Wi-Fi" && known) interface->kind = Medium::wireless;
     if (!port.starts_with(kThunderbolt)) continue;
     const std::string_view receptacle = port.substr(kThunderbolt.size());
     for (Port& socket : facts.ports) {
       if (socket.receptacle != receptacle) continue;
       socket.interface = known ? std::string(device) : "";
-      if (known) interface->mbit_per_s = socket.peer.empty() ? 0 : socket.mbit_per_s;
+      if (known) interface->mbit_per_s = socket.peer_id.empty() ? 0 : socket.mbit_per_s;
     }
-    if (known && parse_integer(receptacle)) interface->medium = Medium::thunderbolt;
+    if (known && parse_integer(receptacle)) interface->kind = Medium::thunderbolt;
   }
 }
 

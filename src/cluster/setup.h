@@ -1,4 +1,4 @@
-// The commands that give addresses to cables, and the commands that undo them.
+// Commands that change the network set-up of hosts, and commands that undo them.
 #pragma once
 
 #include <span>
@@ -9,6 +9,16 @@
 
 namespace mccl::cluster {
 
+/// Shell commands for Linux and macOS, without sudo. The first two change the interface, and the
+/// third removes an address such as "10.0.0.1/24" or "fd00::1/64". The last two show the
+/// interface's state, and its counts of packets and errors.
+std::string command_to_set(System system, const std::string& interface, bool up);
+std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
+std::string command_to_remove(System system, const std::string& interface,
+                              const std::string& address);
+std::string command_to_show(System system, const std::string& interface);
+std::string command_to_count(System system, const std::string& interface);
+
 /// One command for a host.
 struct SetupStep {
   int host = 0;
@@ -16,9 +26,25 @@ struct SetupStep {
   std::string undo;     ///< Command that undoes `command`, with sudo unless the user is root.
 };
 
-/// Returns the steps in order of execution; they are undone in reverse order. Links that keep their
-/// addresses need none. Throws Error for an interface that its host has not reported.
+/// Returns the step with sudo before both commands, unless the host's user is root.
+SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
+                  const std::string& undo);
+
+/// Returns the steps that give the cables their addresses, in order of execution; they are undone
+/// in reverse order. Links that keep their addresses need none. Throws Error for an interface that
+/// its host has not reported.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
+
+/// Returns one step for each end of a link whose addresses MCCL has assigned. These are new
+/// addresses, and existing ones in /30 networks. The step writes the address into the configuration
+/// of the host's network manager. Until the next restart, it changes nothing beyond what
+/// setup_steps() has already changed. Its undo restores the configuration of an earlier set-up. On
+/// each Mac with such an end in the Thunderbolt Bridge, another step turns the bridge off.
+///
+/// Throws Error if a host has no known network manager, or if an interface has other addresses that
+/// the manager would remove. The message lists these hosts and interfaces.
+std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
+                                     std::span<const Addressed> links);
 
 }  // namespace mccl::cluster

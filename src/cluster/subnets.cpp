@@ -15,14 +15,14 @@ namespace mccl::cluster {
 namespace {
 
 constexpr int kPrefixBits = 30;
-constexpr std::uint32_t kStep = 4;  ///< Number of addresses in a /30 network.
-constexpr int kWidest = 8;          ///< Prefix length of the widest private network, 10.0.0.0/8.
+constexpr int kStep = 4;    ///< Number of addresses in a /30 network.
+constexpr int kWidest = 8;  ///< Prefix length of the widest private network, 10.0.0.0/8.
 
 /// The networks that are in use, each with the reason, such as "10.1.0.3 is a DNS server of a". Two
 /// networks overlap only if one contains the other, so only the widest ones are kept.
 class NetworkSet {
  public:
-  struct Entry {
+  struct Use {
     Network network;
     std::string by;
   };
@@ -34,14 +34,14 @@ class NetworkSet {
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
     const auto first = entries_.lower_bound(base.first());
     entries_.erase(first, entries_.upper_bound(base.last()));
-    entries_.emplace(base.first(), Entry{base, std::move(by)});
+    entries_.emplace(base.first(), Use{base, std::move(by)});
   }
 
   /// Returns an entry that overlaps `wanted`; null if there is none.
-  const Entry* overlapping(const Network& wanted) const {
+  const Use* overlapping(const Network& wanted) const {
     auto next = entries_.upper_bound(wanted.last());
     if (next == entries_.begin()) return nullptr;
-    const Entry& last = std::prev(next)->second;
+    const Use& last = std::prev(next)->second;
     return last.network.overlaps(wanted) ? &last : nullptr;
   }
 
@@ -51,7 +51,7 @@ class NetworkSet {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::map<Ipv4, Entry> entries_;  ///< Keyed by the first address.
+  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address.
 };
 
 /// Adds the addresses of a host, its routes, and the other addresses that it uses.
@@ -104,17 +104,16 @@ class FreeNetworks {
 
   struct Pool {
     Network network;
-    std::uint64_t next;  ///< The first address not yet examined.
+    AddressBits next;  ///< The first address not yet examined.
   };
 
   std::optional<Network> take_from(Pool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
-      const Network wanted{{static_cast<std::uint32_t>(pool.next)}, kPrefixBits};
-      const NetworkSet::Entry* taken = taken_.overlapping(wanted);
+      const Network wanted{{pool.next}, kPrefixBits};
+      const NetworkSet::Use* taken = taken_.overlapping(wanted);
       // Skip the whole network that is in use.
-      const std::uint64_t end =
-          std::max(taken ? taken->network.last() : Ipv4{}, wanted.last()).bits;
-      pool.next = (end + kStep) / kStep * kStep;
+      const IpAddress end = std::max(taken ? taken->network.last() : IpAddress{}, wanted.last());
+      pool.next = (end.bits + kStep) / kStep * kStep;
       if (taken == nullptr) return wanted;
       blocked_by_ = taken->by;
     }
@@ -126,10 +125,6 @@ class FreeNetworks {
   std::vector<Pool> pools_;
   std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
-
-const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {
-  return hosts[static_cast<std::size_t>(end.host)].interface(end.interface);
-}
 
 /// True if only one interface of the host has an address that overlaps the network. With several,
 /// routing could not choose between them.
@@ -146,14 +141,10 @@ std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const
   const Interface* a = interface_of(hosts, link.a);
   const Interface* b = interface_of(hosts, link.b);
   if (a == nullptr || b == nullptr || !a->up || !b->up) return {};
-  for (const Network& one : a->addresses) {
-    for (const Network& other : b->addresses) {
-      const bool together =
-          one.prefix_bits < 32 && one.base() == other.base() && one.address != other.address;
-      // Self-assigned addresses (169.254.0.0/16) do not last: macOS may change them at any time.
-      const bool passing = Network{{0xA9FE0000}, 16}.holds(one.address);
-      if (together && !passing && only_one_of(hosts[static_cast<std::size_t>(link.a.host)], one) &&
-          only_one_of(hosts[static_cast<std::size_t>(link.b.host)], other))
+  for (const Network& one : a->ipv4()) {
+    for (const Network& other : b->ipv4()) {
+      if (one.is_beside(other) && !kSelfAssigned.holds(one.address) &&
+          only_one_of(host_of(hosts, link.a), one) && only_one_of(host_of(hosts, link.b), other))
         return Addressed{link, one, other, true};
     }
   }
@@ -180,7 +171,7 @@ std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts, std::spa
 
 std::string fault_of_subnet(const std::string& text) {
   const auto network = parse_network(text);
-  if (!network || text.find('/') == text.npos)
+  if (!network || network->address.is_ipv6 || text.find('/') == text.npos)
     return fmt::format("{} is not a network; expected one such as 10.99.0.0/16", in_quotes(text));
   if (network->base() != *network)
     return fmt::format("{} is an address in a network; did you mean {}?", text,

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cluster/host_facts.h"
 #include "cluster/links.h"
 #include "cluster/network.h"
 

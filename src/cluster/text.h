@@ -1,6 +1,7 @@
-// Splits text into lines and words.
+// Splits text into lines and words, and lays out text for people.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,5 +13,14 @@ std::vector<std::string_view> lines_of(std::string_view text);
 std::vector<std::string_view> words_of(std::string_view line);
 /// Removes leading and trailing blanks, tabs and line ends.
 std::string_view trimmed(std::string_view text);
+
+using TableRows = std::vector<std::vector<std::string>>;
+
+/// Formats a table whose first row holds the column names. Columns that contain only numbers, with
+/// or without units, are right-aligned. Lines have no trailing blanks.
+std::string table_text(const TableRows& rows);
+
+/// Formats a rate in Mbit/s, such as "40 Gbit/s" or "866 Mbit/s"; "?" for 0.
+std::string rate_text(double mbit);
 
 }  // namespace mccl::cluster

@@ -1,11 +1,11 @@
-#include "cli/hosts/rounds.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 #include <set>
 #include <vector>
+
+#include "cli/hosts/trials.h"
 
 namespace mccl::cli::hosts {
 namespace {

@@ -1,8 +1,8 @@
-#include "cluster/call_check.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {
@@ -33,12 +33,12 @@ const Heard kSecond = {{0, "c1"}, {1, "c1"}};
 TEST(CheckCalls, FindNothingWhereAllAreAnswered) {
   EXPECT_THAT(check_calls(two_hosts_with_cables(), {.heard = {kFirst}}), IsEmpty());
   // A call heard in the other direction is enough.
-  const Calls calls{.heard = {{kFirst.from, kFirst.at}}, .unanswered = {kFirst}, .deaf = {}};
+  const CallResults calls{.heard = {{kFirst.from, kFirst.at}}, .unanswered = {kFirst}, .deaf = {}};
   EXPECT_THAT(check_calls(two_hosts_with_cables(), calls), IsEmpty());
 }
 
 TEST(CheckCalls, NameTheFirewallThatDropsAnswers) {
-  const Calls calls{.heard = {kFirst}, .unanswered = {kSecond, kSecond}, .deaf = {}};
+  const CallResults calls{.heard = {kFirst}, .unanswered = {kSecond, kSecond}, .deaf = {}};
   const auto findings = check_calls(two_hosts_with_cables(), calls);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].id, "calls-blocked");
@@ -48,7 +48,7 @@ TEST(CheckCalls, NameTheFirewallThatDropsAnswers) {
 }
 
 TEST(CheckCalls, BelieveNoInterfaceThatAHostHasNot) {
-  const Calls calls{.heard = {}, .unanswered = {{{0, "c1"}, {1, "c1;reboot"}}}, .deaf = {}};
+  const CallResults calls{.heard = {}, .unanswered = {{{0, "c1"}, {1, "c1;reboot"}}}, .deaf = {}};
   EXPECT_THAT(check_calls(two_hosts_with_cables(), calls), IsEmpty());
 }
 
@@ -71,7 +71,7 @@ TEST(CheckSilence, NamesEndsWhereNothingWasHeard) {
 }
 
 TEST(CheckSilence, SparesEndsWhereACallWasHeardAndNoAnswer) {
-  const Calls calls{.heard = {kFirst}, .unanswered = {kSecond}, .deaf = {}};
+  const CallResults calls{.heard = {kFirst}, .unanswered = {kSecond}, .deaf = {}};
   EXPECT_THAT(check_silence(two_hosts_with_cables(), calls), IsEmpty());
 }
 
@@ -81,7 +81,7 @@ TEST(CheckSilence, SparesTheWayToTheMachineThatAsks) {
     hosts[i].asked_at = fmt::format("10.80.{}.1", i);
     hosts[i].interfaces[1].addresses = {*parse_network(hosts[i].asked_at + "/24")};
   }
-  const Calls calls{.heard = {kFirst}, .unanswered = {}, .deaf = {}};
+  const CallResults calls{.heard = {kFirst}, .unanswered = {}, .deaf = {}};
   EXPECT_THAT(check_silence(hosts, calls), IsEmpty());
   // Hosts in one network should have heard each other there.
   hosts[1].interfaces[1].addresses = {*parse_network("10.80.0.2/24")};

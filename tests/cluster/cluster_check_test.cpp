@@ -1,8 +1,8 @@
 // Tests the checks that compare hosts.
-#include "cluster/cluster_check.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {

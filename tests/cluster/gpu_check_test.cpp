@@ -1,10 +1,8 @@
 // Tests the reading and checking of GPUs, with real output of nvidia-smi.
-#include "cluster/gpu_check.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/machine_check.h"
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {

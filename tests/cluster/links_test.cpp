@@ -8,7 +8,6 @@
 #include <set>
 
 #include "cluster/choice.h"
-#include "cluster/persist.h"
 #include "cluster/setup.h"
 #include "cluster/subnets.h"
 #include "mccl/error.h"
@@ -56,7 +55,7 @@ Port port_of(const std::string& own, const std::string& peer, const std::string&
   Port port;
   port.receptacle = interface.substr(1);
   port.own = own;
-  port.peer = peer;
+  port.peer_id = peer;
   port.interface = interface;
   return port;
 }
@@ -313,7 +312,7 @@ TEST(SetupSteps, AreForInterfacesThatAreThere) {
 TEST(Choice, OfTooManyHostsIsTold) {
   const std::vector<HostFacts> hosts = hosts_of(200);
   const Choice choice = choose_cables(hosts, {}, "");
-  EXPECT_EQ(choice.shape, Shape::none);
+  EXPECT_EQ(choice.shape, Topology::none);
   EXPECT_THAT(choice.findings.at(0).what, HasSubstr("200 hosts"));
 }
 
@@ -350,7 +349,7 @@ TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
     ASSERT_EQ(choice.backend, "jaccl-ring");
     const auto entries =
         entries_of(hosts, choice, give_addresses(hosts, choice.links), std::vector<std::string>(3));
-    for (const Entry& entry : entries) {
+    for (const HostfileEntry& entry : entries) {
       for (const auto& devices : entry.rdma) {
         if (devices.is_null()) continue;
         EXPECT_EQ(devices.is_string(), cables_of_others == 1) << devices;
@@ -363,9 +362,9 @@ TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
 TEST(Choice, WithoutARingALineIsEnoughForMccl) {
   const std::vector<HostFacts> hosts = hosts_of(3);
   const std::vector<Link> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};
-  EXPECT_EQ(choose_cables(hosts, line, "").shape, Shape::any);
+  EXPECT_EQ(choose_cables(hosts, line, "").shape, Topology::any);
   const Choice ring = choose_cables(hosts, line, "ring");
-  EXPECT_EQ(ring.shape, Shape::none);
+  EXPECT_EQ(ring.shape, Topology::none);
   EXPECT_THAT(ring.findings.at(0).cure, HasSubstr("from a to c"));
 }
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/checks.h"
 #include "cluster/choice.h"
-#include "cluster/paths.h"
 
 namespace mccl::cluster {
 namespace {
@@ -17,8 +17,8 @@ HostFacts host_at(const std::string& name, const char* ipv4, const char* ipv6) {
   Interface& interface = host.interfaces.emplace_back();
   interface.name = "eth0";
   interface.up = true;
-  if (const auto network = parse_network(ipv4)) interface.addresses = {*network};
-  if (const auto network = parse_network6(ipv6)) interface.addresses6 = {*network};
+  for (const char* address : {ipv4, ipv6})
+    if (const auto network = parse_network(address)) interface.addresses.push_back(*network);
   return host;
 }
 
@@ -27,7 +27,8 @@ const Joined kTogether = {
 
 std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts, const Choice& choice) {
   std::vector<std::string> ips;
-  for (const Entry& entry : entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
+  for (const HostfileEntry& entry :
+       entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
     ips.insert(ips.end(), entry.ips.begin(), entry.ips.end());
   return ips;
 }
@@ -37,7 +38,7 @@ TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
   const Choice choice = choose_networks(hosts, kTogether);
-  EXPECT_EQ(choice.shape, Shape::network);
+  EXPECT_EQ(choice.shape, Topology::network);
   EXPECT_THAT(ips_of_entries(hosts, choice), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
 }
 
@@ -47,11 +48,11 @@ TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
                                   host_at("c", "10.0.0.3/24", "fd00::3/64")};
   EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
               ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
-  hosts[1].interfaces[0].addresses.clear();
+  std::erase(hosts[1].interfaces[0].addresses, *parse_network("10.0.0.2/24"));
   EXPECT_THAT(ips_of_entries(hosts, choose_networks(hosts, kTogether)),
               ElementsAre("fd00::1", "fd00::2", "fd00::3"));
-  hosts[2].interfaces[0].addresses6.clear();
-  EXPECT_EQ(choose_networks(hosts, kTogether).shape, Shape::none);
+  std::erase(hosts[2].interfaces[0].addresses, *parse_network("fd00::3/64"));
+  EXPECT_EQ(choose_networks(hosts, kTogether).shape, Topology::none);
 }
 
 TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {

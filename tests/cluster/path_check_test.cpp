@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "cluster/hostfile_check.h"
-#include "cluster/paths.h"
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {
@@ -125,8 +124,8 @@ TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
 std::vector<HostFacts> hosts_of_ipv6(const std::string& one, const std::string& other) {
   auto hosts = two_hosts();
   for (HostFacts& host : hosts) host.interfaces[0].addresses.clear();
-  if (!one.empty()) hosts[0].interfaces[0].addresses6 = {*parse_network6(one)};
-  if (!other.empty()) hosts[1].interfaces[0].addresses6 = {*parse_network6(other)};
+  if (!one.empty()) hosts[0].interfaces[0].addresses = {*parse_network(one)};
+  if (!other.empty()) hosts[1].interfaces[0].addresses = {*parse_network(other)};
   return hosts;
 }
 
@@ -172,7 +171,7 @@ TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
 TEST(CheckHostfile, KnowsAddressesOfIpv6) {
   auto hosts = hosts_of_ipv6("fd00:1::1/64", "");
   hosts.resize(1);
-  hosts[0].interfaces[0].medium = Medium::wireless;
+  hosts[0].interfaces[0].kind = Medium::wireless;
   Interface& cable = hosts[0].interfaces.emplace_back();
   cable.name = "eth1";
   cable.up = true;
@@ -233,19 +232,19 @@ HostFacts host_with_tunnel() {
 
 TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
   std::vector<HostFacts> hosts = {host_with_tunnel()};
-  hosts[0].variables["MCCL_IFNAME"] = "wg0";
+  hosts[0].settings["MCCL_IFNAME"] = "wg0";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME selects 10.9.0.2, which is wg0 (a tunnel"));
   // A list, as MCCL accepts it.
-  hosts[0].variables["MCCL_IFNAME"] = "eth0, wg0";
+  hosts[0].settings["MCCL_IFNAME"] = "eth0, wg0";
   EXPECT_EQ(check_hostfile(hosts, none), findings);
 }
 
 TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
   std::vector<HostFacts> hosts = {host_with_tunnel()};
-  hosts[0].variables["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
+  hosts[0].settings["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
   const std::vector<std::vector<std::string>> none(1);
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));  // check_settings reports the unknown 9.9.9.9
@@ -257,7 +256,7 @@ TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
   Interface& air = hosts[0].interfaces.emplace_back();
   air.name = "wlan0";
   air.up = true;
-  air.medium = Medium::wireless;
+  air.kind = Medium::wireless;
   air.addresses = {*parse_network("192.168.1.7/24")};
   const std::vector<std::vector<std::string>> by_air = {{"192.168.1.7"}};
   const auto findings = check_hostfile(hosts, by_air);

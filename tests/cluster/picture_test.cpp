@@ -1,9 +1,9 @@
-#include "cluster/picture.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "cluster/links.h"
 
 namespace mccl::cluster {
 namespace {

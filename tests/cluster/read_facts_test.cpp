@@ -6,9 +6,9 @@
 
 #include <random>
 
+#include "cluster/checks.h"
 #include "cluster/finding.h"
-#include "cluster/machine_check.h"
-#include "cluster/table.h"
+#include "cluster/text.h"
 
 namespace mccl::cluster {
 namespace {
@@ -41,16 +41,15 @@ TEST(ReadFacts, ReadWhatIsWritten) {
   facts.locked_kib = 64;
   facts.is_root = true;
   facts.versions = {{"mccl", "0.1.0"}, {"torch", "2.11.0+cu128"}};
-  facts.variables = {{"MCCL_TIMEOUT", "5"}};
+  facts.settings = {{"MCCL_TIMEOUT", "5"}};
   facts.routes = {{*parse_network("10.9.0.0/16"), "eth0"}};
   Interface& interface = facts.interfaces.emplace_back();
   interface.name = "eth0";
-  interface.medium = Medium::thunderbolt;
+  interface.kind = Medium::thunderbolt;
   interface.up = true;
   interface.carrier = false;
   interface.mbit_per_s = 25'000;
-  interface.addresses = {*parse_network("10.0.0.1/24")};
-  interface.addresses6 = {*parse_network6("fd00:1::2/64")};
+  interface.addresses = {*parse_network("10.0.0.1/24"), *parse_network("fd00:1::2/64")};
   interface.link_local = {"fe80::1"};
   interface.rp_filter = 1;
   facts.ports = {{"1", "eth0", "own", "peer", "desk", 40'000, true}};
@@ -61,7 +60,7 @@ TEST(ReadFacts, ReadWhatIsWritten) {
   const HostFacts read = read_facts("h", json_of(facts));
   EXPECT_EQ(json_of(read), json_of(facts));
   EXPECT_EQ(read.odd, facts.odd);
-  EXPECT_EQ(read.interface("eth0")->addresses6, interface.addresses6);
+  EXPECT_EQ(read.interface("eth0")->addresses, interface.addresses);
 }
 
 TEST(ReadFacts, LeaveOutWhatIsMissing) {
@@ -106,7 +105,7 @@ TEST(ReadFacts, OfHugeAnswersEnd) {
   }
   const HostFacts facts = read_facts("h", said);
   EXPECT_EQ(facts.interfaces.size(), 0U);
-  EXPECT_LE(facts.variables.size(), 256U);
+  EXPECT_LE(facts.settings.size(), 256U);
   EXPECT_LE(facts.odd.size(), 16U);
   EXPECT_GE(facts.odd.size(), 2U);
 }
@@ -140,7 +139,7 @@ TEST(ReadFacts, OfKeysKeepOnlyThatTheyAreSet) {
   keep_variable(facts, "MCCL_JOB_KEY", "secret");
   keep_variable(facts, "MCCL_TIMEOUT", "5");
   keep_variable(facts, "HOME", "/root");
-  EXPECT_THAT(facts.variables,
+  EXPECT_THAT(facts.settings,
               ElementsAre(std::pair{"MCCL_JOB_KEY", "(set)"}, std::pair{"MCCL_TIMEOUT", "5"}));
 }
 
@@ -168,8 +167,8 @@ TEST(ReadMac, TakesAddressesOfIpv6ThatLast) {
                                  "\tinet6 fd00:1::9 prefixlen 64 autoconf secured\n"
                                  "\tinet6 fd00:1::a prefixlen 64 autoconf temporary\n"
                                  "\tinet6 fd00:1::b prefixlen\n"}});
-  ASSERT_EQ(mac.interface("en0")->addresses6.size(), 1U);
-  EXPECT_EQ(text_of(mac.interface("en0")->addresses6[0]), "fd00:1::9/64");
+  ASSERT_EQ(mac.interface("en0")->addresses.size(), 1U);
+  EXPECT_EQ(text_of(mac.interface("en0")->addresses[0]), "fd00:1::9/64");
   EXPECT_THAT(mac.interface("en0")->link_local, ElementsAre("fe80::10"));
 }
 
@@ -183,7 +182,7 @@ TEST(ReadMac, LooksBehindHubs) {
        {"_name": "hub", "_items": [{"_name": "disk"}, {"_name": "dock", "_items": [
          {"_name": "Mac mini", "device_name_key": "Mac14,3", "domain_uuid_key": "B"}]}]}]}]})"}});
   ASSERT_EQ(facts.ports.size(), 1U);
-  EXPECT_EQ(facts.ports[0].peer, "b");
+  EXPECT_EQ(facts.ports[0].peer_id, "b");
   EXPECT_EQ(facts.ports[0].interface, "en2");
   EXPECT_EQ(facts.ports[0].mbit_per_s, 20'000);
   EXPECT_TRUE(facts.ports[0].through_dock);
@@ -279,7 +278,7 @@ TEST(CheckMachine, NamesCuresOfMacos) {
 
 TEST(CheckSettings, FindsWhatMcclRefuses) {
   HostFacts facts;
-  facts.variables = {{"MCCL_TRANSPORTS", "tcp"}, {"MCCL_IFNAME", "eth9"}, {"MCCL_TIMEOUT", "5"}};
+  facts.settings = {{"MCCL_TRANSPORTS", "tcp"}, {"MCCL_IFNAME", "eth9"}, {"MCCL_TIMEOUT", "5"}};
   const auto findings = check_settings(facts);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_TRANSPORT"));

@@ -1,5 +1,3 @@
-#include "cluster/version_check.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +5,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "cluster/checks.h"
 
 namespace mccl::cluster {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/hosts/trials.h"
 #include "cli/probe/listeners.h"
-#include "cluster/call_check.h"
+#include "cluster/checks.h"
 
 namespace mccl::cli::doctor {
 namespace {
@@ -71,7 +71,7 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   }
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (paths[i].packet == 0 || paths[i].packet >= paths[i].mtu) continue;
+    if (!paths[i].loses_packets()) continue;
     add(i, paths[i].mtu);  // Again, because packets may be lost for other reasons.
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
@@ -84,7 +84,7 @@ void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::ti
   trials.reserve(paths.size());
   for (const Path* path : paths)
     trials.push_back(trial_of(*path, path->faults.front().empty() ? 0 : 1));
-  const std::vector<hosts::Timed> timed = time_links(inquiry, trials, limit);
+  const std::vector<hosts::LinkTime> timed = time_links(inquiry, trials, limit);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     paths[i]->measured = paths[i]->measured || timed[i].tried;
     if (timed[i].bytes_per_s <= paths[i]->bytes_per_s) continue;
@@ -144,8 +144,7 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
   bool spared = false;
   for (Path& path : paths) {
     // If large packets are lost, a stream of them would stall.
-    const bool whole = path.packet == 0 || path.packet >= path.mtu;
-    if (!path.good() || !whole || goes_by_ipv4_too(paths, path)) continue;
+    if (!path.good() || path.loses_packets() || goes_by_ipv4_too(paths, path)) continue;
     if (runs_a_job(path.from) || runs_a_job(path.to)) {
       spared = true;
     } else {
@@ -176,18 +175,8 @@ Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
   Between between;
   inquiry.start_probes();
   std::vector<HostFacts> facts;
-  for (const hosts::Asked& asked : inquiry.asked()) {
-    facts.push_back(asked.facts);
-    if (asked.probe_fault.empty()) continue;
-    between.findings.push_back({.id = "probe-silent",
-                                .severity = Severity::warning,
-                                .what = asked.probe_fault,
-                                .where = asked.facts.host,
-                                .why = "no connection to or from this host can be tested",
-                                .cure = fmt::format("run ssh {} {} probe and read its output",
-                                                    asked.host.name, asked.facts.mccl)});
-  }
-  const cluster::Calls calls = inquiry.call();
+  for (const hosts::Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
+  const cluster::CallResults calls = inquiry.call();
   between.joined = joined_by(facts, calls.heard);
   between.paths = cluster::paths_of(facts);
   connect_all(inquiry, between.paths);
@@ -196,7 +185,8 @@ Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
   if (measuring.when != Measuring::When::never)
     of_measuring = measure_all(inquiry, facts, between.paths, measuring);
   for (auto&& more :
-       {hosts::findings_of_lost(inquiry.asked()), check_calls(facts, calls), of_measuring,
+       {findings_of_silent(inquiry.asked(), "no connection to or from this host can be tested"),
+        findings_of_lost(inquiry.asked()), check_calls(facts, calls), of_measuring,
         check_addressing(facts, between.joined), check_paths(facts, between.paths, between.joined)})
     between.findings.insert(between.findings.end(), more.begin(), more.end());
   return between;

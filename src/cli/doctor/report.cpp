@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cluster/read_facts.h"
-#include "cluster/table.h"
+#include "cluster/text.h"
 
 namespace mccl::cli::doctor {
 namespace {
@@ -14,7 +14,7 @@ using cluster::HostFacts;
 using cluster::Interface;
 using hosts::Asked;
 using nlohmann::json;
-using Rows = std::vector<std::vector<std::string>>;
+using Rows = cluster::TableRows;
 
 /// Version of the JSON format. Incremented when a member changes its meaning or is removed;
 /// docs/operating.md describes the format.
@@ -57,7 +57,6 @@ Rows rows_of_hosts(const std::vector<Asked>& asked) {
 std::string addresses_of(const Interface& interface) {
   std::vector<std::string> texts;
   for (const auto& network : interface.addresses) texts.push_back(text_of(network));
-  for (const auto& network : interface.addresses6) texts.push_back(text_of(network));
   return texts.empty() ? "-" : fmt::format("{}", fmt::join(texts, " "));
 }
 
@@ -70,10 +69,10 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   Rows rows = {{"host", "interface", "kind", "state", "speed", "MTU", "addresses", "RDMA"}};
   for (const Asked& each : asked) {
     for (const Interface& interface : each.facts.interfaces) {
-      if (interface.medium == cluster::Medium::loopback) continue;
+      if (interface.kind == cluster::Medium::loopback) continue;
       // Omits interfaces that lead nowhere. macOS has many of them, such as tunnels.
-      if (interface.joins && interface.addresses.empty()) continue;
-      rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.medium)),
+      if (interface.joins && !interface.has_ipv4()) continue;
+      rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
                       state_of(interface), cluster::rate_text(interface.mbit_per_s),
                       std::to_string(interface.mtu), addresses_of(interface),
                       interface.rdma.empty() ? "-" : interface.rdma});
@@ -93,11 +92,11 @@ json json_of_paths(const Report& report) {
   const std::vector<HostFacts> facts = reached_of(report);
   json paths = json::array();
   for (const cluster::Path& path : report.between.paths) {
-    paths.push_back({{"from", facts[static_cast<std::size_t>(path.from.host)].host},
+    paths.push_back({{"from", host_of(facts, path.from).host},
                      {"from_interface", path.from.interface},
                      {"from_address", path.source},
                      {"routed", path.routed},
-                     {"to", facts[static_cast<std::size_t>(path.to.host)].host},
+                     {"to", host_of(facts, path.to).host},
                      {"to_interface", path.to.interface},
                      {"to_address", path.target},
                      {"hardware_mbit_per_s", path.nominal_mbit},
@@ -135,7 +134,7 @@ json json_of(const Report& report) {
           {"mccl", MCCL_VERSION},
           {"hosts", hosts},
           {"paths", json_of_paths(report)},
-          {"findings", cluster::json_of(report.findings)}};
+          {"findings", report.findings}};
 }
 
 }  // namespace mccl::cli::doctor

@@ -16,7 +16,6 @@
 #include "cli/kit/process.h"
 #include "cli/kit/shell_words.h"
 #include "cli/kit/watch.h"
-#include "cluster/table.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 

@@ -13,7 +13,6 @@
 #include "cli/kit/shell_words.h"
 #include "cli/probe/agent.h"
 #include "cluster/read_facts.h"
-#include "cluster/table.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 
@@ -21,7 +20,6 @@ namespace mccl::cli::hosts {
 namespace {
 
 using namespace std::chrono_literals;
-using cluster::HostFacts;
 using nlohmann::json;
 
 constexpr auto kForProbe = 10s;
@@ -34,27 +32,6 @@ constexpr std::size_t kMostAnswers = 100'000;
 /// Maximum number of bytes that a host may send about itself. A host that sends more is given up.
 constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
-/// Returns a line for the user, which is shown as soon as a host has answered.
-std::string summary_of(const HostFacts& facts) {
-  std::string text = facts.os.empty() ? facts.kernel : facts.os;
-  text += fmt::format(", {} cores", facts.cores);
-  if (facts.memory_gib >= 1) text += fmt::format(", {:.0f} GiB", facts.memory_gib);
-  const auto cables = std::ranges::count_if(facts.interfaces, [](const cluster::Interface& i) {
-    return i.usable() && i.medium != cluster::Medium::loopback;
-  });
-  text += fmt::format(", {} interface{} up", cables, cables == 1 ? "" : "s");
-  if (!facts.ports.empty()) {
-    const auto used =
-        std::ranges::count_if(facts.ports, [](const auto& p) { return !p.peer.empty(); });
-    text += fmt::format(", {} of {} Thunderbolt ports are connected to computers", used,
-                        facts.ports.size());
-  }
-  if (!facts.rdma.empty()) text += fmt::format(", {} RDMA devices", facts.rdma.size());
-  if (!facts.gpus.empty())
-    text += fmt::format(", {} x {}", facts.gpus.size(), facts.gpus.front().name);
-  return printable(text);
-}
-
 double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -65,47 +42,6 @@ double now_in_epoch() {
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
-}
-
-/// Returns the port if it is in the range from `least` to 65535. Only such ports are passed on to
-/// other hosts.
-std::optional<std::uint16_t> port_in(const json& value, int least) {
-  if (!value.is_number_integer()) return {};
-  const auto port = value.get<std::int64_t>();
-  if (port < least || port > 65535) return {};
-  return static_cast<std::uint16_t>(port);
-}
-
-/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
-/// packets.
-void take_ports(Asked& asked, const json& listening) {
-  constexpr std::size_t kMostPorts = 8;
-  if (!asked.ports.empty() || !listening.is_object()) return;
-  const json all = listening.value("ports", json());
-  const auto packets = port_in(listening.value("packets", json()), 0);
-  if (!all.is_array() || all.empty() || all.size() > kMostPorts || !packets) return;
-  std::vector<std::uint16_t> ports;
-  for (const json& each : all) {
-    const auto port = port_in(each, 1);
-    if (!port) return;
-    ports.push_back(*port);
-  }
-  asked.packet_port = *packets;
-  asked.hears_calls = listening.value("calls", json()) == true;
-  asked.ports = std::move(ports);
-}
-
-/// Parses the two ends of a cable from an answer such as {"at": "c0", "name": 1, "from": "c1"}.
-std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
-  if (!said.is_object()) return {};
-  const json name = said.value("name", json());
-  const json here = said.value("at", json());
-  const json there = said.value("from", json());
-  if (!name.is_number_integer() || name < 0 || name >= hosts || !here.is_string() ||
-      !there.is_string())
-    return {};
-  return cluster::Heard{{static_cast<int>(at), here.get<std::string>()},
-                        {name.get<int>(), there.get<std::string>()}};
 }
 
 /// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. Its
@@ -124,22 +60,6 @@ std::string finding_script(const std::string& token, const std::vector<std::stri
 }
 
 }  // namespace
-
-std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked) {
-  std::vector<cluster::Finding> findings;
-  for (const Asked& each : asked) {
-    if (each.lost.empty()) continue;
-    findings.push_back(
-        {.id = "host-lost",
-         .severity = cluster::Severity::problem,
-         .what = each.lost,
-         .where = each.facts.host,
-         .why = "a job fails if it loses a host; the remaining tests on this host were not run",
-         .cure = fmt::format("find the cause with ssh {} dmesg, then run this command again",
-                             each.host.name)});
-  }
-  return findings;
-}
 
 /// Returns the Python that mccl launch would use on this host.
 std::string Inquiry::python_of(const Host& host) const {
@@ -163,7 +83,7 @@ struct Inquiry::Line {
   std::optional<double> clock_off_s;
   std::string odd;  ///< The first answer that could not be understood.
   std::vector<json> answers;
-  cluster::Calls calls;  ///< All discovery messages that the host has received.
+  cluster::CallResults calls;  ///< All discovery messages that the host has received.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Progress progress)
@@ -242,10 +162,10 @@ void Inquiry::hear_probe(std::size_t host, const json& answer) {
     line.told = !line.other_build;
   } else if (const auto listening = answer.find("listening"); listening != answer.end()) {
     take_ports(asked_[host], *listening);
-  } else if (answer.contains("heard") || answer.contains("unanswered")) {
-    const char* key = answer.contains("heard") ? "heard" : "unanswered";
-    auto& list = answer.contains("heard") ? line.calls.heard : line.calls.unanswered;
-    const auto hearing = hearing_of(answer[key], host, asked_.size());
+  } else if (const bool heard = answer.contains("heard"); heard || answer.contains("unanswered")) {
+    const json& said = answer[heard ? "heard" : "unanswered"];
+    auto& list = heard ? line.calls.heard : line.calls.unanswered;
+    const auto hearing = hearing_of(said, host, asked_.size());
     if (hearing && list.size() < kMostAnswers) list.push_back(*hearing);
   } else if (line.answers.size() < kMostAnswers) {
     line.answers.push_back(answer);
@@ -269,8 +189,7 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
     Watch watch;
     for (std::size_t host = 0; host < lines_.size(); ++host) {
       const Line& line = *lines_[host];
-      if (!line.session || line.session->ended() || done(host)) continue;
-      all = false;
+      if (line.session && !line.session->ended() && !done(host)) all = false;
     }
     if (all || Clock::now() >= limit) return;
     for (const auto& line : lines_)
@@ -345,8 +264,8 @@ Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds pati
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
     line.answers.clear();
-    if (!line.session) continue;
     for (const json& request : requests[host]) {
+      if (!line.session) break;
       line.session->tell(request.dump() + "\n");
       if (reaching_.verbose)
         progress_(fmt::format("{}: {}", text_of(asked_[host].host), request.dump()));
@@ -374,9 +293,9 @@ void Inquiry::give_up(std::size_t host) {
   line.session.reset();
 }
 
-cluster::Calls Inquiry::call() {
+cluster::CallResults Inquiry::call() {
   Messages requests(asked_.size());
-  cluster::Calls all;
+  cluster::CallResults all;
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     if (!has_probe(host)) continue;
     requests[host] = {{{"do", "call"}, {"name", host}}};

@@ -10,34 +10,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/hosts/asked.h"
 #include "cli/hosts/session.h"
 #include "cli/kit/watch.h"
-#include "cluster/host_facts.h"
-#include "cluster/links.h"
 
 namespace mccl::cli::hosts {
 
-struct Asked {
-  Host host;
-  bool reached = false;
-  std::string fault;  ///< The reason why the host was not reached, with advice.
-  /// True if the host's mccl is missing, does not run, or is a different build.
-  bool needs_install = false;
-  cluster::HostFacts facts;
-  /// Ports at which the host's probe listens; empty if it does not listen.
-  std::vector<std::uint16_t> ports;
-  std::uint16_t packet_port = 0;
-  bool hears_calls = false;
-  std::string probe_fault;  ///< The reason why the host's probe does not listen.
-  /// Describes how the host was lost after it had been reached; empty if it was not lost.
-  std::string lost;
-};
-
 /// Requests for each host, or the answers of each. Indexed by host.
 using Messages = std::vector<std::vector<nlohmann::json>>;
-
-/// Returns a problem for each host that was reached and then lost.
-std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
 
 class Inquiry {
  public:
@@ -62,7 +42,7 @@ class Inquiry {
 
   /// Makes each probe send a discovery message (a "call"; see cli/probe/calls.h) through each of
   /// its host's usable interfaces. Returns which messages were received, and on which interfaces.
-  cluster::Calls call();
+  cluster::CallResults call();
 
   const std::vector<Asked>& asked() const { return asked_; }
   bool has_probe(std::size_t host) const;

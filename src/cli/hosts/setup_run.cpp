@@ -2,23 +2,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "base/clock.h"
 #include "base/value_text.h"
-#include "cli/kit/shell_words.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -35,7 +30,7 @@ constexpr std::size_t kNoStep = std::string::npos;
 constexpr std::size_t kLongestOutput = 2000;
 
 /// A script for a host, and the step that it carries out or undoes.
-struct Job {
+struct HostJob {
   std::size_t host = 0;
   std::string what;  ///< Description for the user.
   std::string script;
@@ -44,9 +39,9 @@ struct Job {
 };
 
 /// A shell on one host that runs one job after another.
-class Worker {
+class HostShell {
  public:
-  Worker(const Host& host, const Reaching& reaching)
+  HostShell(const Host& host, const Reaching& reaching)
       : name_(text_of(host)),
         token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
         session_(std::make_unique<Session>(host, reaching,
@@ -55,7 +50,7 @@ class Worker {
     session_->tell("sudo() { command sudo -n \"$@\"; }\n");
   }
 
-  void begin(const Job& job) {
+  void begin(const HostJob& job) {
     job_ = job;
     output_.clear();
     status_.reset();
@@ -109,7 +104,7 @@ class Worker {
 
   const std::string name_;
   const std::string token_;
-  std::optional<Job> job_;
+  std::optional<HostJob> job_;
   bool hung_ = false;
   std::string output_;
   std::optional<int> status_;
@@ -169,8 +164,7 @@ class Guard {
 
 class SetupRun {
  public:
-  SetupRun(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
-           const std::function<void(const std::string&)>& say)
+  SetupRun(const SetupPlan& plan, const Reaching& reaching, Signals& signals, const Say& say)
       : plan_(plan),
         reaching_(reaching),
         signals_(signals),
@@ -197,14 +191,14 @@ class SetupRun {
   }
 
   void send_worker(std::size_t host) {
-    workers_[host] = std::make_unique<Worker>(plan_.hosts[host], reaching_);
+    workers_[host] = std::make_unique<HostShell>(plan_.hosts[host], reaching_);
   }
 
   /// Time limit of a job. The guard would undo a job that takes longer than `revert_after`.
   std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
-  std::vector<Job> guards() const {
-    std::vector<Job> jobs;
+  std::vector<HostJob> guards() const {
+    std::vector<HostJob> jobs;
     for (const std::size_t host : busy_) {
       std::string undo;
       for (std::size_t step = plan_.steps.size(); step-- > 0;)
@@ -214,8 +208,8 @@ class SetupRun {
     return jobs;
   }
 
-  std::vector<Job> forward() const {
-    std::vector<Job> jobs;
+  std::vector<HostJob> forward() const {
+    std::vector<HostJob> jobs;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const std::string& command = plan_.steps[i].command;
       jobs.push_back({host_of(i), command, guard_.guarded(host_of(i), command), i, for_step()});
@@ -223,15 +217,15 @@ class SetupRun {
     return jobs;
   }
 
-  std::vector<Job> checks() const {
-    std::vector<Job> jobs;
+  std::vector<HostJob> checks() const {
+    std::vector<HostJob> jobs;
     for (const std::size_t host : busy_)
       jobs.push_back({host, "connect again", guard_.renew(host), kNoStep, for_step()});
     return jobs;
   }
 
-  std::vector<Job> ends_of_guards() const {
-    std::vector<Job> jobs;
+  std::vector<HostJob> ends_of_guards() const {
+    std::vector<HostJob> jobs;
     for (const std::size_t host : busy_)
       jobs.push_back({host, "stop the guard", guard_.stop(host)});
     return jobs;
@@ -247,7 +241,7 @@ class SetupRun {
     for (const std::size_t host : busy_)
       if (workers_[host]->lost() || workers_[host]->hung()) send_worker(host);
     const std::set<std::size_t> sure = std::exchange(done_, {});
-    std::vector<Job> jobs;
+    std::vector<HostJob> jobs;
     for (std::size_t step = plan_.steps.size(); step-- > 0;) {
       const std::string& undo = plan_.steps[step].undo;
       if (sure.contains(step) || unsure_.contains(step) || failed_.contains(step))
@@ -265,17 +259,17 @@ class SetupRun {
   /// Runs the jobs, in parallel on all hosts and in order on each host. Returns true if all
   /// succeeded. If `ends_at_fault` is false, a failure does not stop the other jobs. Renews the
   /// guards of hosts that are idle.
-  bool do_all(const std::vector<Job>& jobs, bool ends_at_fault) {
+  bool do_all(const std::vector<HostJob>& jobs, bool ends_at_fault) {
     fault_.clear();
-    std::vector<std::deque<Job>> left(workers_.size());
-    for (const Job& job : jobs) left[job.host].push_back(job);
+    std::vector<std::deque<HostJob>> left(workers_.size());
+    for (const HostJob& job : jobs) left[job.host].push_back(job);
     Clock::time_point renewed = Clock::now();
     for (bool busy = true; busy;) {
       busy = false;
       const bool renews = Clock::now() >= renewed + kRenewal;
       if (renews) renewed = Clock::now();
       for (const std::size_t host : busy_) {
-        Worker& worker = *workers_[host];
+        HostShell& worker = *workers_[host];
         if (worker.has_job() && !worker.busy()) settle(worker);
         const bool stop = (ends_at_fault && !fault_.empty()) || worker.lost() || worker.hung();
         if (!worker.has_job() && !stop && !left[host].empty()) {
@@ -293,7 +287,7 @@ class SetupRun {
     return fault_.empty();
   }
 
-  void settle(Worker& worker) {
+  void settle(HostShell& worker) {
     const std::string fault = worker.fault();
     const std::size_t step = worker.step();
     if (!fault.empty() && fault_.empty()) fault_ = fault;
@@ -319,11 +313,11 @@ class SetupRun {
   const SetupPlan& plan_;
   const Reaching& reaching_;
   Signals& signals_;
-  const std::function<void(const std::string&)>& say_;
+  const Say& say_;
   const Guard guard_;
   std::set<std::size_t> busy_;  ///< Hosts that have steps.
   /// Indexed by host; null for hosts without steps.
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<HostShell>> workers_;
   std::set<std::size_t> done_;
   std::set<std::size_t> unsure_;  ///< Steps that were begun and whose outcome is unknown.
   std::set<std::size_t> failed_;  ///< Failed steps. Parts of their commands may have taken effect.
@@ -331,39 +325,6 @@ class SetupRun {
 };
 
 }  // namespace
-
-std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> steps,
-                        const std::vector<std::string>& ssh_arguments) {
-  std::string text =
-      "#!/bin/sh\n# Undoes the changes of mccl config --auto-setup or mccl doctor --fix: run it as "
-      "sh FILE.\nstatus=0\n";
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    const Host& host = hosts[static_cast<std::size_t>(steps[i].host)];
-    std::vector<std::string> words = {"ssh"};
-    if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-    if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
-    words.insert(words.end(), ssh_arguments.begin(), ssh_arguments.end());
-    words.insert(words.end(), {"--", host.name, steps[i].undo});
-    if (is_here(host)) words = {"sh", "-c", steps[i].undo};
-    text += fmt::format("{} < /dev/null || status=1\n", command_line(words));
-  }
-  return text + "exit $status\n";
-}
-
-std::string write_undo_script(const std::string& path, const std::string& script) {
-  std::string place = path;
-  for (int number = 2; std::filesystem::exists(place); ++number)
-    place = fmt::format("{}.{}", path, number);
-  std::ofstream file(place, std::ios::binary);
-  file << script;
-  file.close();
-  if (!file)
-    throw Error(
-        fmt::format("cannot write {}: {}; nothing was changed, because it could not be undone",
-                    place, std::strerror(errno)));
-  ::chmod(place.c_str(), S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH);
-  return place;
-}
 
 std::string text_of(const SetupResult& result, const std::string& undo) {
   if (result.undone)
@@ -385,7 +346,7 @@ void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts) {
 }
 
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
-                      const std::function<void(const std::string&)>& say) {
+                      const Say& say) {
   return SetupRun(plan, reaching, signals, say).run();
 }
 

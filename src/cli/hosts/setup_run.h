@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -18,13 +19,8 @@
 
 namespace mccl::cli::hosts {
 
-/// Returns a script for the user that undoes the steps, the last one first.
-std::string undo_script(std::span<const Host> hosts, std::span<const cluster::SetupStep> steps,
-                        const std::vector<std::string>& ssh_arguments);
-
-/// Writes the script to `path`, or to a numbered path beside it if `path` exists. Returns the path.
-/// Throws Error if the script cannot be written.
-std::string write_undo_script(const std::string& path, const std::string& script);
+/// Receives lines that report progress.
+using Say = std::function<void(const std::string&)>;
 
 struct SetupResult {
   std::string fault;  ///< Empty: everything succeeded.
@@ -53,6 +49,6 @@ struct SetupPlan {
 /// Carries out the steps: in parallel on all hosts, and one by one on each host. `say` reports each
 /// step.
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
-                      const std::function<void(const std::string&)>& say);
+                      const Say& say);
 
 }  // namespace mccl::cli::hosts

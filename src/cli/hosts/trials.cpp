@@ -1,30 +1,23 @@
 #include "cli/hosts/trials.h"
 
 #include <algorithm>
-#include <utility>
+#include <functional>
+#include <numeric>
+#include <tuple>
 
 #include "base/value_text.h"
-#include "cli/hosts/rounds.h"
+#include "cluster/read_facts.h"
 
 namespace mccl::cli::hosts {
 namespace {
 
 using namespace std::chrono_literals;
 
+using cluster::value_at;
 using nlohmann::json;
 
-constexpr auto kForDials = 15s;
-constexpr auto kForRound = 15s;
+constexpr auto kForTests = 15s;
 constexpr double kSecondsOfLink = 0.25;
-
-/// Sends the requests. Gives up hosts that do not answer all of them in time, because each further
-/// request would take as long.
-Messages ask(Inquiry& inquiry, const Messages& requests, std::chrono::seconds patience) {
-  Messages answers = inquiry.probe(requests, patience);
-  for (std::size_t host = 0; host < requests.size(); ++host)
-    if (answers[host].size() < requests[host].size()) inquiry.give_up(host);
-  return answers;
-}
 
 /// Returns the time limit for the answers. A probe handles kAtOnce requests at a time, each in a
 /// few seconds.
@@ -32,12 +25,16 @@ std::chrono::seconds patience_for(const Messages& requests) {
   constexpr std::size_t kAtOnce = 512;
   std::size_t most = 0;
   for (const auto& of_host : requests) most = std::max(most, of_host.size());
-  return kForDials * static_cast<std::chrono::seconds::rep>(1 + most / kAtOnce);
+  return kForTests * static_cast<std::chrono::seconds::rep>(1 + most / kAtOnce);
+}
+
+const Asked& target_of(const Inquiry& inquiry, const Trial& trial) {
+  return inquiry.asked()[static_cast<std::size_t>(trial.to)];
 }
 
 std::uint16_t port_of(const Inquiry& inquiry, const Trial& trial) {
-  const Asked& to = inquiry.asked()[static_cast<std::size_t>(trial.to)];
-  return to.ports[std::min(trial.port, to.ports.size() - 1)];
+  const auto& ports = target_of(inquiry, trial).ports;
+  return ports[std::min(trial.port, ports.size() - 1)];
 }
 
 bool can_be_tried(const Inquiry& inquiry, const Trial& trial) {
@@ -45,108 +42,134 @@ bool can_be_tried(const Inquiry& inquiry, const Trial& trial) {
          inquiry.has_probe(static_cast<std::size_t>(trial.to));
 }
 
-json request_for(const char* what, std::size_t id, const Trial& trial, std::uint16_t port) {
-  json request = {{"do", what}, {"id", id}, {"to", trial.target}, {"port", port}};
-  if (!trial.source.empty()) request["from"] = trial.source;
-  return request;
+std::vector<std::size_t> all_of(std::span<const Trial> trials) {
+  std::vector<std::size_t> indices(trials.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
 }
 
-double number_in(const json& answer, const char* key) {
-  const auto found = answer.find(key);
-  return found != answer.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-std::string text_in(const json& answer, const char* key) {
-  const auto found = answer.find(key);
-  return found != answer.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-bool is_good(const json& answer) { return answer.value("good", json()) == true; }
-
-/// Calls `then` with the index of the trial and the answer, for each answer of this kind.
-template <typename Then>
-void each_answer(const Messages& answers, const char* kind, std::size_t trials, Then&& then) {
-  for (const auto& of_host : answers) {
-    for (const json& answer : of_host) {
-      const auto found = answer.find(kind);
-      if (found == answer.end() || !found->is_object()) continue;
-      const double number = found->contains("id") ? number_in(*found, "id") : -1;
-      if (number >= 0 && number < static_cast<double>(trials))
-        then(static_cast<std::size_t>(number), *found);
+/// Sends a request for each of these trials whose hosts have probes, and passes the answers of this
+/// kind to `then`. `request_for` returns the request without the parts that all have in common, and
+/// port 0 if there is none. Gives up hosts that do not answer all requests in time, because each
+/// further request would take as long.
+void ask(Inquiry& inquiry, std::span<const Trial> trials, std::span<const std::size_t> indices,
+         const char* kind, const std::function<json(std::size_t trial)>& request_for,
+         const std::function<void(std::size_t trial, const json& answer)>& then) {
+  Messages requests(inquiry.asked().size());
+  for (const std::size_t i : indices) {
+    const Trial& trial = trials[i];
+    if (!can_be_tried(inquiry, trial)) continue;
+    json request = request_for(i);
+    if (request["port"] == 0) continue;
+    request.update({{"id", i}, {"to", trial.target}});
+    if (!trial.source.empty()) request["from"] = trial.source;
+    requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
+  }
+  const Messages answers = inquiry.probe(requests, patience_for(requests));
+  for (std::size_t host = 0; host < requests.size(); ++host) {
+    if (answers[host].size() < requests[host].size()) inquiry.give_up(host);
+    for (const json& each : answers[host]) {
+      const auto answer = each.find(kind);
+      if (answer == each.end() || !answer->contains("id")) continue;
+      const auto id = value_at<double>(*answer, "id");
+      if (id >= 0 && id < static_cast<double>(trials.size()))
+        then(static_cast<std::size_t>(id), *answer);
     }
   }
+}
+
+/// Returns the round of a round-robin tournament in which players `a` and `b` meet. Uses the circle
+/// method: if the number of players is even, one player stays in place, and the others move around
+/// a circle.
+int tournament_round(int players, int a, int b) {
+  const int circle = players - (players % 2 == 0 ? 1 : 0);
+  if (a == circle) return 2 * b % circle;
+  if (b == circle) return 2 * a % circle;
+  return (a + b) % circle;
 }
 
 }  // namespace
 
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
   std::vector<Dialled> results(trials.size());
-  Messages requests(inquiry.asked().size());
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    const Trial& trial = trials[i];
-    if (!can_be_tried(inquiry, trial)) continue;
-    results[i].tried = true;
-    results[i].why = "no answer";
-    requests[static_cast<std::size_t>(trial.from)].push_back(
-        request_for("dial", i, trial, port_of(inquiry, trial)));
-  }
-  each_answer(ask(inquiry, requests, patience_for(requests)), "dialled", trials.size(),
-              [&](std::size_t i, const json& answer) {
-                Dialled& result = results[i];
-                result.good = is_good(answer);
-                result.local = text_in(answer, "local");
-                result.seconds = number_in(answer, "seconds");
-                const std::string why = printable(text_in(answer, "why"));
-                if (result.good || !why.empty()) result.why = result.good ? "" : why;
-              });
+  ask(
+      inquiry, trials, all_of(trials), "dialled",
+      [&](std::size_t i) -> json {
+        results[i].why = "no answer";
+        return {{"do", "dial"}, {"port", port_of(inquiry, trials[i])}};
+      },
+      [&](std::size_t i, const json& answer) {
+        results[i].good = value_at<bool>(answer, "good");
+        const std::string why = printable(value_at<std::string>(answer, "why"));
+        if (results[i].good || !why.empty()) results[i].why = results[i].good ? "" : why;
+      });
   // If a host was lost meanwhile, the cause of a failed connection to or from it is unknown.
   for (std::size_t i = 0; i < trials.size(); ++i)
-    if (!can_be_tried(inquiry, trials[i])) results[i].tried = false;
+    results[i].tried = can_be_tried(inquiry, trials[i]);
   return results;
 }
 
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
                                std::span<const int> bytes) {
   std::vector<bool> results(trials.size(), false);
-  Messages requests(inquiry.asked().size());
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    const Trial& trial = trials[i];
-    if (!can_be_tried(inquiry, trial)) continue;
-    const std::uint16_t port = inquiry.asked()[static_cast<std::size_t>(trial.to)].packet_port;
-    if (port == 0) continue;
-    json request = request_for("packet", i, trial, port);
-    request["bytes"] = bytes[i];
-    requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
-  }
-  each_answer(ask(inquiry, requests, patience_for(requests)), "packet", trials.size(),
-              [&](std::size_t i, const json& answer) { results[i] = is_good(answer); });
+  ask(
+      inquiry, trials, all_of(trials), "packet",
+      [&](std::size_t i) -> json {
+        const std::uint16_t port = target_of(inquiry, trials[i]).packet_port;
+        return {{"do", "packet"}, {"port", port}, {"bytes", bytes[i]}};
+      },
+      [&](std::size_t i, const json& answer) { results[i] = value_at<bool>(answer, "good"); });
   return results;
 }
 
-std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials,
-                              Clock::time_point limit) {
-  std::vector<Timed> results(trials.size());
+std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+                                 Clock::time_point limit) {
+  std::vector<LinkTime> results(trials.size());
   std::vector<std::pair<int, int>> pairs;
   for (const Trial& trial : trials) pairs.emplace_back(trial.from, trial.to);
   for (const std::vector<std::size_t>& round : rounds_of(pairs)) {
     if (Clock::now() >= limit) break;
-    Messages requests(inquiry.asked().size());
-    for (const std::size_t i : round) {
-      const Trial& trial = trials[i];
-      if (!can_be_tried(inquiry, trial)) continue;
-      results[i].tried = true;
-      json request = request_for("time", i, trial, port_of(inquiry, trial));
-      request["seconds"] = kSecondsOfLink;
-      requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
-    }
-    each_answer(ask(inquiry, requests, kForRound), "timed", trials.size(),
-                [&](std::size_t i, const json& answer) {
-                  results[i].latency_s = number_in(answer, "latency_s");
-                  results[i].bytes_per_s = number_in(answer, "bytes_per_s");
-                  results[i].good = results[i].bytes_per_s > 0;
-                });
+    ask(
+        inquiry, trials, round, "timed",
+        [&](std::size_t i) -> json {
+          results[i].tried = true;
+          const std::uint16_t port = port_of(inquiry, trials[i]);
+          return {{"do", "time"}, {"port", port}, {"seconds", kSecondsOfLink}};
+        },
+        [&](std::size_t i, const json& answer) {
+          results[i].latency_s = value_at<double>(answer, "latency_s");
+          results[i].bytes_per_s = value_at<double>(answer, "bytes_per_s");
+          results[i].good = results[i].bytes_per_s > 0;
+        });
   }
   return results;
+}
+
+std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs) {
+  int players = 2;
+  for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
+  std::vector<std::size_t> order(pairs.size());
+  std::iota(order.begin(), order.end(), 0);
+  // If all hosts are paired with all others, consecutive pairs of this order fill a round.
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    const auto& [a, b] = pairs[i];
+    return std::tuple(tournament_round(players, a, b), a > b);
+  });
+  std::vector<std::vector<std::size_t>> rounds;
+  std::vector<std::vector<bool>> busy;  // Indexed by round and host.
+  for (const std::size_t i : order) {
+    const auto a = static_cast<std::size_t>(pairs[i].first);
+    const auto b = static_cast<std::size_t>(pairs[i].second);
+    const auto is_free = [&](const std::vector<bool>& hosts) { return !hosts[a] && !hosts[b]; };
+    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, is_free) - busy.begin());
+    if (round == rounds.size()) {
+      rounds.emplace_back();
+      busy.emplace_back(static_cast<std::size_t>(players), false);
+    }
+    rounds[round].push_back(i);
+    busy[round][a] = busy[round][b] = true;
+  }
+  return rounds;
 }
 
 }  // namespace mccl::cli::hosts

@@ -1,8 +1,10 @@
 // Tries connections between hosts.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/hosts/inquiry.h"
@@ -21,12 +23,10 @@ struct Trial {
 struct Dialled {
   bool tried = false;  ///< True if both hosts have a probe, so that the connection was tried.
   bool good = false;
-  std::string why;    ///< The reason why the connection failed.
-  std::string local;  ///< Local address of the connection.
-  double seconds = 0;
+  std::string why;  ///< The reason why the connection failed.
 };
 
-struct Timed {
+struct LinkTime {
   bool tried = false;  ///< True if the measurement was begun before the time limit.
   bool good = false;
   double latency_s = 0;
@@ -41,7 +41,13 @@ std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
                                std::span<const int> bytes);
 /// Measures latency and rate. No host takes part in two measurements at a time. Starts none after
 /// `limit`.
-std::vector<Timed> time_links(Inquiry& inquiry, std::span<const Trial> trials,
-                              Clock::time_point limit);
+std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+                                 Clock::time_point limit);
+
+/// Orders measurements, which would disturb each other if they shared a host. Returns indices into
+/// `pairs`, grouped by round. Each pair is in one round, and no host is in two pairs of a round.
+/// All pairs of n hosts, in both directions, take 2(n - 1) rounds, or 2n if n is odd. Any other set
+/// of pairs takes at most twice as many rounds as the busiest host has pairs.
+std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs);
 
 }  // namespace mccl::cli::hosts

@@ -1,15 +1,37 @@
-// Predicts the schedule, the traffic and the time of a call.
+// A call for which a plan is made, and the prediction of its schedule, traffic and time.
 #pragma once
 
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "cli/plan/question.h"
+#include "cli/bench/routine.h"
+#include "mccl/compression.h"
+#include "mccl/types.h"
 #include "schedule/choose.h"
+#include "schedule/schedule.h"
 
 namespace mccl::cli::plan {
+
+struct Question {
+  bench::Routine routine = bench::Routine::all_reduce;
+  bench::Shape shape;
+  DType dtype = DType::f32;
+  ReduceKind op = ReduceKind::sum;  ///< Used if the routine reduces.
+  int ranks = 1;
+  int nodes = 1;  ///< Number of nodes that hold the ranks.
+  int root = 0;   ///< Used if the routine has a root.
+  bool in_place = false;
+  Compression compression;  ///< Used between nodes, if the result of the call may be rounded.
+};
+
+/// False for sendrecv, which is not a collective.
+bool has_schedule(bench::Routine routine);
+
+std::size_t element_bytes(const Question& question);
+
+/// Returns the problem from the point of view of `rank`.
+schedule::Problem problem_of(const Question& question, int rank);
 
 /// Traffic of the busiest rank: each member is the maximum over the ranks whose schedules were
 /// built. All but `steps` and `ranks` are in bytes.

@@ -17,7 +17,7 @@
 #include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
-#include "cli/plan/table.h"
+#include "cli/plan/report.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::plan {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/plan/question.h"
+#include "cli/plan/answer.h"
 #include "schedule/choose.h"
 
 namespace mccl::cli::plan {

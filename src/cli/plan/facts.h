@@ -1,11 +1,12 @@
-// Parses, prints and stores the facts that predictions are based on.
+// The facts that predictions are based on: parsed, measured, printed and stored.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "mccl/context.h"
 #include "schedule/choose.h"
 
 namespace mccl::cli::plan {
@@ -31,5 +32,11 @@ nlohmann::ordered_json facts_json(const schedule::Facts& facts);
 /// Parses the "costs" of a file of `mccl bench` with `ranks` ranks. Throws InvalidArgument if a
 /// value is missing or wrong; the message says which.
 schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks);
+
+/// Starts a job of `ranks` ranks (at least 2) here and returns the facts that its ranks measured
+/// and agreed on. Must be called while the process has one thread. Returns nothing if the job
+/// failed; it has printed the reason to stderr. Throws InvalidArgument if the settings forbid
+/// measuring.
+std::optional<schedule::Facts> measure(int ranks);
 
 }  // namespace mccl::cli::plan

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/kit/quantity.h"
+#include "cli/plan/facts.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,7 +13,6 @@
 #include "base/open_files.h"
 #include "base/thread.h"
 #include "base/value_text.h"
-#include "cli/probe/dial.h"
 #include "cli/probe/gather.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
@@ -51,21 +51,6 @@ Address address_of(const std::string& text, double port) {
   return *address;
 }
 
-/// Parameters of a request that connects: "id", "to", "port", and optionally "from".
-struct Target {
-  explicit Target(const json& request)
-      : id(number_in(request, "id", 0, 1e9)),
-        to(address_of(text_in(request, "to"), number_in(request, "port", 1, 65535))) {
-    if (request.contains("from")) source = address_of(text_in(request, "from"), 0);
-  }
-
-  const Address* from() const { return source ? &*source : nullptr; }
-
-  double id;
-  Address to;
-  std::optional<Address> source;
-};
-
 /// Listens at the first free port of a range, or at any free port if all of them are taken.
 transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
   for (int port = first; port <= last + 1; ++port) {
@@ -86,6 +71,21 @@ double now_in_epoch() {
 }
 
 }  // namespace
+
+/// Parameters of a request that connects: "id", "to", "port", and optionally "from".
+struct Agent::Target {
+  explicit Target(const json& request)
+      : id(number_in(request, "id", 0, 1e9)),
+        to(address_of(text_in(request, "to"), number_in(request, "port", 1, 65535))) {
+    if (request.contains("from")) source = address_of(text_in(request, "from"), 0);
+  }
+
+  const Address* from() const { return source ? &*source : nullptr; }
+
+  double id;
+  Address to;
+  std::optional<Address> source;
+};
 
 Agent::~Agent() {
   for (std::thread& thread : threads_) thread.join();
@@ -120,18 +120,35 @@ void Agent::start(std::function<void()> body) {
   threads_.push_back(start_thread("mccl-probe", std::move(body)));
 }
 
+void Agent::say(const json& answer) {
+  // Replaces invalid UTF-8, since names on this host may contain any bytes.
+  const std::string line = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::scoped_lock lock(mutex_);
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void Agent::test(const char* kind, const json& request, std::function<json(const Target&)> run) {
+  secret();
+  start([this, kind, target = Target(request), run = std::move(run)] {
+    json answer = run(target);
+    answer["id"] = target.id;
+    say({{kind, answer}});
+  });
+}
+
 void Agent::tell(const json& request) {
   // The clock is read before anything that takes time.
-  answers_.say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
+  say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
   GatherPlan plan;
   plan.python = text_in(request, "python");
   plan.patience =
       std::chrono::seconds(static_cast<int>(number_in(request, "patience", 1, kMostPatience)));
   plan.as_macos = as_macos_;
   const cluster::HostFacts facts = gather(plan, [this](const std::string& program) {
-    answers_.say({{"busy", program}});
+    say({{"busy", program}});
   });
-  answers_.say({{"told", json_of(facts)}});
+  say({{"told", json_of(facts)}});
 }
 
 void Agent::listen(const json& request) {
@@ -145,9 +162,8 @@ void Agent::listen(const json& request) {
   for (const auto& [first, last] : kPortRanges) listeners.push_back(listen_within(first, last));
   listeners_.emplace(*secret_, std::move(listeners));
   echo_.emplace(*secret_);
-  calls_.emplace(*secret_, answers_);
-  answers_.say(
-      {{"listening",
+  calls_.emplace(*secret_, [this](const json& answer) { say(answer); });
+  say({{"listening",
         {{"ports", listeners_->ports()}, {"packets", echo_->port()}, {"calls", calls_->hears()}}}});
 }
 
@@ -155,41 +171,29 @@ void Agent::call(const json& request) {
   secret();
   start([this, name = number_in(request, "name", 0, 1e9)] {
     calls_->call(fmt::format("{:.0f}", name));
-    answers_.say({{"called", true}});
+    say({{"called", true}});
   });
 }
 
 void Agent::dial(const json& request) {
-  secret();
-  start([this, target = Target(request)] {
-    const Reached reached = probe::dial(secret(), target.to, target.from());
-    answers_.say({{"dialled",
-                   {{"id", target.id},
-                    {"good", reached.good},
-                    {"why", reached.why},
-                    {"local", reached.local},
-                    {"seconds", reached.seconds}}}});
+  test("dialled", request, [this](const Target& target) -> json {
+    const std::string why = probe::dial(secret(), target.to, target.from());
+    return {{"good", why.empty()}, {"why", why}};
   });
 }
 
 void Agent::packet(const json& request) {
   const auto bytes = static_cast<int>(number_in(request, "bytes", 0, 65535));
-  secret();
-  start([this, target = Target(request), bytes] {
-    const bool good = packet_arrives(secret(), target.to, target.from(), bytes);
-    answers_.say({{"packet", {{"id", target.id}, {"good", good}}}});
+  test("packet", request, [this, bytes](const Target& target) -> json {
+    return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
   });
 }
 
 void Agent::time(const json& request) {
   const double seconds = number_in(request, "seconds", 0, kLongest);
-  secret();
-  start([this, target = Target(request), seconds] {
+  test("timed", request, [this, seconds](const Target& target) -> json {
     const Timed timed = time_link(secret(), target.to, target.from(), seconds);
-    answers_.say({{"timed",
-                   {{"id", target.id},
-                    {"latency_s", timed.latency_s},
-                    {"bytes_per_s", timed.bytes_per_s}}}});
+    return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
   });
 }
 

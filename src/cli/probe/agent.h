@@ -2,13 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "cli/probe/answers.h"
 #include "cli/probe/calls.h"
 #include "cli/probe/listeners.h"
 #include "cli/probe/packets.h"
@@ -22,7 +21,7 @@ inline constexpr int kProtocol = 2;
 class Agent {
  public:
   /// If `as_macos` is true, the facts of this host are taken from the programs of macOS.
-  Agent(Answers& answers, bool as_macos) : answers_(answers), as_macos_(as_macos) {}
+  explicit Agent(bool as_macos) : as_macos_(as_macos) {}
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -32,9 +31,16 @@ class Agent {
   void obey(const nlohmann::json& request);
 
  private:
+  struct Target;
+
   /// Throws InvalidArgument if "listen" has not provided the key yet.
   const Secret& secret() const;
+  /// Writes an answer as one line of standard output. Thread-safe: lines are never mixed.
+  void say(const nlohmann::json& answer);
   void start(std::function<void()> body);
+  /// Runs a test of a connection on a thread of its own, and says its answer as `kind`.
+  void test(const char* kind, const nlohmann::json& request,
+            std::function<nlohmann::json(const Target&)> run);
   void tell(const nlohmann::json& request);
   void listen(const nlohmann::json& request);
   void call(const nlohmann::json& request);
@@ -42,8 +48,8 @@ class Agent {
   void packet(const nlohmann::json& request);
   void time(const nlohmann::json& request);
 
-  Answers& answers_;
   const bool as_macos_;
+  std::mutex mutex_;  ///< Held while an answer is written.
   std::optional<Secret> secret_;
   std::optional<Listeners> listeners_;
   std::optional<PacketEcho> echo_;

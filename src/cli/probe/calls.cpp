@@ -65,8 +65,8 @@ std::optional<Address> all_on(const std::string& interface) {
 
 }  // namespace
 
-Calls::Calls(const Secret& secret, Answers& answers)
-    : secret_(secret), answers_(answers), socket_(packet_socket(AF_INET6, kCallPort)) {
+Calls::Calls(const Secret& secret, Say say)
+    : secret_(secret), say_(std::move(say)), socket_(packet_socket(AF_INET6, kCallPort)) {
   thread_ = start_thread("mccl-calls", [this] { run(); });
 }
 
@@ -137,15 +137,15 @@ void Calls::take_answer(const Packet& packet, std::span<const std::string_view> 
 }
 
 void Calls::tell(const char* what, const Place& place) {
-  answers_.say({{what,
-                 {{"at", name_of(place.interface)},
-                  {"name", cluster::count_of(place.name)},
-                  {"from", place.from}}}});
+  say_({{what,
+         {{"at", name_of(place.interface)},
+          {"name", cluster::count_of(place.name)},
+          {"from", place.from}}}});
 }
 
 void Calls::ask_again() {
   for (auto each = questions_.begin(); each != questions_.end();) {
-    Question& question = each->second;
+    Challenge& question = each->second;
     if (Clock::now() < question.again) {
       ++each;
       continue;

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,8 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cli/probe/answers.h"
-#include "cli/probe/datagrams.h"
+#include "cli/probe/packets.h"
 #include "cli/probe/secret.h"
 
 namespace mccl::cli::probe {
@@ -37,7 +38,10 @@ inline constexpr std::uint16_t kCallPort = 29599;
 /// all, it reports the call as "unanswered".
 class Calls {
  public:
-  Calls(const Secret& secret, Answers& answers);
+  /// Receives each answer. Called on a thread of this object.
+  using Say = std::function<void(const nlohmann::json& answer)>;
+
+  Calls(const Secret& secret, Say say);
   ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
@@ -56,7 +60,7 @@ class Calls {
     std::string from;        ///< The caller's name for its own interface.
   };
   /// A "who" message that has been sent and whose "here" has not arrived.
-  struct Question {
+  struct Challenge {
     Place place;
     std::string text;
     Clock::time_point again;
@@ -74,12 +78,12 @@ class Calls {
   void ask_again();
 
   const Secret& secret_;
-  Answers& answers_;
+  const Say say_;
   Socket socket_;
   std::mutex mutex_;
   /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
   std::map<std::string, Place> called_;
-  std::map<std::string, Question> questions_;  ///< Keyed by NONCE-2; used by the thread only.
+  std::map<std::string, Challenge> questions_;  ///< Keyed by NONCE-2; used by the thread only.
   /// Nonce and interface of each call whose proof was valid. Used by the thread only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;

@@ -65,6 +65,10 @@ int small(const std::string& text) {
   return static_cast<int>(std::min<long>(cluster::count_of(text), INT_MAX));
 }
 
+unsigned hexadecimal(std::string_view text) {
+  return static_cast<unsigned>(std::strtoul(std::string(text).c_str(), nullptr, 16));
+}
+
 /// True for tunnels, bridges and dummies, which have no cable of their own. A type that is neither
 /// Ethernet nor InfiniBand is a tunnel (WireGuard has no other mark). An Ethernet interface that
 /// does not use ARP is a dummy.
@@ -99,13 +103,12 @@ void gather_interfaces(HostFacts& facts) {
     interface.name = cluster::plain_name(facts, kInterfaces, path.filename().string());
     if (interface.name.empty() || facts.interfaces.size() == kMostInterfaces) continue;
     const transport::tcp::Medium medium = transport::tcp::medium_of(interface.name, kInterfaces);
-    const auto flags =
-        static_cast<unsigned>(std::strtoul(first_line(path / "flags").c_str(), nullptr, 16));
-    interface.medium = medium_of(interface.name, medium.kind, target_of(path / "device/driver"));
+    const unsigned flags = hexadecimal(first_line(path / "flags"));
+    interface.kind = medium_of(interface.name, medium.kind, target_of(path / "device/driver"));
     interface.up = (flags & IFF_UP) != 0;
     if (const std::string carrier = first_line(path / "carrier"); !carrier.empty())
       interface.carrier = carrier == "1";
-    interface.mbit_per_s = interface.medium == Medium::software ? 0 : medium.mbit_per_s;
+    interface.mbit_per_s = interface.kind == Medium::software ? 0 : medium.mbit_per_s;
     interface.mtu = small(first_line(path / "mtu"));
     interface.mac = first_line(path / "address");
     interface.bridge = cluster::plain_name(facts, kInterfaces, target_of(path / "master"));
@@ -116,14 +119,9 @@ void gather_interfaces(HostFacts& facts) {
   if (facts.interfaces.empty()) cluster::note_odd(facts, kInterfaces, "the host's interfaces", "");
 }
 
-Interface* interface_of(HostFacts& facts, const std::string& name) {
-  const auto found = std::ranges::find(facts.interfaces, name, &Interface::name);
-  return found == facts.interfaces.end() ? nullptr : &*found;
-}
-
 void gather_addresses(HostFacts& facts) {
   for (const transport::tcp::Interface& each : transport::tcp::list_interfaces()) {
-    Interface* interface = interface_of(facts, each.name);
+    Interface* interface = facts.interface(each.name);
     if (interface == nullptr || each.address.family() != AF_INET) continue;
     const auto network =
         cluster::parse_network(fmt::format("{}/{}", each.address.host(), each.prefix_bits));
@@ -144,15 +142,13 @@ void gather_addresses6(HostFacts& facts) {
     if (words.size() != 6 || words[0].size() != 32) continue;
     std::string address(words[0].substr(0, 4));
     for (std::size_t at = 4; at < 32; at += 4) address.append(":").append(words[0].substr(at, 4));
-    const auto number = [&](std::size_t word) {
-      return static_cast<unsigned>(std::strtoul(std::string(words[word]).c_str(), nullptr, 16));
-    };
-    Interface* interface = interface_of(facts, std::string(words[5]));
-    const auto network = cluster::parse_network6(fmt::format("{}/{}", address, number(2)));
+    const auto number = [&](std::size_t word) { return hexadecimal(words[word]); };
+    Interface* interface = facts.interface(words[5]);
+    const auto network = cluster::parse_network(fmt::format("{}/{}", address, number(2)));
     if (interface == nullptr || !network) continue;
     if (number(3) == kGlobal && (number(4) & kPassing) == 0)
-      interface->addresses6.push_back(*network);
-    if (number(3) == kOfLink) interface->link_local.push_back(network->address_text());
+      interface->addresses.push_back(*network);
+    if (number(3) == kOfLink) interface->link_local.push_back(text_of(network->address));
   }
 }
 
@@ -160,9 +156,7 @@ void gather_addresses6(HostFacts& facts) {
 /// network byte order.
 void gather_routes(HostFacts& facts) {
   const auto address = [](std::string_view word) {
-    const auto bits =
-        static_cast<std::uint32_t>(std::strtoul(std::string(word).c_str(), nullptr, 16));
-    return cluster::Ipv4{ntohl(bits)};
+    return cluster::IpAddress{ntohl(hexadecimal(word))};
   };
   std::ifstream file("/proc/net/route");
   std::string line;
@@ -227,8 +221,7 @@ void gather_rdma(HostFacts& facts) {
         const std::string gid = first_line(entry.path());
         if (gid.find_first_not_of("0:") != gid.npos) device.gids.push_back(gid);
       }
-      if (Interface* interface = interface_of(facts, device.interface))
-        interface->rdma = device.name;
+      if (Interface* interface = facts.interface(device.interface)) interface->rdma = device.name;
       facts.rdma.push_back(std::move(device));
     }
   }
@@ -238,7 +231,7 @@ void gather_rdma(HostFacts& facts) {
 /// That folder is in the folder of this host's own port.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
-    if (interface.medium != Medium::thunderbolt) continue;
+    if (interface.kind != Medium::thunderbolt) continue;
     std::error_code failure;
     const fs::path device = fs::canonical(kInterfaces / interface.name / "device", failure);
     if (failure) continue;
@@ -247,8 +240,8 @@ void gather_thunderbolt(HostFacts& facts) {
     port.receptacle = interface.name;
     port.interface = interface.name;
     port.own = cluster::lower_case(first_line(there.parent_path() / "unique_id"));
-    port.peer = cluster::lower_case(first_line(there / "unique_id"));
-    port.peer_name = first_line(there / "device_name");
+    port.peer_id = cluster::lower_case(first_line(there / "unique_id"));
+    port.peer = first_line(there / "device_name");
     port.mbit_per_s = interface.mbit_per_s;
     facts.ports.push_back(std::move(port));
   }

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/probe/secret.h"
 #include "cli/probe/stream.h"
 #include "transport/tcp/listener.h"
 
@@ -23,14 +22,6 @@ namespace mccl::cli::probe {
 /// the end of these, so that the probe takes no port that a job needs.
 inline constexpr std::array<std::pair<std::uint16_t, std::uint16_t>, 2> kPortRanges = {
     {{29680, 29700}, {32380, 32400}}};
-
-/// Purposes of a connection.
-inline constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
-inline constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
-inline constexpr const char* kCount = "count";  ///< Discards all bytes and returns their number.
-
-/// The first word that a probe sends on a new connection.
-inline constexpr const char* kGreeting = "mccl ";
 
 /// Answers connections until it is destroyed. The listener begins with "mccl NONCE". The other side
 /// sends "NONCE PURPOSE PROOF" within some seconds, and receives "ok PROOF". Both proofs cover both

@@ -1,4 +1,4 @@
-// A TCP connection whose reads and writes block for a bounded time.
+// TCP connections between probes.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/probe/secret.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::cli::probe {
@@ -13,6 +14,7 @@ namespace mccl::cli::probe {
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
+/// A connection whose reads and writes block for a bounded time.
 class Stream {
  public:
   /// Takes ownership of a connected socket.
@@ -30,7 +32,6 @@ class Stream {
   void shut();
   /// True if the last read() timed out.
   bool timed_out() const { return timed_out_; }
-  const Socket& socket() const { return socket_; }
 
  private:
   Socket socket_;
@@ -38,13 +39,25 @@ class Stream {
   bool timed_out_ = false;
 };
 
-/// Result of connect(), which uses `source` as its own address unless that is null. On failure,
-/// `error` is the errno.
-struct Connected {
-  std::optional<Stream> stream;
-  int error = 0;
-  double seconds = 0;
+/// Purposes of a connection.
+inline constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
+inline constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
+inline constexpr const char* kCount = "count";  ///< Discards all bytes and returns their number.
+
+/// The first word that a probe sends on a new connection.
+inline constexpr const char* kGreeting = "mccl ";
+
+/// Connects, and makes the other side prove that it knows the key. Returns the reason why that
+/// failed, such as "Connection refused"; empty if it succeeded.
+std::string dial(const Secret& secret, const Address& to, const Address* source);
+
+/// Results of time_link(); 0 if unknown.
+struct Timed {
+  double latency_s = 0;  ///< Latency in one direction: half the median round trip of one byte.
+  double bytes_per_s = 0;
 };
-Connected connect(const Address& to, const Address* source, std::chrono::milliseconds patience);
+
+/// Measures latency and rate. Sends data for about `seconds`, or less if the link is fast.
+Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

@@ -1,13 +1,17 @@
-#include "cluster/machine_check.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "cluster/commands.h"
-#include "cluster/gpu_check.h"
+#include "base/settings.h"
+#include "base/value_text.h"
+#include "cluster/checks.h"
+#include "cluster/setup.h"
+#include "cluster/text.h"
+#include "mccl/error.h"
 
 namespace mccl::cluster {
 namespace {
@@ -109,24 +113,24 @@ void check_cores(const HostFacts& facts, Findings& findings) {
 void check_cables(const HostFacts& facts, Findings& findings) {
   for (const Interface& interface : facts.interfaces) {
     const bool cut = interface.up && interface.carrier == false && !interface.joins;
-    if (cut && !interface.addresses.empty()) {
+    if (cut && interface.has_ipv4()) {
       findings.add("cable-cut", Severity::problem,
                    fmt::format("{} has the address {} and no carrier", interface.name,
-                               text_of(interface.addresses.front())),
+                               text_of(interface.ipv4().front())),
                    "its cable is cut or unplugged, or the other end is off: no packets pass",
                    "check that both ends are plugged in and up: " +
                        command_to_show(facts.system, interface.name));
     }
-    if (!interface.up && !interface.joins && !interface.addresses.empty()) {
+    if (!interface.up && !interface.joins && interface.has_ipv4()) {
       findings.add_fixed_by("interface-down",
                             fmt::format("{} has the address {} and is down", interface.name,
-                                        text_of(interface.addresses.front())),
+                                        text_of(interface.ipv4().front())),
                             "no packets pass through it",
                             command_to_set(facts.system, interface.name, true),
                             command_to_set(facts.system, interface.name, false));
     }
-    if (interface.usable() && !interface.joins && interface.medium != Medium::loopback &&
-        !interface.addresses.empty() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
+    if (interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&
+        interface.mtu > 0 && interface.mtu < kLeastMtu) {
       findings.add_fixed_by(
           "mtu-small", fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
           fmt::format(
@@ -141,7 +145,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
 void check_bridge(const HostFacts& facts, Findings& findings) {
   for (const Port& port : facts.ports) {
     const Interface* interface = facts.interface(port.interface);
-    if (port.peer.empty() || interface == nullptr || interface->bridge.empty()) continue;
+    if (port.peer_id.empty() || interface == nullptr || interface->bridge.empty()) continue;
     findings.add("thunderbolt-bridge", Severity::warning,
                  fmt::format("{} (Thunderbolt port {}) is a member of {}", interface->name,
                              port.receptacle, interface->bridge),
@@ -181,7 +185,7 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
                    "an RDMA port that is not ACTIVE carries no data",
                    fmt::format("see the messages of the driver: dmesg | grep -i {}", device.name));
     }
-    if (interface->addresses.empty()) {
+    if (!interface->has_ipv4()) {
       findings.add(
           "rdma-no-address", Severity::warning,
           fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
@@ -194,6 +198,95 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
                             "ADDRESS/30 dev {}",
                             interface->name));
     }
+  }
+}
+
+constexpr const char* kWhy = "MCCL refuses to start with this setting";
+
+/// Returns the error text with which MCCL refuses the value; empty if the value is valid.
+std::string refusal_of(const std::string& name, const std::string& value) {
+  if (name == kConfigFileVariable || name == kMlxVariable || value == "(set)") return {};
+  try {
+    Config config;
+    assign(config, find_setting(name), value, name);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+using Matrix = std::vector<std::vector<std::string>>;
+
+/// Removes terminal escape sequences, with which nvidia-smi underlines its first line.
+std::string without_escapes(std::string_view text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\x1b') {
+      plain += text[at];
+      continue;
+    }
+    while (at < text.size() && text[at] != 'm' && text[at] != '\n') ++at;
+  }
+  return plain;
+}
+
+/// True for words such as "NV18"; false for others such as "NVMe".
+bool is_nvlink(const std::string& cell) {
+  return cell.starts_with("NV") && cell.size() > 2 &&
+         cell.find_first_not_of("0123456789", 2) == cell.npos;
+}
+
+/// Explains a word in the output of `nvidia-smi topo -p2p`.
+std::string meaning_of(const std::string& word) {
+  const std::map<std::string, std::string> known = {
+      {"CNS", "the chipset does not support it"},
+      {"GNS", "the GPUs do not support it"},
+      {"TNS", "their positions in the topology do not reach each other"},
+      {"DR", "it is disabled by a registry key"},
+      {"NS", "it is not supported"},
+      {"U", "the reason is unknown"}};
+  const auto found = known.find(word);
+  return found == known.end() ? in_quotes(word) : found->second;
+}
+
+/// True if a user can change the cause. Missing support in the GPUs themselves cannot be changed.
+bool can_be_changed(const std::string& word) {
+  return word == "CNS" || word == "TNS" || word == "DR";
+}
+
+void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
+  const Matrix links = gpu_matrix(facts.gpu_links, facts.gpus.size());
+  const bool any = std::ranges::any_of(
+      links, [](const auto& row) { return std::ranges::any_of(row, is_nvlink); });
+  if (links.empty() || any) return;
+  findings.push_back({"gpu-no-nvlink", Severity::note,
+                      fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()), facts.host,
+                      "data between them goes over PCIe", "see: nvidia-smi topo -m"});
+}
+
+void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
+  const Matrix peers = gpu_matrix(facts.gpu_peers, facts.gpus.size());
+  // Pairs without access, keyed by the word that gives the reason.
+  std::map<std::string, std::vector<std::string>> pairs;
+  for (std::size_t a = 0; a < peers.size(); ++a)
+    for (std::size_t b = a + 1; b < peers.size(); ++b)
+      for (const std::string& word : {peers[a][b], peers[b][a]})
+        if (word != "OK") pairs[word].push_back(fmt::format("{} and {}", a, b));
+  for (auto& [word, of] : pairs) {
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+    const std::size_t shown = std::min<std::size_t>(of.size(), 4);
+    findings.push_back(
+        {"gpu-no-peer-access", can_be_changed(word) ? Severity::warning : Severity::note,
+         fmt::format("{} pair{} of GPUs cannot read each other's memory: {}", of.size(),
+                     of.size() == 1 ? "" : "s", meaning_of(word)),
+         fmt::format("{} (GPUs {}{})", facts.host,
+                     fmt::join(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     of.size() > shown ? ", …" : ""),
+         "data between them goes through host memory, at half the rate or less",
+         can_be_changed(word)
+             ? "turn off IOMMU and ACS in the firmware if nothing needs them; see: nvidia-smi "
+               "topo -p2p r"
+             : ""});
   }
 }
 
@@ -210,6 +303,58 @@ std::vector<Finding> check_machine(const HostFacts& facts) {
   std::vector<Finding> all = findings.take();
   for (Finding& finding : check_gpus(facts)) all.push_back(std::move(finding));
   return all;
+}
+
+std::vector<Finding> check_settings(const HostFacts& facts) {
+  std::vector<Finding> findings;
+  const auto add = [&](Severity severity, const std::string& name, std::string what,
+                       std::string why) {
+    findings.push_back({"setting-refused", severity, std::move(what), facts.host, std::move(why),
+                        fmt::format("unset or correct {} in the shell's start-up files", name)});
+  };
+  for (const auto& [name, value] : facts.settings) {
+    const std::string refusal = refusal_of(name, value);
+    if (!refusal.empty()) add(Severity::problem, name, refusal, kWhy);
+  }
+  for (const std::string& address : facts.items_of("MCCL_LISTEN_ADDR")) {
+    const auto parsed = parse_address(address);
+    const bool is_there = std::ranges::any_of(
+        facts.interfaces, [&](const Interface& each) { return each.has_address(address); });
+    if (parsed && !parsed->is_ipv6 && !is_there)
+      add(Severity::problem, "MCCL_LISTEN_ADDR",
+          fmt::format("MCCL_LISTEN_ADDR is {}, and no interface has that address", address), kWhy);
+  }
+  for (const std::string& name : facts.items_of("MCCL_IFNAME")) {
+    if (facts.interface(name) == nullptr)
+      add(Severity::problem, "MCCL_IFNAME",
+          fmt::format("MCCL_IFNAME is {}, and there is no such interface", in_quotes(name)), kWhy);
+  }
+  return findings;
+}
+
+Matrix gpu_matrix(std::string_view text, std::size_t count) {
+  const std::string plain = without_escapes(text);
+  Matrix matrix(count);
+  for (const std::string_view line : lines_of(plain)) {
+    const auto words = words_of(line);
+    if (words.size() < count + 1 || !words[0].starts_with("GPU")) continue;
+    const auto number = parse_integer(words[0].substr(3));
+    if (!number || *number < 0 || static_cast<std::size_t>(*number) >= count) continue;
+    const auto row = static_cast<std::size_t>(*number);
+    // The heading also begins with "GPU0", but has no "X" on the diagonal.
+    if (words[row + 1] != "X") continue;
+    matrix[row].assign(words.begin() + 1, words.begin() + 1 + static_cast<std::ptrdiff_t>(count));
+  }
+  if (std::ranges::any_of(matrix, [](const auto& row) { return row.empty(); })) return {};
+  return matrix;
+}
+
+std::vector<Finding> check_gpus(const HostFacts& facts) {
+  std::vector<Finding> findings;
+  if (facts.gpus.size() < 2) return findings;
+  check_links(facts, findings);
+  check_peers(facts, findings);
+  return findings;
 }
 
 }  // namespace mccl::cluster

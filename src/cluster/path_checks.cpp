@@ -1,13 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
 
-#include "base/cabling.h"
-#include "cluster/commands.h"
-#include "cluster/paths.h"
-#include "cluster/table.h"
+#include "cluster/checks.h"
+#include "cluster/setup.h"
+#include "cluster/text.h"
 
 namespace mccl::cluster {
 namespace {
@@ -21,15 +22,6 @@ constexpr double kEnoughOfFast = 0.25;  ///< Minimum share above kFastLink.
 /// times faster.
 constexpr double kFarFromOthers = 6;
 constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
-
-const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
-  return hosts[static_cast<std::size_t>(end.host)];
-}
-
-std::string name_of(std::span<const HostFacts> hosts, const End& end) {
-  const std::string& host = host_of(hosts, end).host;
-  return end.interface.empty() ? host : fmt::format("{} ({})", host, end.interface);
-}
 
 /// Returns the instructions to open the ports of a job on the host.
 std::string open_ports(const HostFacts& host, const Path& path) {
@@ -106,7 +98,7 @@ Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const
 
 /// Returns the interface through which the host routes to the IPv4 address; empty if unknown.
 std::string way_to(const HostFacts& host, const std::string& address) {
-  const auto target = parse_ipv4(address);
+  const auto target = parse_address(address);
   const Route* best = nullptr;
   for (const Route& route : host.routes)
     if (target && route.to.holds(*target) &&
@@ -172,10 +164,9 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
 void check_connections(std::span<const HostFacts> hosts, std::span<const Path> paths,
                        const Joined& joined, std::vector<Finding>& findings) {
   for (const Path& path : paths) {
-    const bool fine = std::ranges::all_of(path.faults, [](const auto& f) { return f.empty(); });
     // A routed path that fails entirely is not reported here: the host may be reached at another of
     // its addresses. check_parts() reports hosts that are not reached at all.
-    if (!path.tried || fine || (path.routed && !path.good())) continue;
+    if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
     const Path* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
       // Report this once for both directions.
@@ -196,7 +187,7 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Path> p
 void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths,
                    std::vector<Finding>& findings) {
   for (const Path& path : paths) {
-    if (path.packet == 0 || path.packet >= path.mtu) continue;
+    if (!path.loses_packets()) continue;
     findings.push_back({"packets-lost", Severity::problem,
                         fmt::format("packets of {} bytes are lost on the way, although both ends "
                                     "have an MTU of {}; packets of {} bytes arrive",
@@ -258,34 +249,25 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
 
 void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
                  const Joined& joined, std::vector<Finding>& findings) {
-  std::vector<Cable> cables;
-  std::set<Pair> seen;
+  std::vector<Pair> pairs;
   std::set<Pair> with_paths;
   bool any_tried = false;
   for (const Path& path : paths) {
     any_tried = any_tried || path.tried;
-    const auto [a, b] = std::minmax(path.from.host, path.to.host);
-    with_paths.insert({a, b});
+    const Pair pair = std::minmax(path.from.host, path.to.host);
+    with_paths.insert(pair);
     // An untried path in a common network counts as working. An untried routed path does not.
-    if (((path.tried || path.routed) && !path.good()) || !seen.insert({a, b}).second) continue;
-    Cable& cable = cables.emplace_back();
-    cable.a = a;
-    cable.b = b;
+    if (path.good() || (!path.tried && !path.routed)) pairs.push_back(pair);
   }
   // Hosts without any path to try count as joined if a link joins them.
-  for (const Link& link : joined.links) {
-    if (with_paths.contains({link.a.host, link.b.host})) continue;
-    Cable& cable = cables.emplace_back();
-    cable.a = link.a.host;
-    cable.b = link.b.host;
-  }
-  const auto parts = Cabling(static_cast<int>(hosts.size()), std::move(cables)).parts();
+  for (const Link& link : joined.links)
+    if (const Pair pair{link.a.host, link.b.host}; !with_paths.contains(pair))
+      pairs.push_back(pair);
+  const auto parts = parts_of(static_cast<int>(hosts.size()), pairs);
   if (parts.size() < 2 || hosts.size() < 2) return;
   std::vector<std::string> texts;
-  texts.reserve(parts.size());
   for (const std::vector<int>& part : parts) {
     std::vector<std::string> names;
-    names.reserve(part.size());
     for (const int host : part) names.push_back(hosts[static_cast<std::size_t>(host)].host);
     texts.push_back(fmt::format("{}", fmt::join(names, ", ")));
   }

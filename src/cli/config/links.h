@@ -1,4 +1,5 @@
-// Finds the cables and networks that join the hosts, and chooses those that a job should use.
+// Finds the cables and networks that join the hosts, chooses those that a job should use, and tries
+// them.
 #pragma once
 
 #include <span>
@@ -24,5 +25,14 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
 /// empty if the host has none.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Joined& joined);
+
+struct Exchanged {
+  std::string table;
+  std::vector<cluster::Finding> findings;
+};
+
+/// Tries each link in both directions, and measures latency and rate.
+Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
+                   const cluster::Choice& choice, std::span<const cluster::Addressed> links);
 
 }  // namespace mccl::cli::config

@@ -1,0 +1,203 @@
+#include "cli/config/links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/hosts/trials.h"
+#include "cluster/checks.h"
+#include "cluster/text.h"
+
+namespace mccl::cli::config {
+namespace {
+
+using cluster::Addressed;
+using cluster::Choice;
+using cluster::Finding;
+using cluster::HostFacts;
+using cluster::Severity;
+using cluster::Topology;
+using hosts::Dialled;
+using hosts::LinkTime;
+using hosts::Trial;
+
+void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
+  findings.insert(findings.end(), more.begin(), more.end());
+}
+
+/// Returns links that are worth using: none that is wireless, and none that is less than half as
+/// fast as another of the same pair.
+std::vector<cluster::Link> worthwhile(std::span<const cluster::Link> links) {
+  std::vector<cluster::Link> kept;
+  for (const cluster::Link& link : links) {
+    const bool beaten = std::ranges::any_of(links, [&](const cluster::Link& other) {
+      return other.a.host == link.a.host && other.b.host == link.b.host &&
+             other.mbit_per_s > 2 * link.mbit_per_s;
+    });
+    if (!beaten && link.medium != cluster::Medium::wireless) kept.push_back(link);
+  }
+  return kept;
+}
+
+bool faster_than(const Choice& cables, const Choice& networks) {
+  if (networks.shape == Topology::none) return true;
+  if (networks.networks.front().medium == cluster::Medium::wireless) return true;
+  return std::ranges::all_of(cables.links, [&](const cluster::Link& link) {
+    return link.mbit_per_s >= networks.networks.front().mbit_per_s;
+  });
+}
+
+Finding no_network(std::span<const HostFacts> facts) {
+  return {.id = "no-network",
+          .severity = Severity::problem,
+          .what = "no network joins all hosts",
+          .where = names_of(facts),
+          .why =
+              "--over ethernet needs a network in which every host has an IPv4 address, or every "
+              "host an IPv6 address",
+          .cure = "give each host an address in one network, or use --over cables"};
+}
+
+/// Chooses between cables of all kinds and a network. Not called if Thunderbolt alone has been
+/// chosen.
+Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
+              const cluster::Joined& joined) {
+  Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
+  if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
+  Choice networks = choose_networks(facts, joined);
+  if (flags.over == "ethernet" && facts.size() > 1) {
+    if (networks.shape == Topology::none) networks.findings.push_back(no_network(facts));
+    return networks;
+  }
+  const bool whole = cables.shape == Topology::ring || cables.shape == Topology::mesh;
+  if (flags.over.empty() && whole && faster_than(cables, networks)) return cables;
+  return networks.shape == Topology::none ? cables : networks;
+}
+
+constexpr std::chrono::seconds kForTiming{120};
+
+void add_both_ways(std::vector<Trial>& trials, int a, const std::string& at_a, int b,
+                   const std::string& at_b) {
+  trials.push_back({a, b, at_a, at_b});
+  trials.push_back({b, a, at_b, at_a});
+}
+
+/// Adds trials between each host of a network and the next one in `order`, so that every host is
+/// reached and answers.
+void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
+                 const cluster::Wire& wire, std::span<const int> order) {
+  const auto addresses = addresses_in(facts, wire);
+  std::vector<std::pair<int, std::string>> places;
+  for (const int host : order)
+    if (const auto found = addresses.find(host); found != addresses.end()) places.push_back(*found);
+  for (std::size_t i = 0; i < places.size() && places.size() > 1; ++i) {
+    const auto& next = places[(i + 1) % places.size()];
+    if (places.size() == 2 && i == 1) break;
+    add_both_ways(trials, places[i].first, places[i].second, next.first, next.second);
+  }
+}
+
+/// Times all links except those of hosts on which ranks run. In the results of these, `tried` is
+/// false.
+std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
+                                       const std::vector<Trial>& trials) {
+  const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
+  std::vector<Trial> some;
+  for (const Trial& trial : trials)
+    if (!runs_a_job(trial.from) && !runs_a_job(trial.to)) some.push_back(trial);
+  const std::vector<LinkTime> timed = time_links(inquiry, some, Clock::now() + kForTiming);
+  std::vector<LinkTime> all;
+  std::size_t next = 0;
+  for (const Trial& trial : trials)
+    all.push_back(runs_a_job(trial.from) || runs_a_job(trial.to) ? LinkTime{} : timed[next++]);
+  return all;
+}
+
+}  // namespace
+
+Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
+                    std::span<const HostFacts> facts) {
+  Discovered found;
+  inquiry.start_probes();
+  const cluster::CallResults calls = inquiry.call();
+  const std::vector<cluster::Heard>& heard = calls.heard;
+  const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, heard, found.findings);
+  const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
+  if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
+    found.joined.links = thunderbolt;
+    found.choice = choose_cables(facts, thunderbolt, flags.backend);
+    if (only || found.choice.shape != Topology::none) return found;
+    // If some hosts have no Thunderbolt, other cables or a network may still join all.
+    for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
+    add(found.findings, found.choice.findings);
+  }
+  found.joined = joined_by(facts, heard);
+  add_links(found.joined, thunderbolt);
+  found.choice = choose(flags, facts, found.joined);
+  add(found.findings,
+      findings_of_silent(inquiry.asked(),
+                         "without mccl probe, cables without addresses are not found, and no link "
+                         "is tested"));
+  add(found.findings, check_calls(facts, calls));
+  // If the result is incomplete, there may be cables whose discovery messages did not arrive.
+  const bool whole = found.choice.shape != Topology::none && found.choice.findings.empty() &&
+                     !(calls.heard.empty() && facts.size() > 1);
+  if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));
+  return found;
+}
+
+std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
+                                        const cluster::Joined& joined) {
+  std::vector<std::string> addresses(facts.size());
+  for (std::size_t host = 0; host < facts.size(); ++host) {
+    for (const cluster::Interface& interface : facts[host].interfaces) {
+      const bool cabled = std::ranges::any_of(joined.links, [&](const cluster::Link& link) {
+        const cluster::End end{static_cast<int>(host), interface.name};
+        return link.a == end || link.b == end;
+      });
+      if (interface.usable() && interface.is_of_a_cable() && !cabled && addresses[host].empty())
+        addresses[host] = interface.first_address();
+    }
+  }
+  return addresses;
+}
+
+Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, const Choice& choice,
+                   std::span<const Addressed> links) {
+  std::vector<Trial> trials;
+  for (const Addressed& each : links)
+    add_both_ways(trials, each.link.a.host, text_of(each.a.address), each.link.b.host,
+                  text_of(each.b.address));
+  for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
+  const std::vector<Dialled> dialled = dial(inquiry, trials);
+  const std::vector<LinkTime> timed = time_beside_jobs(inquiry, facts, trials);
+  Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
+  std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    const Trial& trial = trials[i];
+    const std::string& from = facts[static_cast<std::size_t>(trial.from)].host;
+    const std::string& to = facts[static_cast<std::size_t>(trial.to)].host;
+    if (!dialled[i].tried) {
+      result.findings.push_back({"link-untried", Severity::note, "the link was not tested",
+                                 fmt::format("{} to {}", from, to),
+                                 "the test could not be started on at least one of the hosts", ""});
+    } else if (!dialled[i].good) {
+      result.findings.push_back(
+          {"link-dead", Severity::problem,
+           fmt::format("{} does not reach {} at {}: {}", trial.source, to, trial.target,
+                       dialled[i].why),
+           fmt::format("{} to {}", from, to),
+           "ranks on these hosts could not connect to each other",
+           fmt::format("run mccl doctor --hosts {},{} for details", from, to)});
+    } else {
+      rows.push_back({fmt::format("{} {}", from, trial.source),
+                      fmt::format("{} {}", to, trial.target),
+                      timed[i].good ? fmt::format("{:.1f} us", timed[i].latency_s * 1e6) : "-",
+                      timed[i].good ? cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6) : "-"});
+    }
+  }
+  if (rows.size() > 1) result.table = cluster::table_text(rows);
+  return result;
+}
+
+}  // namespace mccl::cli::config

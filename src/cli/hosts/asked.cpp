@@ -1,0 +1,125 @@
+#include "cli/hosts/asked.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/value_text.h"
+#include "cluster/checks.h"
+#include "cluster/read_facts.h"
+
+namespace mccl::cli::hosts {
+namespace {
+
+using cluster::Finding;
+using cluster::HostFacts;
+using cluster::Severity;
+using cluster::value_at;
+using nlohmann::json;
+
+/// Returns the port if it is in the range from `least` to 65535. Only such ports are passed on to
+/// other hosts.
+std::optional<std::uint16_t> port_in(const json& value, int least) {
+  if (!value.is_number_integer()) return {};
+  const auto port = value.get<std::int64_t>();
+  if (port < least || port > 65535) return {};
+  return static_cast<std::uint16_t>(port);
+}
+
+}  // namespace
+
+Finding finding_of_unreached(const Asked& asked) {
+  if (asked.needs_install)
+    return {.id = "mccl-unusable",
+            .severity = Severity::problem,
+            .what = asked.fault,
+            .where = text_of(asked.host),
+            .why = "programs that use MCCL cannot run there, and the host cannot be checked",
+            .cure = cluster::how_to_install(asked.host.name)};
+  return {.id = "host-unreachable",
+          .severity = Severity::problem,
+          .what = "it cannot be queried",
+          .where = text_of(asked.host),
+          .why = "no rank can be started there: " + asked.fault,
+          .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
+                              asked.host.name)};
+}
+
+std::vector<Finding> findings_of_lost(const std::vector<Asked>& asked) {
+  std::vector<Finding> findings;
+  for (const Asked& each : asked) {
+    if (each.lost.empty()) continue;
+    findings.push_back(
+        {.id = "host-lost",
+         .severity = Severity::problem,
+         .what = each.lost,
+         .where = each.facts.host,
+         .why = "a job fails if it loses a host; the remaining tests on this host were not run",
+         .cure = fmt::format("find the cause with ssh {} dmesg, then run this command again",
+                             each.host.name)});
+  }
+  return findings;
+}
+
+std::vector<Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why) {
+  std::vector<Finding> findings;
+  for (const Asked& each : asked) {
+    if (each.probe_fault.empty()) continue;
+    findings.push_back({.id = "probe-silent",
+                        .severity = Severity::warning,
+                        .what = each.probe_fault,
+                        .where = each.facts.host,
+                        .why = why,
+                        .cure = fmt::format("run ssh {} {} probe and read its output",
+                                            each.host.name, each.facts.mccl)});
+  }
+  return findings;
+}
+
+std::string summary_of(const HostFacts& facts) {
+  std::string text = facts.os.empty() ? facts.kernel : facts.os;
+  text += fmt::format(", {} cores", facts.cores);
+  if (facts.memory_gib >= 1) text += fmt::format(", {:.0f} GiB", facts.memory_gib);
+  const auto cables = std::ranges::count_if(facts.interfaces, [](const cluster::Interface& i) {
+    return i.usable() && i.kind != cluster::Medium::loopback;
+  });
+  text += fmt::format(", {} interface{} up", cables, cables == 1 ? "" : "s");
+  if (!facts.ports.empty()) {
+    const auto used =
+        std::ranges::count_if(facts.ports, [](const auto& p) { return !p.peer_id.empty(); });
+    text += fmt::format(", {} of {} Thunderbolt ports are connected to computers", used,
+                        facts.ports.size());
+  }
+  if (!facts.rdma.empty()) text += fmt::format(", {} RDMA devices", facts.rdma.size());
+  if (!facts.gpus.empty())
+    text += fmt::format(", {} x {}", facts.gpus.size(), facts.gpus.front().name);
+  return printable(text);
+}
+
+void take_ports(Asked& asked, const json& listening) {
+  constexpr std::size_t kMostPorts = 8;
+  if (!asked.ports.empty() || !listening.is_object()) return;
+  const json all = listening.value("ports", json());
+  const auto packets = port_in(listening.value("packets", json()), 0);
+  if (!all.is_array() || all.size() > kMostPorts || !packets) return;
+  std::vector<std::uint16_t> ports;
+  for (const json& each : all) {
+    const auto port = port_in(each, 1);
+    if (!port) return;
+    ports.push_back(*port);
+  }
+  asked.packet_port = *packets;
+  asked.hears_calls = value_at<bool>(listening, "calls");
+  asked.ports = std::move(ports);
+}
+
+std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
+  const auto here = value_at<std::string>(said, "at");
+  const auto there = value_at<std::string>(said, "from");
+  const json name = said.is_object() ? said.value("name", json()) : json();
+  if (!name.is_number_integer() || name < 0 || name >= hosts || here.empty() || there.empty())
+    return {};
+  return cluster::Heard{{static_cast<int>(at), here}, {name.get<int>(), there}};
+}
+
+}  // namespace mccl::cli::hosts

@@ -1,0 +1,342 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/settings.h"
+#include "cluster/checks.h"
+
+namespace mccl::cluster {
+namespace {
+
+constexpr double kClockOff = 2;  ///< Clock offset that causes a warning, in seconds.
+
+using ValueByHost = std::map<std::string, std::string>;
+
+/// Lists each host with its value, such as "a 1.0, b 1.1".
+std::string list_of(const ValueByHost& values) {
+  std::string text;
+  for (const auto& [host, value] : values)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", host, value);
+  return text;
+}
+
+bool differ(const ValueByHost& values) {
+  return std::ranges::any_of(
+      values, [&](const auto& entry) { return entry.second != values.begin()->second; });
+}
+
+void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  for (const HostFacts& host : hosts) {
+    if (std::abs(host.clock_off_s) < kClockOff) continue;
+    findings.push_back(
+        {"clock-off", Severity::warning,
+         fmt::format("its clock is {:.0f} s {} of this machine's", std::abs(host.clock_off_s),
+                     host.clock_off_s > 0 ? "ahead" : "behind"),
+         host.host,
+         "log lines of different hosts cannot be ordered, and certificates and package downloads "
+         "may be refused",
+         host.system == System::macos ? "sudo sntp -sS time.apple.com"
+                                      : "sudo timedatectl set-ntp true"});
+  }
+}
+
+void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  for (const Setting& setting : setting_table()) {
+    if (!setting.info.must_agree) continue;
+    ValueByHost values;
+    for (const HostFacts& host : hosts) {
+      const auto found = host.settings.find(std::string(setting.info.variable));
+      values[host.host] = found == host.settings.end() ? "(not set)" : found->second;
+    }
+    if (!differ(values)) continue;
+    findings.push_back({"settings-differ", Severity::problem,
+                        fmt::format("{} differs", setting.info.variable), list_of(values),
+                        "ranks with different values refuse to connect to each other",
+                        fmt::format("set the same value on all hosts, or unset it; mccl launch "
+                                    "--env {}=VALUE sets it for all ranks",
+                                    setting.info.variable)});
+  }
+}
+
+void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  std::map<IpAddress, std::vector<std::string>> owners;
+  for (const HostFacts& host : hosts) {
+    for (const Interface& interface : host.interfaces) {
+      if (!interface.is_of_a_cable()) continue;
+      for (const Network& network : interface.ipv4())
+        owners[network.address].push_back(fmt::format("{} ({})", host.host, interface.name));
+    }
+  }
+  for (const auto& [address, of] : owners) {
+    if (of.size() < 2) continue;
+    findings.push_back(
+        {"address-twice", Severity::problem,
+         fmt::format("the address {} is used {} times", text_of(address), of.size()),
+         fmt::format("{}", fmt::join(of, ", ")),
+         "packets to this address reach only one of these interfaces, and not always the same one",
+         "give each interface its own address; mccl config finds free ones"});
+  }
+}
+
+/// Finds pairs of addresses with different masks where only one of the two networks contains the
+/// other address.
+void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+  struct Place {
+    std::string text;
+    Network network;
+  };
+  std::vector<Place> places;
+  for (const HostFacts& host : hosts)
+    for (const Interface& interface : host.interfaces)
+      for (const Network& network : interface.ipv4())
+        if (interface.is_of_a_cable() && interface.usable())
+          places.push_back({fmt::format("{} ({})", host.host, interface.name), network});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t k = i + 1; k < places.size(); ++k) {
+      const Network& a = places[i].network;
+      const Network& b = places[k].network;
+      if (a.prefix_bits == b.prefix_bits || a.base() == b.base()) continue;
+      if (a.holds(b.address) == b.holds(a.address)) continue;
+      findings.push_back(
+          {"masks-differ", Severity::warning,
+           fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
+           fmt::format("{}, {}", places[i].text, places[k].text),
+           "one end sends directly to the other, the other end sends through its router",
+           "give both the same prefix length (the number after the slash)"});
+    }
+  }
+}
+
+/// Returns a text that differs between any two machines; empty if too little is known.
+std::string identity_of(const HostFacts& host) {
+  std::string identity;
+  for (const Interface& interface : host.interfaces) {
+    if (!interface.is_of_a_cable() || interface.mac.empty()) continue;
+    identity += fmt::format("{} {}", interface.name, interface.mac);
+    for (const Network& network : interface.ipv4()) identity += " " + text_of(network);
+    identity += "\n";
+  }
+  return identity.empty() ? "" : host.boot + "\n" + identity;
+}
+
+/// Prefix of NCCL's packages; the rest of the name is the CUDA version.
+constexpr std::string_view kNccl = "nvidia-nccl-";
+
+struct Installed {
+  std::string package;  ///< Its name in pip.
+  std::string version;
+};
+
+/// Keyed by host name.
+using InstalledByHost = std::map<std::string, Installed>;
+
+/// Maps the packages of NCCL for different CUDA versions to one name.
+std::string family_of(const std::string& package) {
+  return package.starts_with(kNccl) ? "nccl" : package;
+}
+
+/// Groups the installed versions by family. Skips versions that could not be parsed, which have
+/// their own finding.
+std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
+  std::map<std::string, InstalledByHost> families;
+  for (const HostFacts& host : hosts)
+    for (const auto& [package, version] : host.versions)
+      if (!version.empty()) families[family_of(package)][host.host] = {package, version};
+  return families;
+}
+
+void check_differences(const InstalledByHost& installed, std::vector<Finding>& findings) {
+  const Installed& first = installed.begin()->second;
+  const bool same_names = std::ranges::all_of(
+      installed, [&](const auto& each) { return each.second.package == first.package; });
+  ValueByHost values;
+  for (const auto& [host, each] : installed)
+    values[host] = same_names ? each.version : each.package + " " + each.version;
+  if (!differ(values)) return;
+  const std::string name = same_names ? first.package : family_of(first.package);
+  const bool ours = name == "mccl" || name == "mccl-engine";
+  if (name == "python" || name == "numpy") {
+    findings.push_back({"version-differs", Severity::note,
+                        fmt::format("versions of {} differ", name), list_of(values),
+                        "programs may behave differently there", ""});
+    return;
+  }
+  findings.push_back(
+      {"version-differs", ours ? Severity::problem : Severity::warning,
+       fmt::format("versions of {} differ", name), list_of(values),
+       ours ? "ranks with different wire protocols refuse to connect to each other"
+            : "objects that one version pickles, compiles or loads may not work with the other",
+       ours ? how_to_install("each")
+            : fmt::format("install the same version on all hosts: pip install {}=={}",
+                          first.package, first.version)});
+}
+
+/// A package without which a job may fail on a host, although it runs on the others.
+struct Needed {
+  std::string_view family;
+  std::string_view why;
+};
+
+constexpr std::array kNeeded = {
+    Needed{"torch", "a program that imports torch fails there at start-up"},
+    Needed{"mlx", "a program that imports mlx fails there at start-up"},
+    Needed{"nccl", "its GPUs cannot take part in calls for which other ranks use NCCL"},
+};
+
+/// True if the host needs the package. NCCL is needed only on hosts with GPUs. MLX is mostly used
+/// on Macs, so it is needed only if a host of the same system has it.
+bool should_have(const HostFacts& host, std::string_view family,
+                 std::span<const HostFacts* const> owners) {
+  if (family == "nccl") return !host.gpus.empty();
+  return family != "mlx" || std::ranges::any_of(owners, [&](const HostFacts* owner) {
+           return owner->system == host.system;
+         });
+}
+
+void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
+                   const InstalledByHost& installed, std::vector<Finding>& findings) {
+  std::vector<const HostFacts*> owners;
+  for (const HostFacts& host : hosts)
+    if (installed.contains(host.host)) owners.push_back(&host);
+  const Installed& first = installed.begin()->second;
+  for (const HostFacts& host : hosts) {
+    const bool has_some = std::ranges::any_of(
+        host.versions, [&](const auto& each) { return family_of(each.first) == needed.family; });
+    if (has_some || !should_have(host, needed.family, owners)) continue;
+    findings.push_back(
+        {"package-missing", Severity::warning,
+         fmt::format("{} is not installed, but {} of {} hosts {} it", needed.family, owners.size(),
+                     hosts.size(), owners.size() == 1 ? "has" : "have"),
+         host.host, std::string(needed.why),
+         fmt::format("run with the Python of the ranks there: pip install {}=={}; \"python\" in "
+                     "the hostfile selects another Python",
+                     first.package, first.version)});
+  }
+}
+
+const Interface* interface_with(const HostFacts& host, const std::string& address) {
+  const auto found = std::ranges::find_if(
+      host.interfaces, [&](const Interface& each) { return each.has_address(address); });
+  return found == host.interfaces.end() ? nullptr : &*found;
+}
+
+bool is_slow(const Interface& interface) {
+  return interface.kind == Medium::wireless || interface.joins;
+}
+
+/// Returns an interface with a cable that could be used instead; null if there is none.
+const Interface* cable_of(const HostFacts& host) {
+  const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
+    return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&
+           interface.kind != Medium::wireless;
+  });
+  return found == host.interfaces.end() ? nullptr : &*found;
+}
+
+void check_address(const HostFacts& host, const std::string& text, const std::string& by,
+                   std::vector<Finding>& findings) {
+  const Interface* interface = interface_with(host, text);
+  // An unknown host name is not a fault, because names are resolved only when used. Nor is an
+  // unknown IPv6 address, because hosts report only some of theirs.
+  const auto address = parse_address(text);
+  if (interface == nullptr && (!address || address->is_ipv6)) return;
+  if (interface == nullptr) {
+    findings.push_back({"hostfile-address", Severity::problem,
+                        fmt::format("{} selects {}, but the host has no such address", by, text),
+                        host.host,
+                        "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
+                        "run mccl config to write the hostfile again"});
+    return;
+  }
+  const Interface* cable = cable_of(host);
+  if (!is_slow(*interface) || cable == nullptr) return;
+  findings.push_back(
+      {"hostfile-slow-interface", Severity::warning,
+       fmt::format("{} selects {}, which is {} ({}), although the host has a cable: {}", by, text,
+                   interface->name,
+                   interface->kind == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge",
+                   cable->name),
+       host.host, "all data of the ranks passes through the slower interface",
+       fmt::format("select {}, or select no address: MCCL then finds the best one by itself",
+                   text_of(cable->ipv4().front().address))});
+}
+
+}  // namespace
+
+std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const HostFacts& host : hosts)
+    if (const std::string identity = identity_of(host); !identity.empty())
+      names[identity].push_back(host.host);
+  std::vector<Finding> findings;
+  for (const auto& [identity, of] : names) {
+    if (of.size() < 2) continue;
+    findings.push_back(
+        {"one-machine", Severity::problem, "these names refer to the same machine",
+         fmt::format("{}", fmt::join(of, ", ")),
+         "no cable leads from a machine to itself, and measurements there mean nothing",
+         "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
+  std::vector<Finding> findings = check_identity(hosts);
+  const bool each_once = findings.empty();
+  for (Finding& finding : check_versions(hosts)) findings.push_back(std::move(finding));
+  check_clocks(hosts, findings);
+  check_agreement(hosts, findings);
+  if (each_once) check_addresses(hosts, findings);
+  check_masks(hosts, findings);
+  return findings;
+}
+
+std::string how_to_install(const std::string& host) {
+  return fmt::format(
+      "install the same build there: run make wheel in the sources of MCCL here, copy the file "
+      "with "
+      "scp build/wheels/mccl_engine-*.whl {}: and run pip install --force-reinstall "
+      "./mccl_engine-*.whl there; ssh must find mccl in its PATH, or beside the \"python\" of the "
+      "hostfile",
+      host);
+}
+
+std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
+  std::vector<Finding> findings;
+  const std::map<std::string, InstalledByHost> families = families_of(hosts);
+  for (const auto& [family, installed] : families) {
+    check_differences(installed, findings);
+    const auto needed = std::ranges::find(kNeeded, family, &Needed::family);
+    if (needed != kNeeded.end()) check_missing(hosts, *needed, installed, findings);
+  }
+  return findings;
+}
+
+std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
+                                    std::span<const std::vector<std::string>> addresses) {
+  std::vector<Finding> findings;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (const std::string& text : addresses[host])
+      check_address(hosts[host], text, "the hostfile", findings);
+    for (const std::string& name : hosts[host].items_of("MCCL_IFNAME")) {
+      const Interface* interface = hosts[host].interface(name);
+      if (interface != nullptr && interface->has_ipv4())
+        check_address(hosts[host], text_of(interface->ipv4().front().address), "MCCL_IFNAME",
+                      findings);
+    }
+    // check_settings() reports addresses that the host does not have.
+    for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
+      if (interface_with(hosts[host], text) != nullptr)
+        check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);
+    }
+  }
+  return findings;
+}
+
+}  // namespace mccl::cluster

@@ -1,0 +1,258 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cluster/checks.h"
+#include "cluster/setup.h"
+
+namespace mccl::cluster {
+namespace {
+
+/// An end of a link, resolved to its interface.
+struct Place {
+  std::string name;
+  const Interface* interface = nullptr;  ///< Null if the host did not report it.
+  System system = System::unknown;
+};
+
+Place place_of(std::span<const HostFacts> hosts, const End& end) {
+  return {name_of(hosts, end), interface_of(hosts, end), host_of(hosts, end).system};
+}
+
+bool share_a_network(const Interface& a, const Interface& b) {
+  return std::ranges::any_of(a.addresses, [&](const Network& one) {
+    return std::ranges::any_of(b.addresses,
+                               [&](const Network& other) { return one.base() == other.base(); });
+  });
+}
+
+/// Returns the interface's first address, preferably IPv4, for people; empty if it has none.
+std::string address_of(const Interface& interface) {
+  return interface.addresses.empty() ? "" : text_of(interface.addresses.front());
+}
+
+void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings) {
+  const std::string where = fmt::format("{}, {}", a.name, b.name);
+  const bool has_a = !address_of(*a.interface).empty();
+  const bool has_b = !address_of(*b.interface).empty();
+  if (has_a != has_b) {
+    findings.push_back({"cable-half-addressed", Severity::warning,
+                        fmt::format("a cable has an address at {} and none at {}",
+                                    has_a ? a.name : b.name, has_a ? b.name : a.name),
+                        where, "no job can use the cable",
+                        "mccl config --auto-setup gives both ends an address"});
+  } else if (!has_a) {
+    findings.push_back({"cable-without-address", Severity::note, "a cable has no addresses", where,
+                        "MLX's backends cannot use it; MCCL uses its IPv6 link-local addresses, "
+                        "but only if the ranks can connect over another network at start-up",
+                        "mccl config --auto-setup gives both ends an address"});
+  } else if (!share_a_network(*a.interface, *b.interface)) {
+    findings.push_back(
+        {"cable-ends-differ", Severity::problem,
+         fmt::format("the ends of a cable are in different networks: {} and {}",
+                     address_of(*a.interface), address_of(*b.interface)),
+         where, "no packet through the cable arrives",
+         fmt::format("remove the address of one end, {}: sudo {}; then run mccl config "
+                     "--auto-setup, which gives it a matching address",
+                     b.name,
+                     command_to_remove(b.system, b.interface->name, address_of(*b.interface)))});
+  }
+}
+
+/// Finds ends whose addresses are in a different IP network from those of all other ends of the
+/// wire.
+void check_network(std::span<const HostFacts> hosts, const Wire& wire,
+                   std::vector<Finding>& findings) {
+  std::vector<Place> places;
+  for (const End& end : wire.ends) {
+    Place place = place_of(hosts, end);
+    if (place.interface != nullptr && !place.interface->addresses.empty()) places.push_back(place);
+  }
+  for (const Place& place : places) {
+    const bool alone = std::ranges::none_of(places, [&](const Place& other) {
+      return &other != &place && share_a_network(*place.interface, *other.interface);
+    });
+    if (!alone || places.size() == 1) continue;
+    findings.push_back(
+        {"network-odd-address", Severity::problem,
+         fmt::format(
+             "its address {} is in another network than all other addresses on the same switch",
+             address_of(*place.interface)),
+         place.name, "it reaches the others only through a router, or not at all",
+         "give it an address in their network"});
+  }
+}
+
+void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
+                std::vector<Finding>& findings) {
+  std::vector<Place> places;
+  for (const End& end : ends) {
+    Place place = place_of(hosts, end);
+    if (place.interface != nullptr && place.interface->mtu > 0) places.push_back(place);
+  }
+  const auto mtu_of = [](const Place& place) { return place.interface->mtu; };
+  if (places.empty()) return;
+  const Place& least = *std::ranges::min_element(places, {}, mtu_of);
+  const Place& most = *std::ranges::max_element(places, {}, mtu_of);
+  if (mtu_of(least) == mtu_of(most)) return;
+  findings.push_back(
+      {"mtu-differs", Severity::warning,
+       fmt::format("MTUs differ: {} has {}, {} has {}", least.name, mtu_of(least), most.name,
+                   mtu_of(most)),
+       fmt::format("{}, {}", least.name, most.name),
+       "packets larger than the smaller MTU are lost: RDMA and datagrams at once, "
+       "TCP if a router or bridge hides the MTU",
+       fmt::format("set the same MTU at both ends: sudo {}",
+                   command_to_set_mtu(least.system, least.interface->name, mtu_of(most)))});
+}
+
+/// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
+/// of the other cable, but not with its own far end.
+std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Link& one,
+                                     const Link& other) {
+  const auto share = [&](const End& a, const End& b) {
+    const Interface* here = interface_of(hosts, a);
+    const Interface* there = interface_of(hosts, b);
+    return here != nullptr && there != nullptr && share_a_network(*here, *there);
+  };
+  if (share(one.a, one.b) || share(other.a, other.b)) return {};
+  for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
+    if (!share(one.a, near) || !share(one.b, far)) continue;
+    // Name two plugs at the same host, which are the easiest to exchange.
+    const bool at_b = one.b.host == near.host;
+    const End& first = at_b ? one.b : one.a;
+    const End& second = at_b ? near : far;
+    return Finding{"cables-swapped",
+                   Severity::problem,
+                   "two cables are exchanged: the networks of their ends match crosswise",
+                   fmt::format("{}, {}", name_of(hosts, first), name_of(hosts, second)),
+                   "no packet through these cables arrives",
+                   "exchange the plugs of these two interfaces"};
+  }
+  return {};
+}
+
+constexpr int kCallPort = 29599;  ///< UDP port to which hosts send discovery messages.
+
+std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
+  if (host.system == System::macos)
+    return fmt::format(
+        "on {}: System Settings, Network, Firewall: allow incoming connections for mccl",
+        host.host);
+  return fmt::format(
+      "on {}: sudo nft insert rule inet filter input iifname \"{}\" udp dport {} accept, or sudo "
+      "ufw "
+      "allow {}/udp",
+      host.host, interface, kCallPort, kCallPort);
+}
+
+/// True if the interface's only known neighbour is the machine that runs mccl: ssh connected
+/// through this interface, and no other host has an address in its network.
+bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& host,
+                          const Interface& interface) {
+  if (host.asked_at.empty() || !interface.has_address(host.asked_at)) return false;
+  return std::ranges::none_of(hosts, [&](const HostFacts& other) {
+    return &other != &host && std::ranges::any_of(other.interfaces, [&](const Interface& there) {
+      return same_network(interface, there);
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined) {
+  std::vector<Finding> findings;
+  for (const Link& link : joined.links) {
+    const Place a = place_of(hosts, link.a);
+    const Place b = place_of(hosts, link.b);
+    std::optional<Finding> swapped;
+    bool told = false;
+    for (const Link& other : joined.links) {
+      if (swapped || &other == &link) continue;
+      swapped = check_swapped(hosts, link, other);
+      told = swapped && &other < &link;
+    }
+    if (swapped && !told) findings.push_back(*swapped);
+    if (!swapped && a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
+    check_mtus(hosts, std::initializer_list<End>{link.a, link.b}, findings);
+  }
+  for (const Wire& wire : joined.networks) {
+    check_network(hosts, wire, findings);
+    check_mtus(hosts, wire.ends, findings);
+  }
+  return findings;
+}
+
+std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls) {
+  std::vector<Finding> findings;
+  for (const int host : calls.deaf) {
+    findings.push_back({"calls-deaf", Severity::warning,
+                        fmt::format("it cannot listen on UDP port {}", kCallPort),
+                        host_of(hosts, {host, ""}).host,
+                        "hosts send test packets to this port to find cables; cables to this host "
+                        "may not be found",
+                        fmt::format("find the process that uses the port: ss -ulpn sport = :{}; "
+                                    "IPv6 must not be disabled: sysctl "
+                                    "net.ipv6.conf.all.disable_ipv6",
+                                    kCallPort)});
+  }
+  std::set<Heard> heard;
+  for (const Heard& each : calls.heard) {
+    heard.insert(each);
+    heard.insert({each.from, each.at});
+  }
+  // Receivers of each caller's messages. The caller's firewall drops their answers.
+  std::map<End, std::set<End>> hearers;
+  for (const Heard& each : calls.unanswered) {
+    const bool known =
+        interface_of(hosts, each.from) != nullptr && interface_of(hosts, each.at) != nullptr;
+    if (known && !heard.contains(each)) hearers[each.from].insert(each.at);
+  }
+  for (const auto& [caller, ends] : hearers) {
+    std::vector<std::string> texts;
+    for (const End& end : ends) texts.push_back(name_of(hosts, end));
+    findings.push_back(
+        {"calls-blocked", Severity::warning,
+         fmt::format("its test packets arrive at {}, but the answers do not reach it",
+                     fmt::join(texts, ", ")),
+         name_of(hosts, caller),
+         fmt::format("a firewall there drops UDP port {}, so the cable appears to be missing",
+                     kCallPort),
+         how_to_let_in(host_of(hosts, caller), caller.interface)});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls) {
+  std::set<End> known;
+  for (const auto* calls_of : {&calls.heard, &calls.unanswered})
+    for (const Heard& each : *calls_of) known.insert({each.at, each.from});
+  std::vector<std::string> silent;
+  std::string cure;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    for (const Interface& interface : hosts[host].interfaces) {
+      const End end{static_cast<int>(host), interface.name};
+      if (!interface.up || interface.carrier != true || !interface.is_of_a_cable() ||
+          known.contains(end) || leads_to_asker_alone(hosts, hosts[host], interface))
+        continue;
+      silent.push_back(name_of(hosts, end));
+      if (cure.empty()) cure = how_to_let_in(hosts[host], interface.name);
+    }
+  }
+  if (silent.empty()) return {};
+  return {{"calls-silent", Severity::warning,
+           "no test packet of another host arrived, although cables are plugged in",
+           fmt::format("{}", fmt::join(silent, ", ")),
+           fmt::format("if these cables join the given hosts, firewalls drop UDP port {}, to which "
+                       "hosts send test packets",
+                       kCallPort),
+           cure}};
+}
+
+}  // namespace mccl::cluster
