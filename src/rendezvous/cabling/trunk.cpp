@@ -72,6 +72,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   constexpr auto kMostPort = std::numeric_limits<std::uint16_t>::max();
   CableNews news;
   Sighting& sighting = news.sighting;
+  if (text_of(bytes).find('\0') != std::string_view::npos) refuse();  // would end the JSON early
   try {
     const json body = json::parse(text_of(bytes));
     const int kind = number(body.at("kind"), static_cast<int>(CableNews::Kind::death));

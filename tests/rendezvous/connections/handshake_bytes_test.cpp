@@ -34,7 +34,7 @@ TEST(CableNewsBytes, OfASighting) {
   news.kind = CableNews::Kind::sighting;
   news.sighting = {.rank = 3, .version = 2, .settled = true, .port = 29603, .cables = {{1, 3}}};
   const Bytes bytes = encode(news);
-  EXPECT_EQ(hex(std::span(bytes).first(kNewsHeaderBytes)), "6a000000");
+  EXPECT_EQ(hex(std::span(bytes).first(kNewsHeaderBytes)), "66000000");
   EXPECT_EQ(text_of(std::span(bytes).subspan(kNewsHeaderBytes)),
             R"({"cables":[[1,3,"",""]],"kind":0,"port":29603,"ports":[],"rank":3,"settled":true,)"
             R"("version":2,"why":""})");

@@ -217,7 +217,7 @@ TEST(Handshake, AnotherVersionNamesBothOnBothSides) {
 
 TEST(Handshake, AnOlderVersionIsToldOurs) {
   Handshake acceptor = Handshake::acceptor(party(1));
-  acceptor.feed(bytes_of(std::string_view("MCCL\x09\x00", 6)));
+  acceptor.feed(bytes_of(std::string_view("MCCL\x08\x00", 6)));
   EXPECT_EQ(acceptor.refusal(), Refusal::version);
   Bytes expected;
   append(expected, bytes_of("MCCL"));
