@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# A layer may include itself and those before it. The folders of the rendezvous and of the engine are
-# layers too. Files directly in src/engine form the last of those.
+# A layer may include itself and those before it. The folders of the rendezvous and of the engine
+# are layers too. Files directly in src/engine form the last of those.
 LAYERS = (
     "include/mccl",
     "src/base",

@@ -1,7 +1,6 @@
 #include "rendezvous/meeting/meeting.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -298,7 +297,7 @@ class Meeting {
           o_.rank, others, o_.size - 1));
     }
     if (others == 0) arena_.reset();
-    if (shares_memory()) tell_of_missing_neighbours();
+    if (shares_memory()) warn_of_missing_neighbours(found_, o_.rank, endpoints_, o_.log);
   }
 
   NeighbourOptions search() {
@@ -362,22 +361,6 @@ class Meeting {
     met_.uses_rdma = rdma != nullptr;
     if (rdma) met_.transports.push_back(std::move(rdma));
     met_.transports.push_back(std::move(mesh_));
-  }
-
-  /// Warns about ranks that are on this machine but share no memory with this one.
-  void tell_of_missing_neighbours() const {
-    std::vector<int> missing;
-    for (const Endpoint& other : endpoints_) {
-      if (other.rank != o_.rank && other.host == host_ &&
-          !found_.neighbours.contains(WorldRank(other.rank))) {
-        missing.push_back(other.rank);
-      }
-    }
-    if (missing.empty()) return;
-    o_.log.warn(
-        "rank {} is on the same host, but shares no memory with this rank (another container or "
-        "user, or no memory left): tcp is used between them",
-        fmt::join(missing, ", "));
   }
 
   const MeetingOptions& o_;

@@ -371,4 +371,21 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
   return agreed;
 }
 
+void warn_of_missing_neighbours(const Neighbourhood& found, int rank,
+                                const std::vector<Endpoint>& endpoints, const Log& log) {
+  const std::string& host = endpoints[static_cast<std::size_t>(rank)].host;
+  std::vector<int> missing;
+  for (const Endpoint& other : endpoints) {
+    if (other.rank != rank && other.host == host &&
+        !found.neighbours.contains(WorldRank(other.rank))) {
+      missing.push_back(other.rank);
+    }
+  }
+  if (missing.empty()) return;
+  log.warn(
+      "rank {} is on the same host, but shares no memory with this rank (another container or "
+      "user, or no memory left): tcp is used between them",
+      fmt::join(missing, ", "));
+}
+
 }  // namespace mccl::rendezvous

@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "node/local_socket.h"
 #include "node/neighbour.h"
+#include "rendezvous/connections/endpoint.h"
 #include "rendezvous/store/exchange.h"
 #include "transport/link.h"
 
@@ -55,6 +57,11 @@ node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Must be called by all ranks. Drops the neighbours that are not on this rank's node.
 Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found);
+
+/// Warns about ranks that are on the host of `rank`, but share no memory with it. `endpoints` is
+/// indexed by rank.
+void warn_of_missing_neighbours(const Neighbourhood& found, int rank,
+                                const std::vector<Endpoint>& endpoints, const Log& log);
 
 /// Computes the nodes from the ranks whose memory each rank has mapped. All ranks of a node must
 /// have mapped each other. Ranks are processed in order, and each joins the first node that it

@@ -14,6 +14,7 @@
 #include "mccl/error.h"
 #include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/meeting/mesh.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 
@@ -121,6 +122,15 @@ class Job {
   std::vector<std::unique_ptr<Member>> members_;
   Job* beside_ = nullptr;
 };
+
+inline bool has_ipv6() {
+  try {
+    const transport::tcp::Listener probe(*transport::tcp::Address::parse_numeric("::1", 0), 0);
+    return true;
+  } catch (const transport::tcp::BindError&) {
+    return false;
+  }
+}
 
 inline Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 
