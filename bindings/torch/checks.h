@@ -11,7 +11,7 @@ namespace mccl_torch {
 
 using Counts = std::vector<std::size_t>;
 
-/// `what` says which elements are counted.
+/// Throws unless the numbers are equal. `what` says which elements are counted.
 void require_elements(const char* call, const char* what, std::int64_t expected,
                       std::int64_t found);
 
