@@ -187,7 +187,7 @@ TEST(MemoryFile, TheLimitOfFileSizesIsAnError) {
 
 /// The kernel marks open files without a name as deleted.
 TEST(MemoryFile, LeavesNoNameBehind) {
-  const NodeProcess process(kCapacity);
+  NodeProcess process(kCapacity);
   const std::string link = fmt::format("/proc/self/fd/{}", process.arena().descriptor());
   EXPECT_TRUE(std::filesystem::read_symlink(link).string().ends_with(" (deleted)"));
 }
