@@ -4,16 +4,18 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "mccl/error.h"
 
 namespace mccl {
 
 /// Thrown if a library cannot be loaded, with the loader's message, or if it lacks a symbol.
-class LoadError : public Error {
+class LoadError : public InvalidArgument {
  public:
   explicit LoadError(const std::string& message, std::string symbol = {})
-      : Error(message), symbol_(std::move(symbol)) {}
+      : InvalidArgument(message), symbol_(std::move(symbol)) {}
   /// The missing symbol; empty if the library itself could not be loaded.
   const std::string& symbol() const { return symbol_; }
 
@@ -50,6 +52,23 @@ class SharedLibrary {
   void* handle_ = nullptr;
   std::string path_;
 };
+
+/// Returns the table that `load` returned in the first call. If the first call failed, throws its
+/// InvalidArgument again, without another attempt.
+template <auto load>
+const auto& loaded_once() {
+  using Table = decltype(load());
+  static const auto loaded = []() -> std::variant<Table, std::string> {
+    try {
+      return load();
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+  }();
+  if (const auto* const failure = std::get_if<std::string>(&loaded))
+    throw InvalidArgument(*failure);
+  return std::get<Table>(loaded);
+}
 
 /// Whether a library is of use without a function.
 enum class Need { required, optional };

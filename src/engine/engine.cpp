@@ -11,13 +11,13 @@
 #include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/settings.h"
-#include "engine/termination.h"
 #include "base/thread.h"
 #include "base/version.h"
+#include "engine/termination.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/store/key_agreement.h"
 #include "rendezvous/meeting/meeting.h"
+#include "rendezvous/store/key_agreement.h"
 
 namespace mccl::engine {
 namespace {

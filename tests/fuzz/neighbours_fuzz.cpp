@@ -8,8 +8,8 @@
 #include "input.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
-#include "rendezvous/store/exchange.h"
 #include "rendezvous/meeting/neighbours.h"
+#include "rendezvous/store/exchange.h"
 
 namespace {
 

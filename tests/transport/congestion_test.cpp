@@ -1,7 +1,7 @@
-#include "transport/tcp/socket.h"
-
 #include <gmock/gmock.h>
 #include <netinet/tcp.h>
+
+#include "transport/tcp/socket.h"
 
 #ifdef __linux__
 

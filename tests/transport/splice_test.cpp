@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "transport/link_conformance.h"
-#include "transport/tcp/listener.h"
 #include "transport/tcp/link.h"
+#include "transport/tcp/listener.h"
 
 namespace mccl::transport {
 namespace {

@@ -35,10 +35,7 @@ std::string Library::described() const {
                      file.path());
 }
 
-const Library& library() {
-  static const Library loaded = load();
-  return loaded;
-}
+const Library& library() { return loaded_once<load>(); }
 
 int type_of(DType dtype) {
   switch (dtype) {

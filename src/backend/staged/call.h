@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "backend/request.h"
 #include "backend/staged/returning.h"

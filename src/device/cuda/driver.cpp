@@ -41,9 +41,6 @@ void Driver::check(Result result, const char* call) const {
   throw Error(fmt::format("CUDA: {} failed: {}", call, said_by(*this, result)));
 }
 
-const Driver& driver() {
-  static const Driver loaded = load();
-  return loaded;
-}
+const Driver& driver() { return loaded_once<load>(); }
 
 }  // namespace mccl::device::cuda

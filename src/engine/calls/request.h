@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/calls/conveyor.h"
 #include "engine/calls/call.h"
+#include "engine/calls/conveyor.h"
 #include "mccl/buffer.h"
 
 namespace mccl::engine {

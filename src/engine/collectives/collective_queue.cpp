@@ -95,8 +95,8 @@ void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
 
 const Plan& CollectiveQueue::plan_for(const Request& request) {
   if (const Plan* const last = plans_.same_as_last(request)) return *last;
-  told_ = false;
   const Plan& plan = plans_.plan(problem_of(group_, request), size_of(request.call.dtype));
+  told_ = told_ && &plan == plans_.last();
   plans_.used(plan, request);
   return plan;
 }

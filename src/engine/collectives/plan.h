@@ -43,6 +43,8 @@ class PlanCache {
     last_is_even_ = request.even;
     last_is_in_place_ = request.in_place;
   }
+  /// The plan of the last request; null if there is none or it has been discarded.
+  const Plan* last() const { return last_; }
   /// Returns the plan of the last request if `request` needs the same; else null. Always null for a
   /// request with counts, of which a Call has only the hash.
   const Plan* same_as_last(const Request& request) const {
