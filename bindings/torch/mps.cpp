@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "mccl/error.h"
 #include "tensors.h"
 
 namespace mccl_torch {
