@@ -60,14 +60,17 @@ void add(NetworkSet& taken, const HostFacts& host) {
   NetworkSet known;  // The networks that the host has an address in or a route to.
   for (const Interface& interface : host.interfaces)
     for (const Network& network : interface.addresses) {
+      if (network.address.is_ipv6) continue;  // Cables get networks of IPv4.
       known.add(network, "");
       taken.add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
     }
   for (const Route& route : host.routes) {
+    if (route.to.address.is_ipv6) continue;
     known.add(route.to, "");
     taken.add(route.to, fmt::format("{} has a route to {}", host.host, text_of(route.to)));
   }
   for (const InUse& each : host.in_use) {
+    if (each.network.address.is_ipv6) continue;
     // An address whose network is not known is assumed to lie in a /24.
     const Network& used = each.network;
     const bool is_known = known.overlapping({used.address, 32}) != nullptr;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "schedule/algorithm_table.h"
@@ -182,6 +184,26 @@ double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWo
                          .held = mean(at_root.held, elsewhere.held)});
 }
 
+/// Adds copies of the largest node until the number of nodes is a power of two. In exchanges
+/// between nodes, all ranks then do the same, so that the schedule of one rank is enough for an
+/// estimate. A walk of all ranks would take seconds in a large group.
+Problem with_even_nodes(Problem problem) {
+  const std::vector<std::vector<int>> nodes = all_nodes(problem);
+  const std::size_t largest =
+      std::ranges::max(nodes, {}, [](const auto& node) { return node.size(); }).size();
+  const std::size_t missing = std::bit_ceil(nodes.size()) - nodes.size();
+  const int first = std::ranges::max(problem.nodes) + 1;
+  const auto ranks = static_cast<std::size_t>(problem.size) + missing * largest;
+  for (std::size_t i = 0; i < missing * largest; ++i)
+    problem.nodes.push_back(first + static_cast<int>(i / largest));
+  problem.size = static_cast<int>(ranks);
+  if (!problem.counts.empty()) {
+    const std::size_t mean = divide_up(total(problem.counts), problem.counts.size());
+    problem.counts.resize(ranks, mean);
+  }
+  return problem;
+}
+
 bool needs_relays(const std::vector<Schedule>& schedules, const CableMap& cables) {
   for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
     for (const Step& step : schedules[rank].steps) {
@@ -198,6 +220,12 @@ Estimator::Estimator(Algorithm algorithm, const Problem& problem, std::size_t el
                      const Facts& facts)
     : algorithm_(algorithm), asked_(problem), element_bytes_(element_bytes), facts_(facts) {
   asked_.rank = 0;
+  const AlgorithmEntry& entry = entry_of(algorithm);
+  const bool may_be_even =
+      entry.window == WindowUse::inside_nodes && !is_rooted(problem.collective) && !facts.cables;
+  if (!may_be_even || entry.is_symmetric(problem)) return;
+  Problem even = with_even_nodes(problem);
+  if (entry.can(even)) asked_ = std::move(even);
 }
 
 const std::vector<Schedule>& Estimator::built(const Problem& problem, std::span<const int> ranks) {

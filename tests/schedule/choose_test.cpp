@@ -296,5 +296,20 @@ TEST(Choose, ImportantChoicesOnANodeAndOnSeveral) {
                          {broadcast, 16, 16 * kMiB, Algorithm::hierarchical}});
 }
 
+/// The estimate walks one rank, whatever the number of nodes. A walk of all ranks would take
+/// seconds.
+TEST(Choose, TakesTheHierarchyAmongAnyNumberOfNodes) {
+  for (const int nodes : {2, 3, 5, 8, 13}) {
+    Facts facts;
+    facts.window_bytes = std::size_t{1} << 20;
+    for (int rank = 0; rank < 8 * nodes; ++rank) facts.nodes.push_back(rank / 8);
+    Problem problem;
+    problem.collective = Collective::all_reduce;
+    problem.size = 8 * nodes;
+    problem.count = std::size_t{1} << 24;
+    EXPECT_EQ(choose(problem, 4, facts).algorithm, Algorithm::hierarchical) << nodes;
+  }
+}
+
 }  // namespace
 }  // namespace mccl::schedule

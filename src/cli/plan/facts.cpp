@@ -161,9 +161,10 @@ std::optional<schedule::Facts> measure(int ranks) {
   }
   const ResultFile file;
   // A job measures its costs when it starts, and its ranks agree on them in the first collective.
-  const int status = bench::run_here(ranks, "mccl plan",
-                                     {"bench", "--one-host", "--quiet", "barrier", "--iterations",
-                                      "1", "--warmup", "0", "--no-bounds", "--json", file.path()});
+  const int status =
+      bench::run_here(ranks, "mccl plan",
+                      {"bench", "--one-host", "--quiet", "barrier", "--iterations", "1", "--warmup",
+                       "0", "--algorithm", "auto", "--no-bounds", "--json", file.path()});
   if (status != kGood) return {};
   return facts_of_json(nlohmann::json::parse(std::ifstream(file.path())).at("costs"), ranks);
 }

@@ -34,8 +34,6 @@ std::string_view standing_of(const schedule::Choice& other, const schedule::Choi
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";
 }
 
-std::string rate_text(double gbs) { return fmt::format("{:.{}f}", gbs, gbs < 100 ? 2 : 1); }
-
 Json choice_json(const schedule::Choice& choice, std::size_t element_bytes) {
   return {{"algorithm", schedule::name_of(choice.algorithm)},
           {"chunk_bytes", choice.chunk * element_bytes},

@@ -14,10 +14,22 @@ using nlohmann::json;
 
 /// Enough for the cables of a full mesh of 512 ranks.
 constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
+constexpr std::size_t kMostCables = std::size_t{1} << 17;
+/// The message, its list of cables, and a cable.
+constexpr int kMostDepth = 3;
 constexpr std::size_t kMostAddressBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
 
 [[noreturn]] void refuse() { throw CorruptionError("its message about the cables is malformed"); }
+
+/// Called by the parser for each part of the text, so that a peer cannot make it hold much more
+/// memory than the cables of a large job need.
+bool is_within_limits(int depth, json::parse_event_t event, json& /*parsed*/) {
+  const bool opens =
+      event == json::parse_event_t::array_start || event == json::parse_event_t::object_start;
+  if (opens && depth >= kMostDepth) refuse();
+  return true;
+}
 
 template <typename T>
 T number(const json& value, T most) {
@@ -75,13 +87,14 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   // The parser takes a null byte for the end of the text.
   if (std::ranges::find(bytes, std::byte{0}) != bytes.end()) refuse();
   try {
-    const json body = json::parse(text_of(bytes));
+    const json body = json::parse(text_of(bytes), is_within_limits);
     const int kind = number(body.at("kind"), static_cast<int>(CableNews::Kind::death));
     news.kind = static_cast<CableNews::Kind>(kind);
     sighting.rank = number(body.at("rank"), last_rank);
     sighting.version = number(body.at("version"), std::numeric_limits<std::uint32_t>::max());
     sighting.settled = body.at("settled").get<bool>();
     sighting.port = number(body.at("port"), kMostPort);
+    if (body.at("cables").size() > kMostCables) refuse();
     for (const json& each : body.at("cables")) {
       sighting.cables.push_back({.a = number(each.at(0), last_rank),
                                  .b = number(each.at(1), last_rank),

@@ -59,8 +59,8 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
           .warn = [log](const std::string& text) { log.warn("{}", text); }});
 }
 
-int listed_count(const Endpoint& endpoint_) {
-  return endpoint_.listed ? static_cast<int>(endpoint_.addresses.size()) : 1;
+int listed_count(const Endpoint& endpoint) {
+  return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
 }
 
 /// Returns a name such as "control" or "collectives, rail 1, group 1f2e".

@@ -48,6 +48,8 @@ TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
   Bytes longer(body.begin(), body.end());
   longer.push_back(std::byte{0});
   EXPECT_THROW(decode_news(longer, 4), CorruptionError);
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_THROW(decode_news(bytes_of(deep), 4), CorruptionError);
   for (const std::uint32_t bytes : {0U, 0xffffffffU}) {
     Bytes header;
     append(header, bytes);
