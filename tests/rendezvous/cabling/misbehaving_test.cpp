@@ -176,10 +176,12 @@ constexpr const char* kWhy =
 TEST(ARankThatMisbehaves, HasItsCableTakenForCutAfterwards) {
   const AddressTable table = support::free_places(kSize);
   const Liar liar(table, Liar::When::after, noise(500));
-  const auto wait_for_cut = [](int, const std::shared_ptr<Wiring>& wiring) {
+  std::latch all_have_seen(kSize - 1);
+  const auto wait_for_cut = [&](int, const std::shared_ptr<Wiring>& wiring) {
     wiring->wait();
     std::vector<CutCable> cut;
-    while ((cut = wiring->take_cut()).empty()) std::this_thread::yield();
+    while ((cut = wiring->take_cut()).empty()) std::this_thread::sleep_for(1ms);
+    all_have_seen.arrive_and_wait();  // A rank that leaves may take its news along.
     EXPECT_EQ(text_of(cut.front().cable) + ": " + cut.front().why, kWhy);
   };
   EXPECT_THAT(ends_of_others<PeerError>(table, wait_for_cut), Each(""));
