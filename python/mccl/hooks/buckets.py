@@ -192,8 +192,7 @@ class Rounded(BucketState):
         return filled
 
     def _keep(self, left: torch.Tensor, filled: list[Filled]) -> None:
-        """Keeps the part that rounding on this rank dropped from its own gradients or from the sum.
-        """
+        """Keeps what rounding on this rank dropped from its own gradients or from the sum."""
         pieces = left.split([each.shape.numel() for each in filled])
         for each, piece in zip(filled, pieces, strict=True):
             residual = piece.view(each.shape)
