@@ -25,8 +25,8 @@ std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>&
                                            std::chrono::milliseconds patience,
                                            std::weak_ptr<engine::Engine> engine);
 
-/// For tests: sets the maximum number of elements in one MPI call, in place of the range of int.
-/// Applies to groups that are created later.
+/// Sets the maximum number of elements in one MPI call, in place of the range of int. Only tests
+/// call it. It applies to groups that are created later.
 void count_at_most(std::size_t most);
 
 }  // namespace mccl::mpi

@@ -8,8 +8,8 @@
 
 namespace mccl::native {
 
-/// For each pair of ranks with several routes, measures each route and makes later links use the
-/// best one. All ranks must call it, to exchange their numbers of routes; ranks without such a pair
+/// Measures each route of every pair of ranks that has several, and makes later links use the best
+/// one. All ranks must call it, to exchange their numbers of routes; ranks without such a pair
 /// then measure nothing. Logs the figures at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 

@@ -227,8 +227,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// In sysfs, the device of a Thunderbolt network is in the folder of the computer at the other end.
-/// That folder is in the folder of this host's own port.
+/// Sysfs nests three folders: the one of this host's own port holds that of the computer at the
+/// other end of the cable, which holds that of the Thunderbolt network's device.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.kind != Medium::thunderbolt) continue;

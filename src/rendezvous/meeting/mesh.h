@@ -62,8 +62,8 @@ class Mesh final : public transport::Transport {
   /// rate, those from the peers' addresses take precedence, and further control connections cause
   /// no event.
   void everyone_is_here();
-  /// For each rank that has no direct cable to this rank: the relay through which connections to
-  /// that rank go.
+  /// The relay of each rank that has no direct cable to this rank. Connections to that rank go
+  /// through it.
   std::map<int, int> relayed() const;
 
   std::string_view name() const override { return "tcp"; }
