@@ -18,7 +18,7 @@ FILES_AT_ONCE ?= 6
 # in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-mpi test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-long test-mpi test-python test-torch-suite bench bench-check lint
 
 .PHONY: help packages packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
@@ -157,19 +157,21 @@ test-cluster: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python tests/campaign/campaign.py $(CLUSTER)
 
-test-python: build $(TEST_ENVIRONMENT)
+# MARKS selects tests by their marks; without it, long tests and campaigns are left out.
+test-long: MARKS := -m long
+test-python test-long: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
-	@echo "test: Python, examples and installation"
+	@echo "test: Python, examples and installation$(if $(MARKS), ($(MARKS)))"
 	@# Test files start in the order that tests/conftest.py sets.
 	@export BUILD_FOLDER=$(BUILD); \
 		$(BIN)/python -m pytest -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder \
-			tests/python tests/install || { \
+			$(MARKS) tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
-			tests/python tests/install; }
+			$(MARKS) tests/python tests/install; }
 
 test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
@@ -266,7 +268,7 @@ clean:
 #
 #   make demo              set up, build, and train a digit classifier on two processes
 #   make demo-mlx          the same with MLX
-#   make test              set up, build, and run every test
+#   make test              set up, build, and run the tests (below 20 minutes on two cores)
 #
 #   make setup             install packages, make .venv, build and install mccl into it
 #   make build             the same, after a change of the sources; build-tests and build-bench also
@@ -275,6 +277,8 @@ clean:
 #                          compiler where it is installed
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
+#   make test-long         the Python tests that take many seconds each: installations by pip, RDMA in
+#                          a guest, models of mlx-lm, many hosts
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from environments import ROOT, WITHOUT_CUDA, Environment, readme_training, run
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module", autouse=True)
 def network(tmp_path_factory: pytest.TempPathFactory) -> None:

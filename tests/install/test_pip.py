@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from environments import ROOT, WITHOUT_CUDA, Environment, run
 
+pytestmark = pytest.mark.long
+
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "packaging", "pathspec")
 
 

@@ -432,6 +432,7 @@ def test_mccl_bench_is_asked_once_per_collective(tmp_path: Path):
 # --- complete comparisons
 
 
+@pytest.mark.long
 def test_torch_backends_are_compared(tmp_path: Path):
     result = tmp_path / "result.json"
     done = subprocess.run(

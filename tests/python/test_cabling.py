@@ -139,6 +139,7 @@ def test_two_hosts_use_both_cables_though_each_names_its_end_of_one(tmp_path: Pa
         assert counted == ["links with data to each neighbour: [1, 1]\n"] * 2
 
 
+@pytest.mark.long
 def test_training_with_torch(desk: WiredHosts) -> None:
     outs = desk.run(sys.executable, PROGRAMS / "torch_training.py")
     assert all(out == outs[0] for out in outs), outs

@@ -58,6 +58,7 @@ def test_letters_of_every_language_and_links_are_taken(tmp_path: Path, name: str
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_cmake_takes_spaces_and_letters_of_every_language(tmp_path: Path):
     folder = clone_to(tmp_path / "müller 日本")
     for step in (

@@ -106,6 +106,7 @@ def anything(done: subprocess.CompletedProcess[str]) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @needs_hosts
 @pytest.mark.parametrize(
     "words",
@@ -414,6 +415,7 @@ def test_bad_arguments(flags: tuple):
     alone(*flags, status=2)
 
 
+@pytest.mark.long
 def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
     file = tmp_path / "all.json"
     done = alone("--selftest", "--output", str(file))
@@ -427,6 +429,7 @@ def test_everything_that_is_there_goes_into_one_file(tmp_path: Path):
     assert "bound" in done.stdout and "all.json contains all results" in done.stdout
 
 
+@pytest.mark.long
 @needs_hosts
 def test_everything_among_hosts_goes_into_one_file(hosts: CabledHosts, tmp_path: Path):
     """Each host runs its own installation of mccl, which lies in another folder on one host."""

@@ -6,7 +6,10 @@ import pytest
 import ssh_hosts
 from cabled_hosts import CabledHosts, shell
 
-pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-"),
+]
 COUNT = 20
 
 

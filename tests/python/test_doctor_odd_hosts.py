@@ -144,6 +144,7 @@ ODD_PROBES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("said", ODD_PROBES.values(), ids=ODD_PROBES.keys())
 def test_an_mccl_that_does_not_answer_as_it_should(pair: CabledHosts, tmp_path: Path, said: str):
     odd = f'[ "$1" = probe ] || exec {program()} "$@"\n{said}\n'
@@ -260,6 +261,7 @@ exec /sbin/ip "$@"
         pair.give_addresses()
 
 
+@pytest.mark.long
 def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
     """All 64 names lead to one host, which serves each of them separately."""
     names = [f"h{i}" for i in range(64)]

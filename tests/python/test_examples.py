@@ -58,6 +58,7 @@ def test_digits_learn_and_every_check_passes():
     assert "total_ops" in output
 
 
+@pytest.mark.long
 def test_digits_run_without_a_launcher():
     output = run(EXAMPLES / "ddp_digits.py", "--epochs", "6")
     assert output.count("ok  ") == 3

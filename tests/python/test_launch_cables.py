@@ -131,6 +131,7 @@ def test_numpy_between_all_pairs(hosts):
     assert goes_along_cables(done.stderr), done.stderr
 
 
+@pytest.mark.long
 def test_torch_by_its_own_url(hosts):
     need("torch", "mccl._core")
     done = launch(hosts, PROGRAMS / "torch_training.py")
@@ -163,6 +164,7 @@ def env_ddp(tmp_path: Path) -> Path:
     return script
 
 
+@pytest.mark.long
 def test_torch_by_its_environment_on_a_ring(hosts, env_ddp: Path):
     """Host c has no cable to a. Host b has one, but a lists the address of its other cable."""
     done = launch(hosts, env_ddp)
@@ -172,6 +174,7 @@ def test_torch_by_its_environment_on_a_ring(hosts, env_ddp: Path):
     assert goes_along_cables(done.stderr), done.stderr
 
 
+@pytest.mark.long
 def test_torch_by_its_environment_on_a_chain_from_its_end(hosts, env_ddp: Path, tmp_path: Path):
     """Host c, at the end of the chain a, b, c, has no cable to a."""
     file = tmp_path / "chain.json"

@@ -314,6 +314,7 @@ def test_a_cpp_job_on_mccl(hosts):
     assert "4 ranks of a job" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["gloo", "mccl"])
 def test_a_torch_job_with_ddp(hosts, tmp_path: Path, backend: str):
     need("torch", "mccl._core")
@@ -362,6 +363,7 @@ print("sum", total.tolist())
     assert done.stdout.count("sum [10.0, 10.0, 10.0]") == 4
 
 
+@pytest.mark.long
 def test_a_gigabyte_a_rank_would_pass(hosts):
     total = int(os.environ.get("LAUNCH_TEST_BYTES", 8 << 20))
     job = begin(hosts, *ALL, "--no-prefix", *SH, f"yes 0123456789 | head -c {total}", text=False)

@@ -119,6 +119,7 @@ def test_all_that_a_rank_wrote_before_it_ended_comes(hosts):
     assert len(done.stdout) == 3_000_000
 
 
+@pytest.mark.long
 def test_many_ranks_on_one_host_at_sshds_own_limits(hosts):
     with_sshd(hosts, "a", "-o", "MaxStartups=10:30:100", "-o", "MaxSessions=10")
     for _ in range(2):
@@ -142,6 +143,7 @@ def through_jump_host(hosts, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
+@pytest.mark.long
 def test_many_hosts_behind_a_jump_host_at_sshds_own_limits(hosts):
     with_sshd(hosts, "d", "-o", "MaxStartups=10:30:100")
     names = through_jump_host(hosts, 24)
@@ -169,6 +171,7 @@ def test_hosts_are_asked_again_where_their_logins_were_dropped(hosts):
     assert len(json.loads(done.stdout)["hosts"]) == 3, done.stderr
 
 
+@pytest.mark.long
 def test_a_server_that_drops_all_logins_is_said(hosts):
     with_sshd(hosts, "b", "-o", "MaxStartups=1:100:1")
     held = [hold_a_login(hosts, "b") for _ in range(2)]
@@ -267,6 +270,7 @@ def small_disk(tmp_path: Path):
         ssh_hosts.shell("umount", "-l", folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", ["size=4k,nr_inodes=2", "size=4k", "size=12k"])
 def test_a_full_disk_there_is_the_cause(hosts, small_disk, options: str):
     folder = small_disk(options)

@@ -72,6 +72,7 @@ def test_any_framework_may_be_rank_0(order: str, cpp_rank: Path):
     assert len(done.stdout.splitlines()) == size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frameworks", ["torch,mlx", "mlx,numpy,torch"])
 def test_frameworks_train_one_model(frameworks: str):
     size = frameworks.count(",") + 1

@@ -23,7 +23,12 @@ def conformance() -> Path:
 
 
 #: MPICH's ranks spin while they wait, so jobs with many ranks take long.
-SIZES = [1, 2, 3, 4, *(pytest.param(n, marks=pytest.mark.campaign) for n in (5, 6, 7, 8))]
+SIZES = [
+    1,
+    2,
+    *(pytest.param(n, marks=pytest.mark.long) for n in (3, 4)),
+    *(pytest.param(n, marks=pytest.mark.campaign) for n in (5, 6, 7, 8)),
+]
 
 
 @pytest.mark.parametrize("ranks", SIZES)
@@ -34,6 +39,7 @@ def test_groups_do_what_every_backend_s_must(mpi: str, ranks: int):
     assert "FAILED" not in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [1000])
 def test_calls_that_are_too_long_for_an_int_go_in_pieces(mpi: str, most: int):
     checks = "Collectives.*:Messages.*:*EveryType*"
@@ -42,6 +48,7 @@ def test_calls_that_are_too_long_for_an_int_go_in_pieces(mpi: str, most: int):
     assert "PASSED" in done.stdout
 
 
+@pytest.mark.long
 def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
     done = mpirun(mpi, 3, conformance(), MCCL_BACKEND="native", MCCL_PORT_BASE="0")
     assert done.returncode == 0, done.stdout
@@ -56,6 +63,7 @@ int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", ["MPI_THREAD_SERIALIZED", "MPI_THREAD_FUNNELED"])
 def test_a_library_that_grants_less_to_threads(mpi: str, level: str, tmp_path: Path):
     compiler = find(f"mpicc.{mpi}")
@@ -160,6 +168,7 @@ def at_the_front_of_the_path(mpi: str, folder: Path) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
+@pytest.mark.long
 def test_torch_trains_under_mccl_launch(mpi: str, tmp_path: Path):
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")

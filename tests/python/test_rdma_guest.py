@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from launching import BUILD, ROOT
 
+pytestmark = pytest.mark.long
+
 GUEST = ROOT / "scripts/rdma_guest.sh"
 CHECKS = ROOT / "tests/rdma/checks.sh"
 CANNOT_BE_HAD = 77

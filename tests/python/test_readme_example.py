@@ -52,20 +52,24 @@ def test_the_example_trains_under_mccl_launch(example: Path):
     check_training(run(*launch, "-n", 2, example, **ONE_THREAD))
 
 
+@pytest.mark.long
 def test_the_example_trains_under_open_mpi(example: Path):
     mpirun = (find("mpirun.openmpi"), "--oversubscribe", "-n", 2)
     check_training(run(*mpirun, sys.executable, example, **ONE_THREAD, **AS_ROOT))
 
 
+@pytest.mark.long
 def test_the_example_trains_under_mpich(example: Path):
     check_training(run(find("mpirun.mpich"), "-n", 2, sys.executable, example, **ONE_THREAD))
 
 
+@pytest.mark.long
 def test_the_example_trains_under_srun(example: Path, slurm: Slurm):
     done = run("srun", "-n", 2, sys.executable, example, **ONE_THREAD, **slurm.environment)
     check_training(done)
 
 
+@pytest.mark.long
 def test_the_example_trains_where_variables_of_mccl_tell_the_place(example: Path):
     root = f"127.0.0.1:{free_port()}"
     place = {"MCCL_WORLD_SIZE": "2", "MCCL_ROOT": root, "MCCL_JOB_KEY": "a key of the test"}
@@ -83,6 +87,7 @@ def test_the_example_trains_where_variables_of_mccl_tell_the_place(example: Path
     check_training(said)
 
 
+@pytest.mark.long
 def test_the_example_trains_by_the_calls_of_an_mpi_library(example: Path):
     mpi = {"MCCL_BACKEND": "mpi", **ONE_THREAD}
     check_training(run(find("mpirun.mpich"), "-n", 2, sys.executable, example, **mpi))

@@ -170,6 +170,7 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
+@pytest.mark.long
 def test_throughput_is_measured_and_compared(matrix: tuple[Path, str]):
     np = pytest.importorskip("numpy")
     folder, _ = matrix

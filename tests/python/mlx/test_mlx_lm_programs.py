@@ -78,6 +78,7 @@ def adapters(ranks: int, model: Path, data: Path, folder: Path) -> dict[str, mx.
     return mx.load(str(folder / "adapters.safetensors"))
 
 
+@pytest.mark.long
 def test_lora_trains_as_one_process_does(model: Path, tmp_path: Path):
     """Rows of equal length have equal weight, so the mean of means is the overall mean."""
     data = tmp_path / "data"
@@ -122,6 +123,7 @@ def answers_of_server(ranks: int, model: Path) -> list[str]:
         job.communicate(timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_server_answers_as_one_process_does(model: Path):
     alone = answers_of_server(1, model)
     assert len(alone[0].split()) > 1
@@ -142,6 +144,7 @@ def are_copied(source: Path, copy: Path) -> bool:
     return filecmp.cmpfiles(source, copy, names, shallow=False) == (names, [], [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [("--", "-m", "mlx_lm", "share"), ("mlx_lm.share",)])
 def test_files_are_shared(files: Path, tmp_path: Path, by: tuple[str, ...]):
     copy = tmp_path / "copy"
@@ -149,6 +152,7 @@ def test_files_are_shared(files: Path, tmp_path: Path, by: tuple[str, ...]):
     assert are_copied(files, copy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launched", [True, False])
 def test_files_are_shared_with_the_hosts_of_a_hostfile(files: Path, tmp_path: Path, launched: bool):
     """The program itself starts the ranks, with MLX's launcher."""
