@@ -165,6 +165,19 @@ class MCCL_API Group {
   /// group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
+  /// Returns a new group of the ranks that are left, in the order of their old ranks, after others
+  /// have died. The new group needs no new meeting; it has this group's timeout and codec. A
+  /// collective call of all ranks that are left: blocks until they have agreed which ones these
+  /// are, for at most `timeout` (by default the group's). Works for a failed group, again after
+  /// each death, and down to one rank; a healthy group keeps all its members. This group stays as
+  /// it is. A rank that has destroyed its group object counts as gone.
+  ///
+  /// Throws PeerError on a rank without which the others go on because one of them cannot reach it.
+  /// Also throws PeerError where at most half of the ranks that may be alive can be reached (a half
+  /// with the lowest rank suffices), so that a divided network never leaves two groups. Throws
+  /// TimeoutError if a rank does not call it, and InvalidArgument if MPI carries the group's calls.
+  virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
+
   /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns
   /// immediately, and takes no lock that a stuck call may hold.
   virtual void abort(const std::string& reason) = 0;

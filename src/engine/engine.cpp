@@ -130,8 +130,9 @@ Engine::Engine(EngineOptions options)
   for (WorldRank peer(0); peer.number() < static_cast<int>(met_.controls.size()); ++peer) {
     auto& control = met_.controls[peer.index()];
     if (!control) continue;
-    peers_.connect(peer, std::move(control));
-    if (met_.relayed.contains(peer.number())) heart_.be_patient_with(peer);
+    const bool is_relayed = met_.relayed.contains(peer.number());
+    peers_.connect(peer, std::move(control), is_relayed);
+    if (is_relayed) heart_.be_patient_with(peer);
     ways[links_.describe(peer)].push_back(peer.number());
   }
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);

@@ -113,6 +113,15 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
+  /// Agrees with the group's other members on which of them are left; see Group::shrink(). Returns
+  /// their ranks in the job, in the order of their ranks in the group, and how many times the
+  /// members have agreed.
+  struct Survivors {
+    std::vector<int> ranks;
+    std::uint64_t round = 0;
+  };
+  Survivors survivors_of(const std::shared_ptr<GroupState>& group,
+                         std::chrono::milliseconds timeout);
   /// Ends the group on this rank. Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 

@@ -31,6 +31,29 @@ std::vector<WorldRank> checked_members(const std::string& group, const std::vect
   return members;
 }
 
+std::string list(const Standings& standings, Standing which) {
+  std::vector<int> ranks;
+  for (GroupRank member(0); member < standings.end_rank(); ++member) {
+    if (standings[member] == which) ranks.push_back(member.number());
+  }
+  return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, ", "));
+}
+
+/// Throws PeerError if this rank must not go on with the ranks that are present.
+void check_survivors(const std::string& call, GroupRank self, const Standings& standings) {
+  if (standings[self] != Standing::present) {
+    throw PeerError(fmt::format(
+        "{} failed: another rank could not reach this one, so the others go on without it; end "
+        "this process, and start it again to let it join a new job",
+        call));
+  }
+  if (may_go_on(standings)) return;
+  throw PeerError(fmt::format(
+      "{} failed: of the ranks that may be alive, this side reaches too few to go on (reached: {}; "
+      "not reached: {}), and the others may go on without it; check the network between them",
+      call, list(standings, Standing::present), list(standings, Standing::silent)));
+}
+
 }  // namespace
 
 std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
@@ -94,6 +117,47 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
   if (cabling_.is_one_network()) return nullptr;
   return std::make_shared<schedule::CableMap>(cabling_, members, facts_.latency_s,
                                               facts_.bytes_per_s);
+}
+
+/// The lock is taken as for a fork: a caller that waits for its call sleeps with it.
+Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
+                                       std::chrono::milliseconds timeout) {
+  refuse_in_child();
+  const std::string call = fmt::format("shrink of group '{}' on rank {}", group->membership().name,
+                                       group->membership().rank);
+  driver_.make_way();
+  std::exception_ptr error;
+  std::shared_ptr<SurvivorSearch> search;
+  try {
+    search = group->find_survivors(shared_from_this());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  driver_.go_on();
+  if (error) std::rethrow_exception(error);
+  const Clock::time_point deadline = deadline_after(Clock::now(), timeout);
+  while (!search->done() && Clock::now() < deadline) driver_.help(*search, deadline);
+  driver_.make_way();
+  const bool done = search->done();
+  const Agreement& agreement = group->agreement();
+  const std::vector<GroupRank> missing = agreement.missing();
+  const Standings standings = done && agreement.decision() ? *agreement.decision() : Standings();
+  const std::uint64_t round = agreement.round();
+  driver_.go_on();
+  if (done && search->error()) std::rethrow_exception(search->error());
+  if (standings.empty()) {
+    throw TimeoutError(fmt::format(
+        "{} timed out after {} ms: rank{} {} did not call it; every rank that is left must", call,
+        timeout.count(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
+  }
+  check_survivors(call, group->membership().rank, standings);
+  Survivors survivors;
+  survivors.round = round;
+  for (GroupRank member(0); member < standings.end_rank(); ++member) {
+    if (standings[member] == Standing::present)
+      survivors.ranks.push_back(group->membership().members[member].number());
+  }
+  return survivors;
 }
 
 std::vector<std::string> Engine::equal_ways(int peer) {

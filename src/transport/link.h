@@ -23,7 +23,15 @@ enum class Loss { told, silence };
 
 class LinkClosed : public PeerError {
  public:
-  using PeerError::PeerError;
+  /// `by_peer`: see the function of that name.
+  explicit LinkClosed(const std::string& message, bool by_peer = true)
+      : PeerError(message), by_peer_(by_peer) {}
+  /// True if the peer's process or its system has closed the path. False if the peer may still use
+  /// it, because its host cannot be reached.
+  bool by_peer() const { return by_peer_; }
+
+ private:
+  bool by_peer_;
 };
 
 class Link {

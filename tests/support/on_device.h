@@ -234,6 +234,9 @@ class OnDeviceGroup final : public Group {
     auto part = inner_->split(color, key);
     return part ? std::make_shared<OnDeviceGroup>(make_, std::move(part)) : nullptr;
   }
+  std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout) override {
+    return std::make_shared<OnDeviceGroup>(make_, inner_->shrink(timeout));
+  }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   std::string failure() const override { return inner_->failure(); }
 

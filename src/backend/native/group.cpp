@@ -257,14 +257,31 @@ std::shared_ptr<NativeGroup> NativeGroup::make_part(int color, std::vector<int> 
   }
   const auto& members = state_->membership().members;
   for (int& member : chosen) member = members[GroupRank(member)].number();
-  auto part = std::make_shared<NativeGroup>(
-      engine_, fmt::format("{}/split {} color {}", name(), number, color), chosen,
-      state_->timeout(), state_->compression());
-  part->get_path(give_path_);
+  auto part = make_child(fmt::format("{}/split {} color {}", name(), number, color), chosen);
   split_path(part.get(), color, part->rank());
-  part->get_units(units_);
-  if (stages_always()) part->stage_always();
   return part;
+}
+
+/// Makes a group with the timeout, codec and paths of this one. `members` are ranks of the job.
+std::shared_ptr<NativeGroup> NativeGroup::make_child(const std::string& name,
+                                                     const std::vector<int>& members) {
+  auto child = std::make_shared<NativeGroup>(engine_, name, members, state_->timeout(),
+                                             state_->compression());
+  child->get_path(give_path_);
+  child->get_units(units_);
+  if (stages_always()) child->stage_always();
+  return child;
+}
+
+std::shared_ptr<Group> NativeGroup::shrink(std::optional<std::chrono::milliseconds> timeout) {
+  if (carrier_) {
+    throw InvalidArgument(fmt::format(
+        "shrink of group '{}': MPI carries the calls of this group (MCCL_BACKEND=mpi), and it "
+        "cannot go on after the death of a rank; use MCCL_BACKEND=native",
+        name()));
+  }
+  const auto [ranks, round] = engine_->survivors_of(state_, timeout.value_or(state_->timeout()));
+  return make_child(fmt::format("{}/shrink {}", name(), round), ranks);
 }
 
 }  // namespace mccl::native

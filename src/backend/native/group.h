@@ -51,6 +51,7 @@ class NativeGroup final : public CheckedGroup {
   const std::string& name() const override { return state_->membership().name; }
 
   std::shared_ptr<Group> split(int color, int key) override;
+  std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout) override;
   void abort(const std::string& reason) override {
     abort_path();
     engine_->abort(state_, reason);
@@ -70,6 +71,7 @@ class NativeGroup final : public CheckedGroup {
 
  private:
   std::shared_ptr<NativeGroup> make_part(int color, std::vector<int> chosen);
+  std::shared_ptr<NativeGroup> make_child(const std::string& name, const std::vector<int>& members);
   using OperationPtr = std::shared_ptr<engine::Operation>;
 
   bool is_faster(const Request& request, const Coding& coding) const;

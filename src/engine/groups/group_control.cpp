@@ -49,9 +49,15 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::ending:
       endings_[member] = {message.call.sequence, message.failure.reason, Clock::now()};
       if (message.key.purpose == transport::Purpose::point_to_point) messages_.drain(member);
-      return;
+      return note_absence(member, Standing::ended);
     case ControlKind::blocked:
       return messages_.take_in(member, message.call.sequence);
+    case ControlKind::survivors:
+    case ControlKind::agreed:
+      return hear_vote(member, message);
+    case ControlKind::closed:
+      note_absence(member, Standing::ended);
+      [[fallthrough]];
     default:
       return around_.links.hear(peer, channels_, message);
   }

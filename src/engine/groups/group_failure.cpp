@@ -68,6 +68,7 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
   const GroupRank member = membership_.rank_of(peer);
   if (!member.valid()) return;
   channels_.lose(member, reason, loss);
+  note_absence(member, around_.peers.has_ended(peer) ? Standing::ended : Standing::silent);
   if (dead_.valid() || around_.peers.has_left(peer)) return;
   dead_ = member;
   fell_silent_ = loss == transport::Loss::silence;
@@ -121,6 +122,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();
+  end_search(error_of(failure_, {}, membership_.rank, "failed"));
   if (carrier_) carrier_->close(whole);
   collectives_.release();
   release_window();

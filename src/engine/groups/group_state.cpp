@@ -39,6 +39,8 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       messages_(channels_, surroundings.config.chunk_bytes),
       received_(membership_.members.size()),
       endings_(membership_.members.size()),
+      agreement_(membership_.rank, membership_.members.size(),
+                 [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       statuses_(membership_.members.size()) {}
 
 bool GroupState::mark_failed(Failure failure) noexcept {

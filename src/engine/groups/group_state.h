@@ -26,7 +26,9 @@
 #include "engine/calls/operation.h"
 #include "engine/collectives/collective_queue.h"
 #include "engine/collectives/group_window.h"
+#include "engine/groups/agreement.h"
 #include "engine/groups/surroundings.h"
+#include "engine/groups/survivor_search.h"
 #include "engine/links/channel.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
@@ -141,6 +143,11 @@ class GroupState {
   /// member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
+
+  // group_survivors.cpp
+  /// Takes part in the members' next agreement on which of them are left, or in the current one.
+  std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
+  const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return collectives_.facts(); }
 
   // group_time.cpp
@@ -183,6 +190,12 @@ class GroupState {
   void compare_with_next(const Call& call);
   transport::Blob digest_of(std::uint64_t sequence) const;
   void release_window() noexcept;
+
+  void send_vote(GroupRank to, const Vote& vote);
+  void hear_vote(GroupRank from, const ControlMessage& message);
+  void note_absence(GroupRank member, Standing how);
+  void end_search_if_decided();
+  void end_search(const std::exception_ptr& error) noexcept;
 
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
@@ -237,6 +250,8 @@ class GroupState {
     Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
+  Agreement agreement_;
+  std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank is in no agreement.
   /// When a collective last made progress, or the first one started.
   Clock::time_point collectives_moved_;
   std::int64_t weight_ = 0;            // bytes reported to staging

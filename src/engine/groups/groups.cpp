@@ -140,6 +140,8 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::abort:
     case ControlKind::probe:
     case ControlKind::ending:
+    case ControlKind::survivors:
+    case ControlKind::agreed:
       break;
     default:
       return;  // an answer that arrives too late
@@ -153,7 +155,9 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
       neighbour->arena.let_go_of(decode_window_offer(message.blob).place);
     }
   }
-  if (message.kind == ControlKind::abort || message.kind == ControlKind::ending) return;
+  if (message.kind == ControlKind::abort || message.kind == ControlKind::ending ||
+      message.kind == ControlKind::agreed)
+    return;
   ControlMessage answer;
   answer.kind = ControlKind::closed;
   answer.key = message.key;

@@ -40,8 +40,12 @@ enum class ControlKind : std::uint8_t {
   /// this rank's messages wait for space in the link to the peer: key.group, the number of the last
   /// one (call.sequence)
   blocked,
+  /// this rank's vote on which members are left: key.group, the round (call.sequence), and a byte
+  /// for each member (blob)
+  survivors,
+  agreed,  ///< the decision of such a round, in the same form
 };
-inline constexpr int kControlKindCount = 13;
+inline constexpr int kControlKindCount = 15;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

@@ -8,8 +8,9 @@
 
 namespace mccl::engine {
 
-void Peers::connect(WorldRank rank, std::unique_ptr<transport::Link> link) {
+void Peers::connect(WorldRank rank, std::unique_ptr<transport::Link> link, bool is_relayed) {
   peers_[rank].control = std::make_unique<ControlConnection>(std::move(link));
+  peers_[rank].is_relayed = is_relayed;
 }
 
 void Peers::send(WorldRank rank, const ControlMessage& message) noexcept {
@@ -60,6 +61,7 @@ bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
       if (peer.unable.empty()) continue;
       lost = peer.unable;
     } catch (const transport::LinkClosed& closed) {
+      peer.has_ended = peer.farewell.empty() && closed.by_peer() && !peer.is_relayed;
       lost = !peer.farewell.empty()
                  ? peer.farewell
                  : fmt::format("it died or its host cannot be reached ({})", closed.what());

@@ -23,13 +23,18 @@ class Peers {
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
 
-  void connect(WorldRank rank, std::unique_ptr<transport::Link> link);
+  /// `is_relayed`: other ranks pass on what the link carries.
+  void connect(WorldRank rank, std::unique_ptr<transport::Link> link, bool is_relayed = false);
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
   /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
   /// True if the peer left in good order. As a relay it still passes on data of other ranks.
   bool has_left(WorldRank rank) const { return peer(rank).has_left; }
+
+  /// True if the peer's process has left the job or is known to have ended. False if it might live
+  /// where this rank cannot reach it.
+  bool has_ended(WorldRank rank) const { return peer(rank).has_left || peer(rank).has_ended; }
 
   /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
   bool have_all_arrived() const;
@@ -61,6 +66,8 @@ class Peers {
     std::string_view unable;
     std::string lost;
     bool has_left = false;
+    bool is_relayed = false;
+    bool has_ended = false;  ///< True if its system has closed the connection.
     bool has_arrived = false;
     std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };

@@ -49,6 +49,9 @@ std::string explain(int error) {
   }
 }
 
+/// True unless the error means that the peer has closed the connection.
+bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
+
 }  // namespace
 
 TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
@@ -72,7 +75,8 @@ void TcpLink::end(std::string why) {
 bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= told_at_; }
 
 void TcpLink::fail(const std::string& what) const {
-  throw LinkClosed(fmt::format("lost the connection to {}: {} ({})", peer_, what, description_));
+  throw LinkClosed(fmt::format("lost the connection to {}: {} ({})", peer_, what, description_),
+                   !cut_);
 }
 
 std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
@@ -100,6 +104,7 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
     }
     if (errno == EINTR) continue;
     if (writing_ended_.empty()) {
+      cut_ = is_cut(errno);
       writing_ended_ = explain(errno);
       if (ended_.empty()) told_at_ = Clock::now() + options_.told_late;
     }
@@ -130,6 +135,7 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
     }
     if (is_for_later(errno)) return 0;
     if (errno == EINTR) continue;
+    cut_ = is_cut(errno);
     end(explain(errno));
     return 0;
   }

@@ -66,6 +66,7 @@ class TcpLink final : public Link {
   /// The reason why no more bytes can be written; empty while bytes can be written. Bytes that the
   /// peer wrote are still received.
   std::string writing_ended_;
+  bool cut_ = false;  ///< True if the connection ended because the peer's host cannot be reached.
   bool departing_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;

@@ -1,0 +1,81 @@
+// One rank's part in an agreement of a group's members on which of them are left. It needs no
+// coordinator, and members may die at any time. A state machine without I/O.
+//
+// Each member announces what it knows of all others (its vote), and adds what the others know to
+// its own. Whenever it learns more, it announces that, too. A member decides once all members that
+// it considers present have announced exactly what it knows itself, and then announces the
+// decision. A member that receives a decision of the same round takes it over.
+//
+// Two members that include each other never decide differently. Each decision equals a vote of the
+// other member, votes of one member only grow, a member that has decided does not vote again in
+// that round, and nobody listens to a member after excluding it. A member that may live, but is
+// excluded from a decision, must not go on alone: see may_go_on().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/rank.h"
+
+namespace mccl::engine {
+
+/// What is known of a member. Later values replace earlier ones.
+enum class Standing : std::uint8_t {
+  present,
+  silent,  ///< It cannot be reached from some member, but may live.
+  ended,   ///< Its process has ended, or it has destroyed the group.
+};
+inline constexpr int kStandingCount = 3;
+
+using Standings = ByRank<GroupRank, Standing>;
+
+struct Vote {
+  std::uint64_t round = 0;  ///< Starts with 1.
+  bool decided = false;
+  Standings standings;
+};
+
+/// True if the members that are present may go on without the others. Members that have ended do
+/// not count. Of the others, more than half must be present, or half including the lowest rank.
+/// Otherwise the silent ones could go on, too, and there would be two groups.
+bool may_go_on(const Standings& standings);
+
+/// Used under the engine's progress lock.
+class Agreement {
+ public:
+  /// Sends this rank's vote to a member.
+  using Send = std::function<void(GroupRank to, const Vote& vote)>;
+  Agreement(GroupRank self, std::size_t members, Send send);
+
+  /// Takes part in the next round. No-op if this rank is in a round already.
+  void enter();
+  /// Number of rounds that this rank has entered.
+  std::uint64_t round() const { return entered_; }
+  /// The decision of the round that this rank entered last; null until it is known.
+  const Standings* decision() const;
+  /// Members that are considered present and whose votes are missing in this round.
+  std::vector<GroupRank> missing() const;
+
+  /// Handles a member's vote. Throws CorruptionError if no honest member sends it.
+  void hear(GroupRank from, Vote vote);
+  void lose(GroupRank member, Standing how);
+
+ private:
+  bool is_excluded() const { return known_[self_] != Standing::present; }
+  bool agrees(GroupRank member) const;
+  bool merge(const Standings& others);
+  void announce(bool decided);
+  void proceed(bool has_learned);
+  void decide(Standings decision);
+
+  const GroupRank self_;
+  const Send send_;
+  std::uint64_t entered_ = 0;
+  Standings known_;
+  ByRank<GroupRank, std::optional<Vote>> votes_;  ///< The last vote of each member.
+  std::vector<Standings> decisions_;              ///< Of the rounds from the first.
+};
+
+}  // namespace mccl::engine
