@@ -157,6 +157,22 @@ Args:
 Returns:
     The new group, or None for a negative color.)";
 
+constexpr const char* kShrink = R"(Makes a group of the ranks that are left after others have died.
+
+A collective of all ranks that are left: blocks until they have agreed which ones these are. The new
+group keeps the order of the old ranks. This group stays as it is.
+
+Args:
+    timeout: Limit in seconds; 0 for none, by default the group's.
+
+Returns:
+    The new group.
+
+Raises:
+    PeerError: This rank must not go on: the others go on without it, or it reaches at most half of
+        the ranks that may be alive.
+    TimeoutError: A rank did not call it in time.)";
+
 }  // namespace
 
 void bind_group(nb::module_& module) {
@@ -197,6 +213,7 @@ void bind_group(nb::module_& module) {
       .def("recv", &ArrayGroup::recv, "out"_a, "peer"_a = none, "tag"_a = 0, nb::kw_only(), wait,
            timeout, kRecv)
       .def("split", &ArrayGroup::split, "color"_a, "key"_a = 0, kSplit)
+      .def("shrink", &ArrayGroup::shrink, nb::kw_only(), "timeout"_a = nb::none(), kShrink)
       .def("abort", &ArrayGroup::abort, "reason"_a,
            "Fails all pending and later calls, on all ranks, with `reason`. Returns immediately.")
       .def("__repr__", &ArrayGroup::repr);

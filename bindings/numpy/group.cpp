@@ -143,6 +143,14 @@ nb::object ArrayGroup::recv(nb::handle out, std::optional<int> peer, std::int64_
              });
 }
 
+ArrayGroup ArrayGroup::shrink(nb::handle timeout) {
+  std::shared_ptr<Group> rest;
+  run_interruptibly(
+      [group = group_, limit = timeout_of("shrink", timeout)] { return group->shrink(limit); },
+      rest);
+  return ArrayGroup(std::move(rest));
+}
+
 nb::object ArrayGroup::split(int color, int key) {
   std::shared_ptr<Group> part;
   run_interruptibly([group = group_, color, key] { return group->split(color, key); }, part);

@@ -65,6 +65,7 @@ class ArrayGroup {
                         bool wait, nb::handle timeout);
 
   nb::object split(int color, int key);
+  ArrayGroup shrink(nb::handle timeout);
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:

@@ -296,59 +296,6 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   return work;
 }
 
-/// Lets the groups of a split reuse this group's device path. All ranks must call it; a rank in no
-/// part passes null.
-void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
-  group_for("split")->split_path(child, color, key);
-}
-
-c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
-    const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
-    const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
-  group_for("split");
-  // Every rank counts every split, even of groups that it is not in, so that names agree.
-  const std::uint64_t number = splits_++;
-  Membership child;
-  for (const int rank : ranks) {
-    if (rank < 0 || rank >= size_) {
-      invalid_argument("split",
-                       c10::str("invalid rank ", rank, " (expected 0 to ", size_ - 1, ")"));
-    }
-  }
-  const auto own_place = std::find(ranks.begin(), ranks.end(), rank_);
-  if (own_place == ranks.end()) {
-    split_on_devices(nullptr, -1, 0);
-    return {};
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    child.context = membership_.context;
-    for (const int rank : ranks) {
-      child.members.push_back(membership_.members[static_cast<std::size_t>(rank)]);
-      child.global_ranks.push_back(membership_.global_ranks[static_cast<std::size_t>(rank)]);
-    }
-  }
-  child.timeout = opts ? opts->timeout : timeout_.load();
-  child.compression = membership_.compression;
-  const auto* const own = dynamic_cast<const Options*>(opts.get());
-  const std::string name = c10::str(name_, "/split", number, ".", ranks.front());
-  try {
-    if (own && (own->compression || own->topk_ratio)) {
-      const mccl::Config& usual = child.context->config();
-      child.compression = mccl::compression_named(own->compression.value_or(usual.compression),
-                                                  own->topk_ratio.value_or(usual.topk_ratio));
-      if (own->topk_ratio) require_topk(*child.compression);
-    }
-    child.group = child.context->group(name, child.members, child.timeout, child.compression);
-    split_on_devices(child.group.get(), ranks.front(), static_cast<int>(own_place - ranks.begin()));
-  } catch (const std::exception&) {
-    throw_torch_error(std::current_exception(), rank_, "split");
-  }
-  auto backend = c10::make_intrusive<ProcessGroupMCCL>(std::move(child));
-  if (opts) backend->options_->group_name = opts->group_name;
-  return c10::static_intrusive_pointer_cast<c10d::Backend>(std::move(backend));
-}
-
 void ProcessGroupMCCL::abort() {
   if (was_forked()) return;
   std::shared_ptr<Group> group;

@@ -88,6 +88,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsShrinking() const override { return true; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
@@ -127,6 +128,10 @@ class ProcessGroupMCCL final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
+
+  c10::intrusive_ptr<c10d::Backend> shrink(
+      const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags = 0,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts = nullptr) override;
 
   void setSequenceNumberForGroup() override { sequence_ = 0; }
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -175,6 +180,10 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
   void split_on_devices(mccl::Group* child, int color, int key);
+  c10::intrusive_ptr<c10d::Backend> make_child(
+      const char* call, const std::string& name, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts,
+      const std::function<void(mccl::Group&)>& prepare = nullptr);
   void finish_streams();
   /// Throws if the group has failed. A stream cannot detect a failure, so the call itself must
   /// throw.

@@ -24,6 +24,13 @@ MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
  * NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
+/* Makes a group of the ranks that are left after others have died, in the order of their old ranks.
+ * A collective call of all ranks that are left: blocks until they have agreed which ones these are,
+ * for at most timeout_ms (0: the group's timeout; negative: no limit). The old group stays as it
+ * is. MCCL_ERROR_PEER: this rank must not go on, because the others go on without it or because it
+ * reaches too few of those that may be alive. */
+MCCL_API mccl_status mccl_group_shrink(mccl_group* group, int64_t timeout_ms,
+                                       mccl_group** rest) MCCL_NOEXCEPT;
 /* Fails all pending and later calls with `reason`, here and on the other ranks. Returns
  * immediately, even if other threads are blocked in calls. */
 MCCL_API mccl_status mccl_group_abort(mccl_group* group, const char* reason) MCCL_NOEXCEPT;

@@ -1,6 +1,7 @@
 #include "mccl/group.h"
 
 #include "c_api/handles.h"
+#include "c_api/options.h"
 #include "c_api/submit.h"
 #include "mccl/c.h"
 #include "mccl/error.h"
@@ -39,6 +40,19 @@ mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
     auto handle = std::make_unique<mccl_group>();
     handle->group = whole.split(color, key);
     if (handle->group) *part = handle.release();
+  });
+}
+
+mccl_status mccl_group_shrink(mccl_group* group, int64_t timeout_ms, mccl_group** rest) noexcept {
+  constexpr const char* kCall = "mccl_group_shrink";
+  return guarded([&] {
+    clear(kCall, "rest", rest);
+    mccl::Group& whole = group_of(kCall, group);
+    std::optional<std::chrono::milliseconds> timeout;
+    if (timeout_ms != 0) timeout = limit_of(timeout_ms, {});
+    auto handle = std::make_unique<mccl_group>();
+    handle->group = whole.shrink(timeout);
+    *rest = handle.release();
   });
 }
 

@@ -132,6 +132,7 @@ Engine::Engine(EngineOptions options)
     if (!control) continue;
     const bool is_relayed = met_.relayed.contains(peer.number());
     peers_.connect(peer, std::move(control), is_relayed);
+    heart_.expect(peer, seconds_to_duration(options_.config.connect_timeout));
     if (is_relayed) heart_.be_patient_with(peer);
     ways[links_.describe(peer)].push_back(peer.number());
   }

@@ -184,6 +184,7 @@ TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   quick.config_of = [base = quick.config_of](int rank) {
     Config config = base(rank);
     config.liveness_interval = 1;
+    config.connect_timeout = 10;  // a rank that stops before its first heartbeat is missed later
     return config;
   };
   Processes job(
@@ -205,8 +206,12 @@ TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   for (const int rank : {0, 1})
     EXPECT_EQ(job.line(rank, seconds(60)), fmt::format("{} of 2, sum 1", rank));
   job.signal(2, SIGCONT);
+  // Which one is thrown depends on what rank 2 does first: miss the others, or hear that they have
+  // excluded it.
   const std::string error = job.line(2, seconds(60));
-  EXPECT_NE(error.find("this side reaches too few to go on"), std::string::npos) << error;
+  EXPECT_TRUE(error.find("this side reaches too few to go on") != std::string::npos ||
+              error.find("the others go on without it") != std::string::npos)
+      << error;
   for (int rank = 0; rank < 3; ++rank) job.signal(rank, SIGKILL);
 }
 

@@ -36,6 +36,28 @@ static void divide(Rank* rank) {
 
 void c_group_parts(void) { run_ranks(3, divide, NULL); }
 
+/* Nobody has died, so all ranks are left. Deaths are tested in tests/backend/shrink_test.cpp. */
+static void shrink(Rank* rank) {
+  mccl_group* rest = NULL;
+  int32_t sum = 1;
+  CHECK_REFUSED(mccl_group_shrink(rank->world, 0, NULL), "rest is NULL");
+  CHECK_REFUSED(mccl_group_shrink(NULL, 0, &rest), "group is NULL");
+  CHECK_OK(mccl_group_shrink(rank->world, 30000, &rest));
+  CHECK(mccl_group_size(rest) == 3);
+  CHECK(mccl_group_rank(rest) == rank->rank);
+  CHECK_OK(mccl_all_reduce(rest, &sum, &sum, 1, MCCL_I32, MCCL_SUM, NULL, NULL));
+  CHECK(sum == 3);
+  mccl_group_destroy(rest);
+  if (rank->rank == 0) {
+    CHECK_STATUS(mccl_group_shrink(rank->world, 1, &rest), MCCL_ERROR_TIMEOUT);
+    CHECK_TEXT(mccl_last_error(), "ranks 1, 2 did not call it");
+    CHECK(rest == NULL);
+  }
+  CHECK_OK(mccl_barrier(rank->world, NULL, NULL));
+}
+
+void c_group_the_ranks_that_are_left(void) { run_ranks(3, shrink, NULL); }
+
 static void abort_one(Rank* rank) {
   mccl_group* part = NULL;
   char text[1024] = "";

@@ -21,7 +21,7 @@
 
 namespace mccl::engine {
 
-/// What is known of a member. Later values replace earlier ones.
+/// The state of a member, as far as it is known. Later values replace earlier ones.
 enum class Standing : std::uint8_t {
   present,
   silent,  ///< It cannot be reached from some member, but may live.
@@ -75,7 +75,7 @@ class Agreement {
   std::uint64_t entered_ = 0;
   Standings known_;
   ByRank<GroupRank, std::optional<Vote>> votes_;  ///< The last vote of each member.
-  std::vector<Standings> decisions_;              ///< Of the rounds from the first.
+  std::vector<Standings> decisions_;              ///< Indexed by round - 1.
 };
 
 }  // namespace mccl::engine

@@ -40,6 +40,7 @@ class Heart {
   void heard(WorldRank peer) {
     if (!memory_->neighbour(peer)) liveness_.heard(peer);
   }
+  void expect(WorldRank peer, Clock::duration meeting) { liveness_.expect(peer, meeting); }
   void be_patient_with(WorldRank peer) { liveness_.be_patient_with(peer); }
   /// Called when the peer is lost.
   void forget(WorldRank peer) { liveness_.forget(peer); }

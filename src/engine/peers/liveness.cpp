@@ -18,7 +18,7 @@ std::vector<WorldRank> Liveness::beat(Clock::time_point now) {
       continue;
     }
     peer.silence += passed;
-    if (peer.silence < limit_ + peer.patience) continue;
+    if (peer.silence < limit_ + peer.patience + peer.meeting) continue;
     peer.state = State::unknown;
     lost.push_back(rank);
   }

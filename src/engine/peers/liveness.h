@@ -31,14 +31,24 @@ class Liveness {
         limit_(interval - period_ / 2),
         peers_(static_cast<std::size_t>(size)) {}
 
-  /// Called when something arrives from the peer. Until the first call the peer is not watched,
-  /// because it may still be meeting the others.
-  void heard(WorldRank rank) { peers_[rank].state = State::heard; }
+  /// Starts to watch a peer that may still be meeting the others for `meeting`. Until something
+  /// arrives from it, it may be silent for that much longer.
+  void expect(WorldRank rank, Clock::duration meeting) {
+    peers_[rank].state = State::silent;
+    peers_[rank].meeting = meeting;
+  }
+  /// Called when something arrives from the peer. A peer is not watched before the first call of
+  /// this or of expect().
+  void heard(WorldRank rank) {
+    peers_[rank].state = State::heard;
+    peers_[rank].meeting = {};
+  }
   /// True if something has arrived from the peer recently.
   bool hears(WorldRank rank) const {
     const Peer& peer = peers_[rank];
     return peer.state == State::heard ||
-           (peer.state == State::silent && peer.silence < kMostPeriods * period_);
+           (peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
+            peer.silence < kMostPeriods * period_);
   }
   /// Called for a peer whose messages pass through relays: it is given up kMorePeriods later than
   /// others.
@@ -62,6 +72,7 @@ class Liveness {
     State state = State::unknown;
     Clock::duration silence{};
     Clock::duration patience{};  ///< Allowed silence beyond the interval.
+    Clock::duration meeting{};   ///< The same before the peer was first heard.
   };
 
   Clock::duration period_;

@@ -37,6 +37,30 @@ TEST(Liveness, WhoWasNeverHeardIsNotMissed) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(liveness.beat(kStart + i * kInterval).empty());
 }
 
+/// A process may stop right after it has met the others.
+TEST(Liveness, APeerThatNeverSendsIsLostAfterTheTimeOfTheMeetingAndTheInterval) {
+  Liveness liveness(2, kInterval);
+  liveness.expect(WorldRank(1), seconds(30));
+  EXPECT_FALSE(liveness.hears(WorldRank(1)));
+  Clock::time_point now = kStart;
+  while (liveness.beat(now).empty()) {
+    ASSERT_LE(now - kStart, seconds(50));
+    now = liveness.next_beat();
+  }
+  EXPECT_GE(now - kStart, seconds(38));
+}
+
+TEST(Liveness, APeerThatWasHeardOnceHasNoMoreTimeToMeet) {
+  Liveness liveness(2, kInterval);
+  liveness.expect(WorldRank(1), seconds(30));
+  liveness.heard(WorldRank(1));
+  Clock::time_point now = kStart;
+  while (liveness.beat(now).empty()) {
+    ASSERT_LE(now - kStart, seconds(12));
+    now = liveness.next_beat();
+  }
+}
+
 TEST(Liveness, WhoIsForgottenIsNotMissed) {
   Liveness liveness(2, kInterval);
   liveness.heard(WorldRank(1));

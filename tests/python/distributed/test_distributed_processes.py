@@ -53,6 +53,26 @@ def well(results) -> list[str]:
     return [out for _, out, _ in results]
 
 
+def test_those_left_go_on_after_a_death():
+    code = """
+        import os, signal
+        world = dist.init()
+        world.barrier()
+        if world.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                world.all_reduce(1)
+        except dist.PeerError as error:
+            assert "rank 1 is gone" in str(error), error
+        rest = world.shrink(timeout=30)
+        print(rest.rank, "of", rest.size, "sum", rest.all_reduce(world.rank))
+        rest.barrier()
+    """
+    done = run_ranks(code, 3)
+    assert well([done[0], done[2]]) == ["0 of 2 sum 2\n", "1 of 2 sum 2\n"]
+
+
 def test_alone():
     code = """
         world = dist.init()
@@ -64,6 +84,7 @@ def test_alone():
         assert world.gather(7).tolist() == [7] and world.reduce(7) == 7
         world.barrier()
         assert world.split(0).size == 1 and world.split(-1) is None
+        assert world.shrink().size == 1
         print(world)
     """
     assert well([run(code)]) == ["<mccl.distributed.Group 'world': rank 0 of 1>\n"]
