@@ -35,6 +35,6 @@ LONGEST = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     """Keeps long tests and those of a campaign only if `-m` is given, and sorts the files."""
     if not config.option.markexpr:
-        items[:] = [item for item in items if not any(item.iter_markers(mark) for mark in LATER)]
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, LATER))]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
