@@ -56,7 +56,6 @@ class Task(ctypes.Structure):
         ("divisor", ctypes.c_float),
         ("root", ctypes.c_int),
         ("in_place", ctypes.c_uint64),
-        ("out_place", ctypes.c_uint64),
     ]
 
 
@@ -70,7 +69,7 @@ def layout_of(ranks: int) -> Layout:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do an all_reduce."""
+    """One way to carry out a call."""
 
     kernel: str
     blocks: int
@@ -80,17 +79,20 @@ class Variant:
         return f"{self.kernel} {self.blocks}x{self.threads}"
 
     def has_room(self, size: int, ranks: int) -> bool:
-        """True if the kernel's area has room for an all_reduce of `size` bytes."""
+        """True if the kernel's area has room for a call whose longer buffer has `size` bytes."""
         return size <= room_of(self.kernel, ranks)
 
 
 def room_of(kernel: str, ranks: int) -> int:
-    """Returns the bytes of the longest all_reduce for which a kernel's area has room."""
+    """Returns the bytes of the longest call for which a kernel's area has room."""
     return {
         "flagged_sum": MOST_FLAGGED // (ranks - 1),
         "packed_sum": MOST_PACKED // (ranks - 1),
         "flagged_parts": MOST_FLAGGED // 2 * ranks,
         "packed_parts": MOST_PACKED // 2 * ranks,
+        "flagged_scatter": MOST_FLAGGED * ranks,
+        "flagged_gather": MOST_FLAGGED * ranks,
+        "flagged_broadcast": MOST_FLAGGED // 2 - 16,
     }.get(kernel, 1 << 40)
 
 
@@ -159,17 +161,25 @@ class Kernels:
         offset = tensor.data_ptr() - self._window.data_ptr()
         return offset if 0 <= offset < self._window.numel() else (1 << 64) - 1
 
-    def all_reduce(
-        self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, *, mean: bool = False
+    def launch(
+        self,
+        variant: Variant,
+        given: torch.Tensor,
+        taken: torch.Tensor,
+        size: int,
+        *,
+        root: int = -1,
+        mean: bool = False,
     ) -> None:
-        """Launches the kernel on the current stream."""
-        suffix = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+        """Launches the kernel on the current stream. `size` is Task.bytes, see fabric.h."""
+        suffix = {torch.float32: "_f32", torch.float16: "_f16", torch.bfloat16: "_bf16"}
         divisor = self.ranks if mean else 1.0
-        task = Task(given.data_ptr(), taken.data_ptr(), given.nbytes, divisor, -1)
-        task.in_place, task.out_place = self._place_of(given), self._place_of(taken)
+        task = Task(given.data_ptr(), taken.data_ptr(), size, divisor, root)
+        task.in_place = self._place_of(given)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._fabric), ctypes.addressof(task))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        function = self._function(f"{variant.kernel}_{suffix[given.dtype]}")
+        sums = variant.kernel.endswith(("sum", "parts", "reduce", "scatter"))
+        function = self._function(variant.kernel + (suffix[given.dtype] if sums else ""))
         grid, block = (variant.blocks, 1, 1), (variant.threads, 1, 1)
         self._check(
             self._driver.cuLaunchKernel(function, *grid, *block, 0, stream, arguments, None)

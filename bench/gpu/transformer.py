@@ -166,7 +166,8 @@ def parallel(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: T
         x = torch.randn(1, words, SMALL.width, generator=generator, device=where).bfloat16()
         forwards = {name: partial(model, x) for name, model in models.items()}
         results = {name: forward() for name, forward in forwards.items()}
-        torch.testing.assert_close(results["mccl"], results["nccl"], rtol=0.1, atol=0.1)
+        # Both round sums to bf16, NCCL once a rank, and the differences grow from layer to layer.
+        torch.testing.assert_close(results["mccl"], results["nccl"], rtol=0.1, atol=0.2)
         size = f"{x.nbytes >> 10} KiB per sum"
         for _ in range(3):
             for forward in forwards.values():

@@ -218,8 +218,9 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::scatter(Tensors& outputs, TensorList
                });
 }
 
-// Runs all_to_allv, because one rank may leave its splits empty while another passes equal ones. On
-// CUDA, runs all_to_all, for its GPU kernels, if both lists are empty, as they must be everywhere.
+// Runs all_to_allv, because one rank may leave its splits empty while another passes equal ones.
+// The GPU kernels support equal parts only, so on GPUs the lists must be empty on all ranks or on
+// none.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,
@@ -230,15 +231,14 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at
   const ElementType type = movable_type(input.scalar_type());
   const Counts in_counts = split_counts(call, "input", input_splits, input, ranks(), type);
   const Counts out_counts = split_counts(call, "output", output_splits, output, ranks(), type);
-  const bool equal = input.is_cuda() && input_splits.empty() && output_splits.empty();
+  const bool equal = input_splits.empty() && output_splits.empty();
   Staging staging(call);
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = staging.apart_from(staging.input(input, type), out);
   return issue({OpType::ALLTOALL_BASE, "mccl:all_to_all"}, std::move(staging), {input}, {output},
-               call_options(opts.timeout, opts.asyncOp),
-               [&](Group& group, const CallOptions& options) {
-                 return equal ? group.all_to_all(in, out, options)
-                              : group.all_to_allv(in, in_counts, out, out_counts, options);
+               call_options(opts.timeout, opts.asyncOp), [&](Group& group, CallOptions options) {
+                 options.equal_counts = equal;
+                 return group.all_to_allv(in, in_counts, out, out_counts, options);
                });
 }
 

@@ -43,6 +43,9 @@ struct CallOptions {
   /// itself, the group then records the end of the call immediately, which costs a few more driver
   /// calls.
   bool stream_may_go = false;
+  /// all_to_allv: promises that all counts of all ranks are equal, so that a device may carry out
+  /// the call as an all_to_all. On the host, such a call matches an all_to_allv of any counts.
+  bool equal_counts = false;
   /// The call reads and writes its buffers only after this fence has passed; null means no fence.
   /// A call on Metal memory needs a fence that passes after all earlier GPU work on the input and
   /// the output. Later calls of the group begin after the fence, too. Other groups do not wait for

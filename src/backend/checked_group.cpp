@@ -22,7 +22,8 @@ Request without_devices(const Request& request) {
 
 }  // namespace
 
-Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
+Work CheckedGroup::begin(const Request& request, const CallOptions& options,
+                         const Request* on_device) {
   const bool is_shared =
       !staged::on_device(request) && (request.in.allocation || request.out.allocation);
   if (stages_always_ && is_shared) return line().enqueue(staged::as_the_gpu_sees(request), options);
@@ -33,8 +34,9 @@ Work CheckedGroup::begin(const Request& request, const CallOptions& options) {
   if (!staged::needs_stage(request, options)) {
     const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
     if (!line || !line->is_busy()) return start(request, options);
-  } else if (goes_directly(request, options)) {
-    return begin_directly(request, options);
+  } else if (const Request& direct = on_device ? *on_device : request;
+             goes_directly(direct, options)) {
+    return begin_directly(direct, options);
   } else if (has_failed() && !options.fence && !batch_is_open()) {
     return start(without_devices(request), options);
   }
@@ -223,7 +225,10 @@ Work CheckedGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& opt
 Work CheckedGroup::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                                std::span<const std::size_t> out_counts,
                                const CallOptions& options) {
-  return begin(arguments().all_to_allv(in, in_counts, out, out_counts), options);
+  const Request request = arguments().all_to_allv(in, in_counts, out, out_counts);
+  if (!options.equal_counts || !staged::on_device(request)) return begin(request, options);
+  const Request in_equal_parts = arguments().all_to_all(in, out);
+  return begin(request, options, &in_equal_parts);
 }
 
 Work CheckedGroup::barrier(const CallOptions& options) {

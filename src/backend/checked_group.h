@@ -97,7 +97,10 @@ class CheckedGroup : public Group, private staged::HostCalls {
  private:
   int own_rank() const final { return rank(); }
   void give_up(const std::string& reason) final { abort(reason); }
-  Work begin(const Request& request, const CallOptions& options);
+  /// `on_device` describes the same call for a device that carries it out by itself, if it may
+  /// differ from `request`.
+  Work begin(const Request& request, const CallOptions& options,
+             const Request* on_device = nullptr);
   bool goes_directly(const Request& request, const CallOptions& options);
   void refuse_capture(const Request& request, const CallOptions& options) const;
   Work begin_directly(const Request& request, const CallOptions& options);

@@ -28,6 +28,7 @@ class WayDouble final : public direct::Path {
   }
 
   bool takes(const Request& request) override {
+    if (!request.counts.empty()) return false;
     return only_ == Collective::barrier || request.call.collective == only_;
   }
   void enqueue(const Request& request, void* stream) override {
@@ -147,6 +148,49 @@ TEST_F(AutoPaths, WhereOneIsOnTheHostAllGoThroughIt) {
       EXPECT_EQ(all_reduce(group, context.rank() != 1), 3);
     }
     EXPECT_EQ(all_reduce(group, true), 3) << "for good";
+  });
+}
+
+/// Each rank sends a part of one element, with a promise that all counts are equal. Returns the
+/// last element of the result.
+float all_to_all_of_equal_counts(Group& group, const std::shared_ptr<DeviceDouble>& device,
+                                 bool on_device) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()), 1);
+  const auto rank = static_cast<float>(group.rank());
+  if (!on_device) {
+    std::vector<float> given(counts.size(), rank);
+    std::vector<float> taken(counts.size(), -1);
+    group
+        .all_to_allv({given.data(), given.size(), DType::f32}, counts,
+                     {taken.data(), taken.size(), DType::f32}, counts)
+        .wait();
+    return taken.back();
+  }
+  DeviceDouble::Queue stream(*device);
+  const auto given = device->allocate(counts.size() * sizeof(float));
+  const auto taken = device->allocate(counts.size() * sizeof(float));
+  auto* const source = reinterpret_cast<float*>(given->inside());
+  const auto* const result = reinterpret_cast<const float*>(taken->inside());
+  stream.enqueue([=, count = counts.size()] { std::fill_n(source, count, rank); });
+  const Work work =
+      group.all_to_allv({given->outside(), counts.size(), DType::f32, kDevice}, counts,
+                        {taken->outside(), counts.size(), DType::f32, kDevice}, counts,
+                        {.may_meet = true, .stream = &stream, .equal_counts = true});
+  work.wait_on_stream(&stream);
+  float found = 0;
+  stream.enqueue([&, last = counts.size() - 1] { found = result[last]; });
+  stream.finish();
+  work.wait();
+  return found;
+}
+
+TEST_F(AutoPaths, EqualCountsGoDirectlyAndElsewhereMatchCountsPerRank) {
+  run_ranks(3, [this](Context& context) {
+    const auto group = [&]() -> Group& {
+      return use(context, {way("one", 42, std::chrono::microseconds(0))});
+    };
+    EXPECT_EQ(all_to_all_of_equal_counts(group(), device_, true), 42);
+    EXPECT_EQ(all_to_all_of_equal_counts(group(), device_, context.rank() != 1), 2);
   });
 }
 

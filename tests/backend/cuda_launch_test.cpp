@@ -16,18 +16,33 @@ Request all_reduce_of(std::size_t bytes) {
   return request;
 }
 
-constexpr Limits kAll{
-    .flagged_to_all = 1000, .packed_to_all = 4000, .flagged_part = 3000, .packed_part = 5000};
+constexpr Limits kAll{.packed_sum = 4000,
+                      .flagged_sum = 1000,
+                      .packed_parts = 10'000,
+                      .flagged_parts = 6000,
+                      .flagged_scatter = 3000,
+                      .flagged_gather = 4000,
+                      .flagged_broadcast = 5000,
+                      .pooled_scatter = 20'000,
+                      .pooled_gather = 30'000};
 
 Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
   return launch_of(all_reduce_of(bytes), ranks, limits).kernel;
+}
+
+/// A call of four ranks whose longer buffer has four parts of `part` bytes.
+Request in_parts(Collective collective, std::size_t part) {
+  Request request = all_reduce_of(4 * part);
+  request.call.collective = collective;
+  if (collective == Collective::reduce_scatter) request.out.count /= 4;
+  if (collective == Collective::all_gather) request.in.count /= 4;
+  return request;
 }
 
 TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
   EXPECT_EQ(kernel_of(4000, 2), Kernel::packed_sum);
   EXPECT_EQ(kernel_of(10'000, 2), Kernel::packed_parts);
   EXPECT_EQ(kernel_of(10'002, 2), Kernel::all_reduce);
-  EXPECT_EQ(kernel_of(1000, 4), Kernel::packed_sum) << "three times as much is sent";
 }
 
 TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
@@ -37,21 +52,52 @@ TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
   EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::all_reduce);
 }
 
+TEST(CudaLaunch, OtherCallsGoByTheirLongerBuffer) {
+  const auto kernel = [](Collective collective, std::size_t part, bool reaches_inputs = false) {
+    return launch_of(in_parts(collective, part), 4, kAll, kMostProcessors, reaches_inputs).kernel;
+  };
+  EXPECT_EQ(kernel(Collective::reduce_scatter, 750), Kernel::flagged_scatter);
+  EXPECT_EQ(kernel(Collective::reduce_scatter, 752), Kernel::reduce_scatter);
+  EXPECT_EQ(kernel(Collective::reduce_scatter, 5000), Kernel::reduce_scatter);
+  EXPECT_EQ(kernel(Collective::reduce_scatter, 5000, true), Kernel::pooled_reduce_scatter);
+  EXPECT_EQ(kernel(Collective::all_gather, 1000), Kernel::flagged_gather);
+  EXPECT_EQ(kernel(Collective::all_gather, 1008, true), Kernel::all_gather);
+  EXPECT_EQ(kernel(Collective::all_gather, 7504, true), Kernel::pooled_all_gather);
+  EXPECT_EQ(kernel(Collective::all_to_all, 7504, true), Kernel::all_to_all);
+  EXPECT_EQ(kernel(Collective::broadcast, 1250), Kernel::flagged_broadcast);
+  EXPECT_EQ(kernel(Collective::broadcast, 1252), Kernel::broadcast);
+}
+
+TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
+  EXPECT_EQ(launch_of(in_parts(Collective::reduce_scatter, 2000), 4, kAll).task.bytes, 2000U);
+  EXPECT_EQ(launch_of(in_parts(Collective::all_to_all, 2000), 4, kAll).task.bytes, 2000U);
+  EXPECT_EQ(launch_of(in_parts(Collective::all_gather, 2000), 4, kAll).task.bytes, 2000U);
+  EXPECT_EQ(launch_of(in_parts(Collective::broadcast, 2000), 4, kAll).task.bytes, 8000U);
+}
+
+/// A model that trains computes while long sums run.
+TEST(CudaLaunch, LongCallsOfTrainingLeaveHalfOfTheMultiprocessors) {
+  const std::size_t part = std::size_t{8} << 20;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+    EXPECT_EQ(launch_of(in_parts(collective, part), 4, kAll).blocks, kMostProcessors / 2);
+  }
+  EXPECT_EQ(launch_of(in_parts(Collective::all_to_all, part), 4, kAll).blocks, 2 * kMostProcessors);
+}
+
 /// A packed line of 128 bytes holds 120 bytes of data. All lines must be handled in one pass.
 TEST(CudaLaunch, ThereAreThreadsForTheFlagsOfPackedLines) {
   for (const std::size_t kib : {1, 8, 64, 128, 256, 512}) {
     const std::size_t bytes = kib << 10;
-    const Launch launch = launch_of(all_reduce_of(bytes), 2);
+    const Launch launch = launch_of(all_reduce_of(bytes), 2, limits_of(2));
     ASSERT_EQ(launch.kernel, Kernel::packed_sum);
     EXPECT_GE(launch.blocks * launch.threads, (bytes + 119) / 120 * 8) << kib;
   }
 }
 
 TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
-  const Limits none{.flagged_to_all = ~std::size_t{0},
-                    .packed_to_all = ~std::size_t{0},
-                    .flagged_part = ~std::size_t{0},
-                    .packed_part = ~std::size_t{0}};
+  constexpr std::size_t kAny = ~std::size_t{0};
+  const Limits none{kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny};
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
   EXPECT_EQ(kernel_of(kMostFlagged, 2, none.without_packed()), Kernel::flagged_sum);
@@ -63,7 +109,7 @@ TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
 TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
   for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
     for (const int ranks : {2, 8}) {
-      const Launch launch = launch_of(all_reduce_of(bytes), ranks);
+      const Launch launch = launch_of(all_reduce_of(bytes), ranks, limits_of(ranks));
       EXPECT_GE(launch.blocks, 1U);
       EXPECT_LE(launch.blocks, static_cast<unsigned>(kernels::cuda::kMostBlocks));
       EXPECT_LE(launch.threads, static_cast<unsigned>(kernels::cuda::kThreads));
@@ -77,7 +123,7 @@ TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
 TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
   for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
     for (const unsigned processors : {1U, 33U, 108U, 1000U}) {
-      const Launch launch = launch_of(all_reduce_of(bytes), 2, {}, processors);
+      const Launch launch = launch_of(all_reduce_of(bytes), 2, limits_of(2), processors);
       const unsigned each = launch.threads <= kernels::cuda::kThreads / 2 ? 2 : 1;
       EXPECT_LE(launch.blocks, each * std::min(processors, kMostProcessors));
       EXPECT_GE(launch.blocks, 1U);
@@ -85,29 +131,10 @@ TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
   }
 }
 
-TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
-  Request request = all_reduce_of(8000);
-  request.call.collective = Collective::reduce_scatter;
-  request.out.count = 1000;
-  const Launch launch = launch_of(request, 4);
-  EXPECT_EQ(launch.kernel, Kernel::flagged_scatter);
-  EXPECT_EQ(launch.task.bytes, 2000U);
-}
-
-TEST(CudaLaunch, OnlyCallsThatAreStagedHaveAWayWithout) {
-  EXPECT_EQ(pooled(Kernel::all_reduce), Kernel::pooled_all_reduce);
-  EXPECT_EQ(pooled(Kernel::broadcast), Kernel::pooled_broadcast);
-  EXPECT_EQ(pooled(Kernel::packed_sum), Kernel::packed_sum);
-  for (int kernel = 0; kernel < kKernels; ++kernel) {
-    const auto which = static_cast<Kernel>(kernel);
-    EXPECT_EQ(sums(pooled(which)), sums(which)) << name_of(which, 0);
-  }
-  EXPECT_EQ(name_of(Kernel::pooled_all_reduce, 2), "mccl_pooled_all_reduce_bf16");
-}
-
 TEST(CudaLaunch, KernelsAreNamedAsTheImageHasThem) {
   EXPECT_EQ(name_of(Kernel::packed_parts, place_of(DType::bf16)), "mccl_packed_parts_bf16");
   EXPECT_EQ(name_of(Kernel::all_gather, 0), "mccl_all_gather");
+  EXPECT_EQ(name_of(Kernel::pooled_reduce_scatter, 2), "mccl_pooled_reduce_scatter_bf16");
   EXPECT_EQ(place_of(DType::i32), -1);
 }
 

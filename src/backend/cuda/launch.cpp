@@ -8,12 +8,13 @@ namespace {
 using kernels::cuda::kThreads;
 
 constexpr const char* kKernelNames[kKernels] = {
-    "mccl_flagged_sum",     "mccl_flagged_parts",     "mccl_flagged_scatter",
-    "mccl_packed_sum",      "mccl_packed_parts",      "mccl_all_reduce",
-    "mccl_reduce_scatter",  "mccl_pooled_all_reduce", "mccl_pooled_reduce_scatter",
-    "mccl_flagged_gather",  "mccl_all_gather",        "mccl_all_to_all",
-    "mccl_broadcast",       "mccl_pooled_all_gather", "mccl_pooled_all_to_all",
-    "mccl_pooled_broadcast"};
+    "mccl_flagged_sum",     "mccl_flagged_parts",
+    "mccl_flagged_scatter", "mccl_packed_sum",
+    "mccl_packed_parts",    "mccl_all_reduce",
+    "mccl_reduce_scatter",  "mccl_pooled_reduce_scatter",
+    "mccl_flagged_gather",  "mccl_flagged_broadcast",
+    "mccl_all_gather",      "mccl_all_to_all",
+    "mccl_broadcast",       "mccl_pooled_all_gather"};
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
@@ -27,35 +28,55 @@ struct Way {
 };
 
 Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits) {
-  const std::size_t to_all = whole * (ranks - 1);
-  const std::size_t part = (whole + ranks - 1) / ranks;
-  const auto most = [](std::size_t limit, std::size_t room) { return std::min(limit, room); };
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
-  if (to_all <= most(limits.packed_to_all, kMostPacked)) return {Kernel::packed_sum, whole};
-  if (to_all <= most(limits.flagged_to_all, kMostFlagged)) return {Kernel::flagged_sum, whole};
-  if (part <= most(limits.packed_part, kMostPacked / 2)) return {Kernel::packed_parts, part};
-  if (part <= most(limits.flagged_part, kMostFlagged / 2)) return {Kernel::flagged_parts, part};
+  const std::size_t part = (whole + ranks - 1) / ranks;
+  const auto fits = [](std::size_t bytes, std::size_t room, std::size_t size, std::size_t limit) {
+    return bytes <= room && size <= limit;
+  };
+  const std::size_t others = ranks - 1;
+  if (fits(whole * others, kMostPacked, whole, limits.packed_sum)) {
+    return {Kernel::packed_sum, whole};
+  }
+  if (fits(whole * others, kMostFlagged, whole, limits.flagged_sum)) {
+    return {Kernel::flagged_sum, whole};
+  }
+  if (fits(part, kMostPacked / 2, whole, limits.packed_parts)) return {Kernel::packed_parts, part};
+  if (fits(part, kMostFlagged / 2, whole, limits.flagged_parts)) {
+    return {Kernel::flagged_parts, part};
+  }
   return {Kernel::all_reduce, part};
 }
 
-Way way_of(const Request& r, std::size_t ranks, const Limits& limits) {
-  const std::size_t whole = r.in.bytes();
-  const auto fits = [&](std::size_t part) {
-    return part <= std::min(limits.flagged_part, kernels::cuda::kMostFlagged);
-  };
+Way way_of(const Request& r, std::size_t ranks, const Limits& limits, bool reaches_inputs) {
+  using kernels::cuda::kMostFlagged;
+  const std::size_t whole = std::max(r.in.bytes(), r.out.bytes());
+  const std::size_t part = whole / ranks;
   switch (r.call.collective) {
     case Collective::all_reduce:
       return way_of_all_reduce(whole, ranks, limits);
     case Collective::reduce_scatter:
-      return {fits(r.out.bytes()) ? Kernel::flagged_scatter : Kernel::reduce_scatter,
-              r.out.bytes()};
+      if (part <= kMostFlagged && whole <= limits.flagged_scatter) {
+        return {Kernel::flagged_scatter, part};
+      }
+      return {reaches_inputs && whole >= limits.pooled_scatter ? Kernel::pooled_reduce_scatter
+                                                               : Kernel::reduce_scatter,
+              part};
     case Collective::all_gather:
-      return {fits(whole) ? Kernel::flagged_gather : Kernel::all_gather, whole};
+      if (part <= kMostFlagged && whole <= limits.flagged_gather) {
+        return {Kernel::flagged_gather, part};
+      }
+      return {reaches_inputs && whole >= limits.pooled_gather ? Kernel::pooled_all_gather
+                                                              : Kernel::all_gather,
+              part};
     case Collective::all_to_all:
-      return {Kernel::all_to_all, whole / ranks};
-    default:
-      return {Kernel::broadcast, whole};
+      return {Kernel::all_to_all, part};
+    default: {
+      const std::size_t most =
+          std::min(limits.flagged_broadcast, kernels::cuda::kMostFlaggedBroadcast);
+      return {whole <= most ? Kernel::flagged_broadcast : Kernel::broadcast,
+              (whole + ranks - 2) / (ranks - 1)};
+    }
   }
 }
 
@@ -86,26 +107,47 @@ std::string name_of(Kernel kernel, int place) {
   return sums(kernel) ? std::string(name) + kSuffixes[place] : name;
 }
 
-Kernel pooled(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::all_reduce:
-      return Kernel::pooled_all_reduce;
-    case Kernel::reduce_scatter:
-      return Kernel::pooled_reduce_scatter;
-    case Kernel::all_gather:
-      return Kernel::pooled_all_gather;
-    case Kernel::all_to_all:
-      return Kernel::pooled_all_to_all;
-    case Kernel::broadcast:
-      return Kernel::pooled_broadcast;
-    default:
-      return kernel;
+Limits limits_of(int ranks) {
+  constexpr std::size_t kKib = 1 << 10;
+  constexpr std::size_t kMib = 1 << 20;
+  constexpr std::size_t kNever = ~std::size_t{0};
+  if (ranks == 2) {
+    return {.packed_sum = 512 * kKib,
+            .flagged_sum = 128 * kKib,
+            .packed_parts = 4 * kMib,
+            .flagged_parts = 1 * kMib,
+            .flagged_scatter = 8 * kKib,
+            .flagged_gather = 512 * kKib,
+            .flagged_broadcast = 128 * kKib,
+            .pooled_scatter = 16 * kMib,
+            .pooled_gather = kNever};
   }
+  if (ranks <= 4) {
+    return {.packed_sum = 256 * kKib,
+            .flagged_sum = 128 * kKib,
+            .packed_parts = 4 * kMib,
+            .flagged_parts = 256 * kKib,
+            .flagged_scatter = 8 * kKib,
+            .flagged_gather = 64 * kKib,
+            .flagged_broadcast = 512 * kKib,
+            .pooled_scatter = kNever,
+            .pooled_gather = kNever};
+  }
+  return {.packed_sum = 256 * kKib,
+          .flagged_sum = 32 * kKib,
+          .packed_parts = 0,
+          .flagged_parts = 0,
+          .flagged_scatter = 1 * kKib,
+          .flagged_gather = 4 * kKib,
+          .flagged_broadcast = 512 * kKib,
+          .pooled_scatter = kNever,
+          .pooled_gather = 16 * kMib};
 }
 
-Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors) {
+Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors,
+                 bool reaches_inputs) {
   const auto count = static_cast<std::size_t>(ranks);
-  const Way way = way_of(r, count, limits);
+  const Way way = way_of(r, count, limits, reaches_inputs);
   const bool of_parts = r.call.collective == Collective::reduce_scatter ||
                         r.call.collective == Collective::all_to_all;
   Launch launch;
@@ -115,12 +157,18 @@ Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned pro
                  r.call.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.call.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
   // Fills all multiprocessors with small blocks before it adds threads to a block, which spreads
-  // waiting loads over the GPU. Long calls have two blocks per multiprocessor: one moves data while
-  // the other waits for its peers.
+  // waiting loads over the GPU. Long calls of training leave half of the multiprocessors to a model
+  // that computes meanwhile, which costs them 2 to 5 % of their rate. Other long calls have two
+  // blocks per multiprocessor: one moves data while the other waits for its peers.
   const bool is_long = lines > kMostOfOneEach;
+  const bool is_of_training = r.call.collective == Collective::all_reduce ||
+                              r.call.collective == Collective::reduce_scatter ||
+                              r.call.collective == Collective::all_gather;
   const std::size_t usable = std::min(processors, kMostProcessors);
-  const std::size_t most_blocks = is_long ? 2 * usable : usable;
-  const std::size_t most_threads = is_long ? kThreads / 2 : kThreads;
+  const std::size_t most_blocks = !is_long         ? usable
+                                  : is_of_training ? (usable + 1) / 2
+                                                   : 2 * usable;
+  const std::size_t most_threads = is_long && !is_of_training ? kThreads / 2 : kThreads;
   const std::size_t each = (lines + most_blocks - 1) / most_blocks;
   const std::size_t threads = std::min<std::size_t>(
       (std::max(each, std::min(lines, kLeastThreads)) + 31) / 32 * 32, most_threads);

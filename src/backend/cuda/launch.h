@@ -19,17 +19,15 @@ enum class Kernel {
   packed_parts,
   all_reduce,
   reduce_scatter,
-  pooled_all_reduce,
   pooled_reduce_scatter,
   flagged_gather,  // kernels from here on only move data
+  flagged_broadcast,
   all_gather,
   all_to_all,
   broadcast,
   pooled_all_gather,
-  pooled_all_to_all,
-  pooled_broadcast,
 };
-inline constexpr int kKernels = 16;
+inline constexpr int kKernels = 14;
 constexpr bool sums(Kernel kernel) { return kernel < Kernel::flagged_gather; }
 
 /// kSummed is the number of element types that kernels can sum. place_of() returns the index of a
@@ -41,22 +39,30 @@ int place_of(DType dtype);
 /// place_of().
 std::string name_of(Kernel kernel, int place);
 
-/// Maximum sizes in bytes at which a kernel is the fastest. Limits with `to_all` apply to the total
-/// that a rank sends, those with `part` to the bytes that it sends to each rank. Measured by
-/// bench/gpu/sweep.py between two H200s (build/gpu.md).
+/// Maximum size in bytes of the longer buffer of a call at which a kernel is the fastest.
 struct Limits {
-  std::size_t flagged_to_all = std::size_t{128} << 10;
-  std::size_t packed_to_all = std::size_t{512} << 10;
-  std::size_t flagged_part = std::size_t{256} << 10;
-  std::size_t packed_part = std::size_t{1} << 20;
+  std::size_t packed_sum;
+  std::size_t flagged_sum;
+  std::size_t packed_parts;
+  std::size_t flagged_parts;
+  std::size_t flagged_scatter;
+  std::size_t flagged_gather;
+  std::size_t flagged_broadcast;
+  /// Minimum sizes at which kernels on registered memory are faster than kernels that copy.
+  std::size_t pooled_scatter;
+  std::size_t pooled_gather;
 
   /// Excludes the packed kernels, for GPUs on which a line of 128 bytes may arrive in pieces.
   Limits without_packed() const {
     Limits limits = *this;
-    limits.packed_to_all = limits.packed_part = 0;
+    limits.packed_sum = limits.packed_parts = 0;
     return limits;
   }
 };
+
+/// Limits for a number of ranks from 2 to 8, measured by bench/gpu/sweep.py on 2, 4 and 8 H200s
+/// that are joined by NVLink.
+Limits limits_of(int ranks);
 
 struct Launch {
   Kernel kernel = Kernel::broadcast;
@@ -65,18 +71,15 @@ struct Launch {
   kernels::cuda::Task task{};
 };
 
-/// Returns the variant of `kernel` for data in memory that all ranks can access, or `kernel` itself
-/// if there is none.
-Kernel pooled(Kernel kernel);
-
 /// Maximum number of multiprocessors that a launch uses, with two blocks on each.
 inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 
 /// Returns the launch for a call, which the kernels must support. `processors` is the number of
 /// multiprocessors reserved for each rank, at least 1 and the same on all ranks. All blocks of a
 /// launch fit on them at the same time. Otherwise waiting blocks could occupy the GPU and prevent
-/// the start of the blocks that their peers wait for.
-Launch launch_of(const Request& request, int ranks, const Limits& limits = {},
-                 unsigned processors = kMostProcessors);
+/// the start of the blocks that their peers wait for. `reaches_inputs`: the ranks have registered
+/// memory, in which inputs may lie.
+Launch launch_of(const Request& request, int ranks, const Limits& limits,
+                 unsigned processors = kMostProcessors, bool reaches_inputs = false);
 
 }  // namespace mccl::cuda

@@ -57,7 +57,7 @@ class KernelPath final : public direct::Path {
   bool met_ = false;
   Device device_;
   std::optional<Area> area_;
-  Limits limits_;
+  Limits limits_ = limits_of(group_.size());
   Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use one entry.
   std::unique_ptr<device::Lane> own_lane_;
 };
@@ -144,11 +144,10 @@ void KernelPath::enqueue(const Request& request, void* stream) {
                                 device::name_of(device_), reason));
   }
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
-  Launch launch = launch_of(request, group_.size(), limits_, area_->processors());
+  Launch launch =
+      launch_of(request, group_.size(), limits_, area_->processors(), area_->has_windows());
   if (area_->has_windows()) {
-    launch.kernel = pooled(launch.kernel);
     launch.task.in_place = area_->place_of(request.in.data, request.in.bytes());
-    launch.task.out_place = area_->place_of(request.out.data, request.out.bytes());
   }
   kernels::cuda::Fabric fabric = area_->fabric();
   void* arguments[] = {&fabric, &launch.task};

@@ -31,11 +31,13 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
 }
 
 /// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 unless a mean is
-/// computed.
+/// computed. The quotient by a power of two is the product with its inverse, which is faster.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
+  const bool is_power = (bits_of(divisor) & 0x7fffffU) == 0;
+  const float inverse = float_of_bits((254U << 23) - bits_of(divisor));  // of a power of two
   for (int i = 0; i < Wide<T>::kCount; ++i) {
-    elements[i] = T::narrow(divisor == 1.0F ? sum.lanes[i] : sum.lanes[i] / divisor);
+    elements[i] = T::narrow(is_power ? sum.lanes[i] * inverse : sum.lanes[i] / divisor);
   }
 }
 

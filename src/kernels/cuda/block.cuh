@@ -10,39 +10,28 @@
 
 #include "kernels/cuda/arithmetic.h"
 #include "kernels/cuda/fabric.h"
+#include "kernels/cuda/ptx.cuh"
 
 namespace mccl::kernels::cuda {
 namespace {
 
-struct alignas(16) Line {
-  std::uint32_t words[4];
-};
-
-__device__ __forceinline__ std::uint64_t now_ns() {
-  std::uint64_t time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-}
-
-/// Decides whether to continue waiting for `rank`. Checks the clock and the alarm once every 4096
-/// calls.
+/// Decides whether to continue to wait. Checks the clock and the alarm once every 4096 calls.
 class Patience {
  public:
-  __device__ __forceinline__ explicit Patience(const Fabric& fabric, int rank)
-      : fabric_(fabric), rank_(rank) {}
-  __device__ __forceinline__ bool lasts() {
+  __device__ __forceinline__ explicit Patience(const Fabric& fabric) : fabric_(fabric) {}
+  /// `rank` is the rank that the caller waits for.
+  __device__ __forceinline__ bool lasts(int rank) {
     if (++looks_ % 4096 != 0) return true;
     const std::uint64_t now = now_ns();
     if (since_ == 0) since_ = now;
     if (fabric_.alarm->stop != 0 || fabric_.alarm->late != 0) return false;
     if (now - since_ < fabric_.patience_ns) return true;
-    fabric_.alarm->late = static_cast<std::uint32_t>(rank_) + 1;
+    fabric_.alarm->late = static_cast<std::uint32_t>(rank) + 1;
     return false;
   }
 
  private:
   const Fabric& fabric_;
-  const int rank_;
   std::uint32_t looks_ = 0;
   std::uint64_t since_ = 0;
 };
@@ -57,16 +46,13 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
   __syncthreads();
   const int peer = static_cast<int>(threadIdx.x);
   if (peer < fabric.ranks && peer != fabric.rank) {
-    asm volatile(
-        "st.release.sys.global.u32 [%0], %1;" ::"l"(word_of(fabric, peer, blockIdx.x, fabric.rank)),
-        "r"(meeting)
-        : "memory");
+    store_release(word_of(fabric, peer, blockIdx.x, fabric.rank), meeting);
     const std::uint32_t* const word = word_of(fabric, fabric.rank, blockIdx.x, peer);
     std::uint32_t seen;
-    Patience patience(fabric, peer);
+    Patience patience(fabric);
     do {
-      asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
-    } while (static_cast<std::int32_t>(seen - meeting) < 0 && patience.lasts());
+      seen = load_acquire(word);
+    } while (static_cast<std::int32_t>(seen - meeting) < 0 && patience.lasts(peer));
   }
   __syncthreads();
 }
@@ -88,18 +74,38 @@ __device__ __forceinline__ std::uint32_t count_of(const Counter& counter) {
   return *const_cast<const volatile std::uint32_t*>(&counter[blockIdx.x]);
 }
 
+/// Loads `count` bytes of any alignment, at most 16. The rest of the line is zero. Not inlined,
+/// since few threads need it.
+__device__ __noinline__ Line load_bytes(const std::byte* from, int count) {
+  Line line{};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const std::uint32_t byte = i < count ? static_cast<std::uint32_t>(from[i]) : 0;
+    line.words[i / 4] |= byte << i % 4 * 8;
+  }
+  return line;
+}
+
+__device__ __noinline__ void store_bytes(std::byte* to, int count, Line line) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    if (i < count) to[i] = static_cast<std::byte>(line.words[i / 4] >> i % 4 * 8);
+  }
+}
+
+/// Number of bytes of a buffer of `bytes` in the 16 from `at` on.
+__device__ __forceinline__ int bytes_from(std::size_t at, std::size_t bytes) {
+  return at >= bytes ? 0 : bytes - at < 16 ? static_cast<int>(bytes - at) : 16;
+}
+
 /// Loads 16 bytes at offset `at` of a buffer of `bytes`, with any alignment. Bytes past the end are
 /// zero.
 __device__ __forceinline__ Line load(const std::byte* from, std::size_t at, std::size_t bytes) {
-  Line line{};
   const std::byte* const place = from + at;
   if (at + 16 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 15) == 0) {
     return *reinterpret_cast<const Line*>(place);
   }
-  auto* const to = reinterpret_cast<unsigned char*>(&line);
-  for (int i = 0; i < 16 && at + i < bytes; ++i)
-    to[i] = reinterpret_cast<const unsigned char*>(place)[i];
-  return line;
+  return load_bytes(place, bytes_from(at, bytes));
 }
 
 __device__ __forceinline__ void store(std::byte* to, std::size_t at, std::size_t bytes,
@@ -107,11 +113,9 @@ __device__ __forceinline__ void store(std::byte* to, std::size_t at, std::size_t
   std::byte* const place = to + at;
   if (at + 16 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 15) == 0) {
     *reinterpret_cast<Line*>(place) = line;
-    return;
+  } else {
+    store_bytes(place, bytes_from(at, bytes), line);
   }
-  const auto* const from = reinterpret_cast<const unsigned char*>(&line);
-  for (int i = 0; i < 16 && at + i < bytes; ++i)
-    reinterpret_cast<unsigned char*>(place)[i] = from[i];
 }
 
 /// Lines of one thread, `stride` bytes apart, whose loads or stores are in flight together.
@@ -170,6 +174,55 @@ struct Sum {
     round_to(reinterpret_cast<typename T::Bits*>(&line), wide, divisor);
     return line;
   }
+};
+
+/// Sums the lines of all ranks in rank order. `lines` is indexed by rank; this rank's is `own`.
+template <typename T>
+__device__ __forceinline__ Sum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
+                                               const Line* lines) {
+  Sum<T> sum;
+#pragma unroll
+  for (int peer = 0; peer < kMostRanks; ++peer) {
+    if (peer >= fabric.ranks) break;
+    const Line line = peer == fabric.rank ? own : lines[peer];
+    peer == 0 ? sum.set(line) : sum.add(line);
+  }
+  return sum;
+}
+
+/// The threads of the grid share buffers line by line: a thread's first line begins at
+/// first_line(), and the next ones follow at distances of all_lines() bytes.
+__device__ __forceinline__ std::size_t first_line() {
+  return std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
+}
+__device__ __forceinline__ std::size_t all_lines() {
+  return std::size_t{16} * gridDim.x * blockDim.x;
+}
+
+/// Calls act(step, peer) for each rank but this one, the next rank first, so that the ranks do not
+/// all write to the same rank at a time. Unrolled, so `step` can index registers.
+template <typename Act>
+__device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act) {
+#pragma unroll
+  for (int step = 1; step < kMostRanks; ++step) {
+    if (step >= fabric.ranks) break;
+    const int peer = fabric.rank + step;
+    act(step, peer < fabric.ranks ? peer : peer - fabric.ranks);
+  }
+}
+
+/// How a buffer is cut into one part per rank, at line boundaries. Parts at the end may be shorter
+/// or empty.
+struct Parts {
+  __device__ __forceinline__ Parts(std::size_t bytes, int count)
+      : bytes(bytes), part(((bytes + 15) / 16 + count - 1) / count * 16) {}
+  __device__ __forceinline__ std::size_t size_of(int index) const {
+    const std::size_t begin = part * index;
+    return begin >= bytes ? 0 : (bytes - begin < part ? bytes - begin : part);
+  }
+
+  std::size_t bytes;
+  std::size_t part;
 };
 
 __device__ __forceinline__ std::byte* half_of(const Fabric& fabric, int area, std::size_t place,

@@ -1,5 +1,6 @@
 // Kernels for collectives, which write to the memory of other ranks' GPUs. The headers describe how
 // the kernels of different ranks synchronise.
+#include "kernels/cuda/broadcast.cuh"
 #include "kernels/cuda/flagged.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/pooled.cuh"
@@ -8,7 +9,7 @@
 using namespace mccl::kernels::cuda;
 
 #define MCCL_KERNEL(name, body)                                                        \
-  extern "C" __global__ void __launch_bounds__(kThreads)                               \
+  extern "C" __global__ void __launch_bounds__(kThreads, 1)                            \
       name(const __grid_constant__ Fabric fabric, const __grid_constant__ Task task) { \
     body(fabric, task);                                                                \
   }
@@ -37,13 +38,9 @@ MCCL_KERNEL(mccl_packed_parts_f16, (packed_parts<F16>))
 MCCL_KERNEL(mccl_packed_parts_bf16, (packed_parts<Bf16>))
 MCCL_KERNEL(mccl_all_gather, (staged<F32, Shape::all_gather>))
 MCCL_KERNEL(mccl_all_to_all, (staged<F32, Shape::all_to_all>))
-MCCL_KERNEL(mccl_broadcast, (staged<F32, Shape::broadcast>))
-MCCL_KERNEL(mccl_pooled_all_reduce_f32, (pooled<F32, Shape::all_reduce>))
-MCCL_KERNEL(mccl_pooled_all_reduce_f16, (pooled<F16, Shape::all_reduce>))
-MCCL_KERNEL(mccl_pooled_all_reduce_bf16, (pooled<Bf16, Shape::all_reduce>))
+MCCL_KERNEL(mccl_flagged_broadcast, flagged_broadcast)
+MCCL_KERNEL(mccl_broadcast, broadcast)
 MCCL_KERNEL(mccl_pooled_reduce_scatter_f32, (pooled<F32, Shape::reduce_scatter>))
 MCCL_KERNEL(mccl_pooled_reduce_scatter_f16, (pooled<F16, Shape::reduce_scatter>))
 MCCL_KERNEL(mccl_pooled_reduce_scatter_bf16, (pooled<Bf16, Shape::reduce_scatter>))
 MCCL_KERNEL(mccl_pooled_all_gather, (pooled<F32, Shape::all_gather>))
-MCCL_KERNEL(mccl_pooled_all_to_all, (pooled<F32, Shape::all_to_all>))
-MCCL_KERNEL(mccl_pooled_broadcast, (pooled<F32, Shape::broadcast>))

@@ -18,40 +18,63 @@ namespace {
 /// Stores eight bytes of data, with the call's number after each word.
 __device__ __forceinline__ void put_flagged(std::byte* to, std::uint32_t a, std::uint32_t b,
                                             std::uint32_t number) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(number),
-               "r"(b), "r"(number)
-               : "memory");
+  store_whole(to, {{a, number, b, number}});
 }
 
 __device__ __forceinline__ bool get_flagged(const std::byte* from, std::uint32_t& a,
                                             std::uint32_t& b, std::uint32_t number) {
-  std::uint32_t first, second;
-  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a), "=r"(first), "=r"(b), "=r"(second)
-               : "l"(from)
-               : "memory");
-  return first == number && second == number;
+  const Line line = load_whole(from);
+  a = line.words[0];
+  b = line.words[2];
+  return line.words[1] == number && line.words[3] == number;
+}
+
+__device__ __forceinline__ std::byte* flagged_place(const Fabric& fabric, int area, int from,
+                                                    std::uint32_t half, std::size_t at) {
+  return half_of(fabric, area, fabric.layout.flagged, 2 * kMostFlagged, half, from) + 2 * at;
 }
 
 /// Waits for a line from `peer`. `at` is the offset in the data that the peer sends in this call.
 __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std::uint32_t half,
                                              std::size_t at, std::uint32_t number) {
   Line line;
-  const std::byte* const from =
-      half_of(fabric, fabric.rank, fabric.layout.flagged, 2 * kMostFlagged, half, peer) + 2 * at;
-  Patience patience(fabric, peer);
-  while (!get_flagged(from, line.words[0], line.words[1], number) && patience.lasts()) {
-  }
-  while (!get_flagged(from + 16, line.words[2], line.words[3], number) && patience.lasts()) {
-  }
+  const std::byte* const from = flagged_place(fabric, fabric.rank, peer, half, at);
+  Patience patience(fabric);
+  bool is_there = false;
+  do {
+    const bool first = get_flagged(from, line.words[0], line.words[1], number);
+    is_there = get_flagged(from + 16, line.words[2], line.words[3], number) && first;
+  } while (!is_there && patience.lasts(peer));
   return line;
+}
+
+/// Waits for a line from each rank for which `is_wanted(peer)`. The loads from all ranks are in
+/// flight together. `lines` is indexed by rank.
+template <typename Wanted>
+__device__ __forceinline__ void take_flagged_of_others(const Fabric& fabric, std::uint32_t half,
+                                                       std::size_t at, std::uint32_t number,
+                                                       const Wanted& is_wanted, Line* lines) {
+  Patience patience(fabric);
+  int missing = -1;
+  do {
+    missing = -1;
+#pragma unroll
+    for (int peer = 0; peer < kMostRanks; ++peer) {
+      if (peer >= fabric.ranks) break;
+      if (peer == fabric.rank || !is_wanted(peer)) continue;
+      const std::byte* const from = flagged_place(fabric, fabric.rank, peer, half, at);
+      Line& line = lines[peer];
+      const bool first = get_flagged(from, line.words[0], line.words[1], number);
+      const bool second = get_flagged(from + 16, line.words[2], line.words[3], number);
+      if (!(first && second)) missing = peer;
+    }
+  } while (missing >= 0 && patience.lasts(missing));
 }
 
 __device__ __forceinline__ void give_flagged(const Fabric& fabric, int peer, std::uint32_t half,
                                              std::size_t at, const Line& line,
                                              std::uint32_t number) {
-  std::byte* const to =
-      half_of(fabric, peer, fabric.layout.flagged, 2 * kMostFlagged, half, fabric.rank) + 2 * at;
+  std::byte* const to = flagged_place(fabric, peer, fabric.rank, half, at);
   put_flagged(to, line.words[0], line.words[1], number);
   put_flagged(to + 16, line.words[2], line.words[3], number);
 }
@@ -61,12 +84,10 @@ template <typename T>
 __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t half,
                                             std::size_t at, const Line& own, std::uint32_t number,
                                             float divisor) {
-  Sum<T> sum;
-  for (int peer = 0; peer < fabric.ranks; ++peer) {
-    const Line line = peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number);
-    peer == 0 ? sum.set(line) : sum.add(line);
-  }
-  return sum.round(divisor);
+  Line lines[kMostRanks];
+  take_flagged_of_others(
+      fabric, half, at, number, [](int) { return true; }, lines);
+  return sum_of_ranks<T>(fabric, own, lines).round(divisor);
 }
 
 /// Sends every rank's data to every rank, which sums it or stores it side by side.
@@ -74,19 +95,20 @@ template <typename T, bool kSums>
 __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
-  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
-  const std::size_t first = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
-  for (std::size_t at = first; at < task.bytes; at += stride) {
+  for (std::size_t at = first_line(); at < task.bytes; at += all_lines()) {
     const Line own = load(task.in, at, task.bytes);
-    for (int step = 1; step < fabric.ranks; ++step) {
-      give_flagged(fabric, (fabric.rank + step) % fabric.ranks, half, at, own, number);
-    }
+    for_others(fabric, [&](int, int peer) { give_flagged(fabric, peer, half, at, own, number); });
     if constexpr (kSums) {
       store(task.out, at, task.bytes, sum_flagged<T>(fabric, half, at, own, number, task.divisor));
     } else {
-      for (int peer = 0; peer < fabric.ranks; ++peer) {
-        store(task.out + peer * task.bytes, at, task.bytes,
-              peer == fabric.rank ? own : take_flagged(fabric, peer, half, at, number));
+      Line lines[kMostRanks];
+      take_flagged_of_others(
+          fabric, half, at, number, [](int) { return true; }, lines);
+#pragma unroll
+      for (int peer = 0; peer < kMostRanks; ++peer) {
+        if (peer >= fabric.ranks) break;
+        const Line line = peer == fabric.rank ? own : lines[peer];
+        store(task.out + peer * task.bytes, at, task.bytes, line);
       }
     }
   }
@@ -96,44 +118,43 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) 
 /// Computes one part of the sum on each rank. An all_reduce sends the parts back.
 template <typename T, bool kSendsBack>
 __device__ __forceinline__ void flagged_parts(const Fabric& fabric, const Task& task) {
+  constexpr std::size_t kResults = kMostFlagged / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const int own = fabric.rank;
-  const std::size_t lines = (task.bytes + 15) / 16;
-  const std::size_t part = kSendsBack ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
-  const auto size_of_part = [&](int rank) -> std::size_t {
-    if (!kSendsBack) return part;
-    const std::size_t begin = part * rank;
-    return begin >= task.bytes ? 0 : (task.bytes - begin < part ? task.bytes - begin : part);
-  };
-  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
-  const std::size_t first = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
-  for (int step = 1; step < fabric.ranks; ++step) {
-    const int peer = (own + step) % fabric.ranks;
-    const std::size_t bytes = size_of_part(peer);
-    for (std::size_t at = first; at < bytes; at += stride) {
-      give_flagged(fabric, peer, half, at, load(task.in + part * peer, at, bytes), number);
-    }
+  const Parts parts(task.bytes, fabric.ranks);
+  const std::size_t part = kSendsBack ? parts.part : task.bytes;
+  const auto size_of = [&](int rank) { return kSendsBack ? parts.size_of(rank) : task.bytes; };
+  for (std::size_t at = first_line(); at < part; at += all_lines()) {
+    Line lines[kMostRanks];
+    for_others(fabric, [&](int step, int peer) {
+      if (at < size_of(peer)) lines[step] = load(task.in + part * peer, at, size_of(peer));
+    });
+    for_others(fabric, [&](int step, int peer) {
+      if (at < size_of(peer)) give_flagged(fabric, peer, half, at, lines[step], number);
+    });
   }
-  const std::size_t bytes = size_of_part(own);
-  for (std::size_t at = first; at < bytes; at += stride) {
-    const Line result = sum_flagged<T>(fabric, half, at, load(task.in + part * own, at, bytes),
-                                       number, task.divisor);
+  for (std::size_t at = first_line(); at < size_of(own); at += all_lines()) {
+    const Line result = sum_flagged<T>(
+        fabric, half, at, load(task.in + part * own, at, size_of(own)), number, task.divisor);
     if constexpr (kSendsBack) {
-      for (int step = 1; step < fabric.ranks; ++step) {
-        give_flagged(fabric, (own + step) % fabric.ranks, half, kMostFlagged / 2 + at, result,
-                     number);
-      }
+      for_others(fabric, [&](int, int peer) {
+        give_flagged(fabric, peer, half, kResults + at, result, number);
+      });
     }
-    store(task.out + (kSendsBack ? part * own : 0), at, bytes, result);
+    store(task.out + (kSendsBack ? part * own : 0), at, size_of(own), result);
   }
   if constexpr (kSendsBack) {
-    for (int step = 1; step < fabric.ranks; ++step) {
-      const int peer = (own + step) % fabric.ranks;
-      const std::size_t theirs = size_of_part(peer);
-      for (std::size_t at = first; at < theirs; at += stride) {
-        store(task.out + part * peer, at, theirs,
-              take_flagged(fabric, peer, half, kMostFlagged / 2 + at, number));
+    for (std::size_t at = first_line(); at < part; at += all_lines()) {
+      Line lines[kMostRanks];
+      const auto is_wanted = [&](int peer) { return at < size_of(peer); };
+      take_flagged_of_others(fabric, half, kResults + at, number, is_wanted, lines);
+#pragma unroll
+      for (int peer = 0; peer < kMostRanks; ++peer) {
+        if (peer >= fabric.ranks) break;
+        if (peer != own && is_wanted(peer)) {
+          store(task.out + part * peer, at, size_of(peer), lines[peer]);
+        }
       }
     }
   }

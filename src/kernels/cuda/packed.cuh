@@ -60,30 +60,45 @@ __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std:
   std::byte* const to =
       half_of(fabric, peer, fabric.layout.packed, kPackedArea, half, fabric.rank) +
       piece * kBytesOfWarp + lane * 16;
-  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(words.first),
-               "l"(words.second)
-               : "memory");
+  store_by_warp(to, line_of(words));
 }
 
-/// Called by a whole warp. Waits for a piece from `peer`.
-__device__ __forceinline__ Line take_packed(const Fabric& fabric, int peer, std::uint32_t half,
-                                            std::size_t piece, std::uint32_t number) {
+/// Called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)`. The loads
+/// from all ranks are in flight together. `lines` is indexed by rank.
+template <typename Wanted>
+__device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std::uint32_t half,
+                                                      std::size_t piece, std::uint32_t number,
+                                                      const Wanted& is_wanted, Line* lines) {
   const int lane = lane_of_thread();
-  const std::byte* const from =
-      half_of(fabric, fabric.rank, fabric.layout.packed, kPackedArea, half, peer) +
-      piece * kBytesOfWarp + lane * 16;
   const std::uint64_t flag = flag_of(number);
-  Words words;
-  Patience patience(fabric, peer);
-  bool is_there = false;
+  Words words[kMostRanks];
+  Patience patience(fabric);
+  int missing = -1;
   do {
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(words.first), "=l"(words.second)
-                 : "l"(from)
-                 : "memory");
-    is_there = __all_sync(kAllLanes, !has_flag(lane) || words.second == flag);
-  } while (!is_there && __all_sync(kAllLanes, patience.lasts()));
-  return line_of(gather_words(words, in_lines(lane, false), in_lines(lane, true)));
+    missing = -1;
+#pragma unroll
+    for (int peer = 0; peer < kMostRanks; ++peer) {
+      if (peer >= fabric.ranks) break;
+      if (peer == fabric.rank || !is_wanted(peer)) continue;
+      const std::byte* const from =
+          half_of(fabric, fabric.rank, fabric.layout.packed, kPackedArea, half, peer) +
+          piece * kBytesOfWarp + lane * 16;
+      words[peer] = words_of(load_by_warp(from));
+    }
+#pragma unroll
+    for (int peer = 0; peer < kMostRanks; ++peer) {
+      if (peer >= fabric.ranks) break;
+      if (peer == fabric.rank || !is_wanted(peer)) continue;
+      if (has_flag(lane) && words[peer].second != flag) missing = peer;
+    }
+    missing = __reduce_max_sync(kAllLanes, missing);
+  } while (missing >= 0 && __all_sync(kAllLanes, patience.lasts(missing)));
+#pragma unroll
+  for (int peer = 0; peer < kMostRanks; ++peer) {
+    if (peer >= fabric.ranks) break;
+    if (peer == fabric.rank || !is_wanted(peer)) continue;
+    lines[peer] = line_of(gather_words(words[peer], in_lines(lane, false), in_lines(lane, true)));
+  }
 }
 
 /// The pieces of 480 bytes that this warp handles, of data of `bytes` bytes.
@@ -117,12 +132,10 @@ template <typename T>
 __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t half,
                                            std::size_t piece, const Line& own, std::uint32_t number,
                                            float divisor) {
-  Sum<T> sum;
-  for (int peer = 0; peer < fabric.ranks; ++peer) {
-    const Line line = peer == fabric.rank ? own : take_packed(fabric, peer, half, piece, number);
-    peer == 0 ? sum.set(line) : sum.add(line);
-  }
-  return sum.round(divisor);
+  Line lines[kMostRanks];
+  take_packed_of_others(
+      fabric, half, piece, number, [](int) { return true; }, lines);
+  return sum_of_ranks<T>(fabric, own, lines).round(divisor);
 }
 
 /// Computes the whole sum on every rank.
@@ -133,9 +146,7 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
   const Pieces pieces(task.bytes);
   for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
     const Line own = load_piece(task.in, piece, task.bytes);
-    for (int step = 1; step < fabric.ranks; ++step) {
-      give_packed(fabric, (fabric.rank + step) % fabric.ranks, half, piece, own, number);
-    }
+    for_others(fabric, [&](int, int peer) { give_packed(fabric, peer, half, piece, own, number); });
   }
   for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
     const Line own = load_piece(task.in, piece, task.bytes);
@@ -153,37 +164,38 @@ __device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& t
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const int own = fabric.rank;
-  const std::size_t lines = (task.bytes + 15) / 16;
-  const std::size_t part = (lines + fabric.ranks - 1) / fabric.ranks * 16;
-  const auto size_of_part = [&](int rank) -> std::size_t {
-    const std::size_t begin = part * rank;
-    return begin >= task.bytes ? 0 : (task.bytes - begin < part ? task.bytes - begin : part);
+  const Parts parts(task.bytes, fabric.ranks);
+  const Pieces pieces(parts.part);
+  const auto has_piece = [&](int peer, std::size_t piece) {
+    return piece * kDataOfWarp < parts.size_of(peer);
   };
-  for (int step = 1; step < fabric.ranks; ++step) {
-    const int peer = (own + step) % fabric.ranks;
-    const Pieces pieces(size_of_part(peer));
-    for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
-      give_packed(fabric, peer, half, piece,
-                  load_piece(task.in + part * peer, piece, size_of_part(peer)), number);
-    }
+  for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+    Line lines[kMostRanks];
+    for_others(fabric, [&](int step, int peer) {
+      lines[step] = load_piece(task.in + parts.part * peer, piece, parts.size_of(peer));
+    });
+    for_others(fabric, [&](int step, int peer) {
+      if (has_piece(peer, piece)) give_packed(fabric, peer, half, piece, lines[step], number);
+    });
   }
-  const std::size_t bytes = size_of_part(own);
-  const Pieces mine(bytes);
-  for (std::size_t piece = mine.first; piece < mine.end; piece += mine.stride) {
-    const Line result = sum_packed<T>(
-        fabric, half, piece, load_piece(task.in + part * own, piece, bytes), number, task.divisor);
-    for (int step = 1; step < fabric.ranks; ++step) {
-      give_packed(fabric, (own + step) % fabric.ranks, half, kResults + piece, result, number);
-    }
-    store_piece(task.out + part * own, piece, bytes, result);
+  const std::size_t bytes = parts.size_of(own);
+  for (std::size_t piece = pieces.first; has_piece(own, piece); piece += pieces.stride) {
+    const Line mine = load_piece(task.in + parts.part * own, piece, bytes);
+    const Line result = sum_packed<T>(fabric, half, piece, mine, number, task.divisor);
+    for_others(fabric, [&](int, int peer) {
+      give_packed(fabric, peer, half, kResults + piece, result, number);
+    });
+    store_piece(task.out + parts.part * own, piece, bytes, result);
   }
-  for (int step = 1; step < fabric.ranks; ++step) {
-    const int peer = (own + step) % fabric.ranks;
-    const std::size_t theirs = size_of_part(peer);
-    const Pieces pieces(theirs);
-    for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
-      store_piece(task.out + part * peer, piece, theirs,
-                  take_packed(fabric, peer, half, kResults + piece, number));
+  for (std::size_t piece = pieces.first; piece < pieces.end; piece += pieces.stride) {
+    Line lines[kMostRanks];
+    const auto is_wanted = [&](int peer) { return has_piece(peer, piece); };
+    take_packed_of_others(fabric, half, kResults + piece, number, is_wanted, lines);
+#pragma unroll
+    for (int peer = 0; peer < kMostRanks; ++peer) {
+      if (peer >= fabric.ranks) break;
+      if (peer == own || !is_wanted(peer)) continue;
+      store_piece(task.out + parts.part * peer, piece, parts.size_of(peer), lines[peer]);
     }
   }
   leave(fabric.counters->flagged, number);

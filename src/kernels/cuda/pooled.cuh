@@ -1,13 +1,12 @@
-// Pooled calls work on data that all ranks access in place, in windows that they have announced to
-// each other. Nothing is copied to a staging area. Inputs are read from the peers' memory. In an
-// all_reduce, each rank sums one part and writes the result to all ranks.
+// Pooled calls read the inputs of the other ranks in place, in windows that the ranks have
+// announced to each other. Nothing is copied to a staging area.
 //
 // A call has three phases:
-// - meet: the barrier. Each rank announces the places of its data, next to its word of the barrier.
-// - work: reads and writes. If the data of any rank cannot be reached, the announcements show this
-//   to all ranks, which then continue as in staged.cuh.
-// - meet: the barrier again, so that no rank leaves before all ranks have finished reading and
-//   writing its data.
+// - meet: the barrier. Each rank announces the place of its input, next to its word of the barrier.
+// - work: reads. If the input of any rank cannot be reached, the announcements show this to all
+//   ranks, which then continue as in staged.cuh.
+// - meet: the barrier again, so that no rank leaves before all ranks have finished reading its
+// input.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -16,55 +15,40 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Stored in the same line as the word through which a block meets its counterpart on another rank.
-struct Places {
-  std::uint64_t in;
-  std::uint64_t out;
-};
-
-__device__ __forceinline__ volatile Places* places_of(const Fabric& fabric, int area, int rank) {
-  return reinterpret_cast<volatile Places*>(word_of(fabric, area, blockIdx.x, rank) + 4);
+/// The place of a rank's input, stored in the same line as the word through which a block meets its
+/// counterpart on another rank.
+__device__ __forceinline__ volatile std::uint64_t* place_of(const Fabric& fabric, int area,
+                                                            int rank) {
+  return reinterpret_cast<volatile std::uint64_t*>(word_of(fabric, area, blockIdx.x, rank) + 4);
 }
 
-/// The data of all ranks, at addresses that are valid on this rank.
+/// The inputs of all ranks, at addresses that are valid on this rank.
 struct Reached {
-  std::byte* in[kMostRanks];
-  std::byte* out[kMostRanks];
-  int nowhere;  ///< True if other ranks cannot reach some rank's data.
+  const std::byte* in[kMostRanks];
+  int nowhere;  ///< True if other ranks cannot reach some rank's input.
   int late;     ///< True if some rank has not reached the barrier in time.
 };
 
-__device__ __forceinline__ std::byte* reach(const Fabric& fabric, int rank, std::uint64_t place) {
-  return fabric.windows[rank * kMostWindows + window_of(place)] + offset_of(place);
-}
-
-/// Waits for the other ranks with meet(), and exchanges the places of all data.
-template <bool kWrites>
+/// Waits for the other ranks with meet(), and exchanges the places of all inputs.
 __device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task, Reached& reached,
                                          std::uint32_t meeting) {
   const int peer = static_cast<int>(threadIdx.x);
   const bool is_peer = peer < fabric.ranks && peer != fabric.rank;
   if (peer == 0) reached.nowhere = reached.late = 0;
-  if (is_peer) {
-    volatile Places* const there = places_of(fabric, peer, fabric.rank);
-    there->in = task.in_place;
-    there->out = task.out_place;
-  }
+  if (is_peer) *place_of(fabric, peer, fabric.rank) = task.in_place;
   meet(fabric, meeting);
   if (peer < fabric.ranks) {
-    Places places{task.in_place, task.out_place};
+    std::uint64_t place = task.in_place;
     if (is_peer) {
-      const volatile Places* const told = places_of(fabric, fabric.rank, peer);
-      places = {told->in, told->out};
+      place = *place_of(fabric, fabric.rank, peer);
       const std::uint32_t seen = *const_cast<const volatile std::uint32_t*>(
           word_of(fabric, fabric.rank, blockIdx.x, peer));
       if (static_cast<std::int32_t>(seen - meeting) < 0) atomicOr(&reached.late, 1);
     }
-    if (places.in == kNowhere || (kWrites && places.out == kNowhere)) {
+    if (place == kNowhere) {
       atomicOr(&reached.nowhere, 1);
     } else {
-      reached.in[peer] = reach(fabric, peer, places.in);
-      if (kWrites) reached.out[peer] = reach(fabric, peer, places.out);
+      reached.in[peer] = fabric.windows[peer * kMostWindows + window_of(place)] + offset_of(place);
     }
   }
   __syncthreads();
@@ -73,40 +57,31 @@ __device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task,
 /// Copies this thread's share of the data at `from`.
 __device__ __forceinline__ void fetch(const std::byte* from, std::byte* to, std::size_t bytes) {
   constexpr int kLines = 4;
-  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
-  const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
   if (from == to) return;
-  for (std::size_t at = mine; at < bytes; at += kLines * stride) {
+  for (std::size_t at = first_line(); at < bytes; at += kLines * all_lines()) {
     Batch<kLines> batch;
-    batch.load_from(from, at, stride, bytes);
-    batch.store_to(to, at, stride, bytes);
+    batch.load_from(from, at, all_lines(), bytes);
+    batch.store_to(to, at, all_lines(), bytes);
   }
 }
 
 template <typename T, Shape kShape>
 __device__ __forceinline__ void pooled(const Fabric& fabric, const Task& task) {
-  constexpr bool kWrites = kShape == Shape::all_reduce;
   constexpr int kLines = 4;
   __shared__ Reached reached;
   const int own = fabric.rank;
   const std::uint32_t meeting = count_of(fabric.counters->meetings) + 1;
-  find_all<kWrites>(fabric, task, reached, meeting);
+  find_all(fabric, task, reached, meeting);
   if (reached.late) return leave(fabric.counters->meetings, meeting);
-  if (reached.nowhere) return staged_after<T, kShape>(fabric, task, meeting);
-  if constexpr (kShape == Shape::all_reduce || kShape == Shape::reduce_scatter) {
-    const std::size_t lines = (task.bytes + 15) / 16;
-    const std::size_t part = kWrites ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
-    const std::size_t begin = part * own;
-    const std::size_t left = task.bytes > begin ? task.bytes - begin : 0;
-    const std::size_t bytes = !kWrites || left > part ? part : left;
-    const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
-    const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
-    for (std::size_t at = mine; at < bytes; at += kLines * stride) {
+  if (reached.nowhere) return Staged<T, kShape>(fabric, task).run(meeting);
+  if constexpr (kShape == Shape::reduce_scatter) {
+    const std::size_t begin = task.bytes * own;
+    for (std::size_t at = first_line(); at < task.bytes; at += kLines * all_lines()) {
       Sum<T> sums[kLines];
 #pragma unroll 2
       for (int peer = 0; peer < fabric.ranks; ++peer) {
         Batch<kLines> batch;
-        batch.load_from(reached.in[peer] + begin, at, stride, bytes);
+        batch.load_from(reached.in[peer] + begin, at, all_lines(), task.bytes);
 #pragma unroll
         for (int i = 0; i < kLines; ++i) {
           peer == 0 ? sums[i].set(batch.lines[i]) : sums[i].add(batch.lines[i]);
@@ -115,22 +90,12 @@ __device__ __forceinline__ void pooled(const Fabric& fabric, const Task& task) {
       Batch<kLines> results;
 #pragma unroll
       for (int i = 0; i < kLines; ++i) results.lines[i] = sums[i].round(task.divisor);
-      if constexpr (kWrites) {
-        for (int turn = 0; turn < fabric.ranks; ++turn) {
-          const int peer = (own + turn) % fabric.ranks;
-          results.store_to(reached.out[peer] + begin, at, stride, bytes);
-        }
-      } else {
-        results.store_to(task.out, at, stride, bytes);
-      }
+      results.store_to(task.out, at, all_lines(), task.bytes);
     }
-  } else if constexpr (kShape == Shape::broadcast) {
-    if (own != task.root) fetch(reached.in[task.root], task.out, task.bytes);
   } else {
     for (int turn = 0; turn < fabric.ranks; ++turn) {
       const int peer = (own + turn) % fabric.ranks;
-      const std::size_t begin = kShape == Shape::all_to_all ? task.bytes * own : 0;
-      fetch(reached.in[peer] + begin, task.out + peer * task.bytes, task.bytes);
+      fetch(reached.in[peer], task.out + peer * task.bytes, task.bytes);
     }
   }
   meet(fabric, meeting + 1);

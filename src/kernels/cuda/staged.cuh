@@ -12,6 +12,9 @@
 // another could overwrite data that a peer is still reading. Kernels of a stream run in order, so a
 // block that meets a block of the next kernel knows that the previous kernel has ended on that
 // rank.
+//
+// In calls of several rounds, half of the blocks are half a round ahead. While they copy received
+// data out, the others keep the links busy.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -35,107 +38,213 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// Runs a staged call. `meeting` is the number of the last barrier so far.
+/// Moves this thread's lines between `begin` and `end` of each other rank's data, whose length is
+/// size_of(peer). If there is one line of each rank, the lines of all ranks are in flight together.
+template <typename Size, typename Load, typename Store>
+__device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t begin,
+                                               std::size_t end, const Size& size_of,
+                                               const Load& load, const Store& store) {
+  const std::size_t at = begin + first_line();
+  if (end - begin <= all_lines()) {
+    Line lines[kMostRanks];
+    const auto has_line = [&](int peer) { return at < end && at < size_of(peer); };
+    for_others(fabric, [&](int step, int peer) {
+      if (has_line(peer)) lines[step] = load(peer, at);
+    });
+    for_others(fabric, [&](int step, int peer) {
+      if (has_line(peer)) store(peer, at, lines[step]);
+    });
+    return;
+  }
+  for (int step = 1; step < fabric.ranks; ++step) {
+    const int peer = (fabric.rank + step) % fabric.ranks;
+    const std::size_t bytes = size_of(peer);
+    move_lines(
+        at, end < bytes ? end : bytes, all_lines(),
+        [&](std::size_t place) { return load(peer, place); },
+        [&](std::size_t place, const Line& line) { store(peer, place, line); });
+  }
+}
+
+/// One staged call of one thread.
 template <typename T, Shape kShape>
-__device__ __forceinline__ void staged_after(const Fabric& fabric, const Task& task,
-                                             std::uint32_t meeting) {
-  constexpr bool kSums = kShape == Shape::all_reduce || kShape == Shape::reduce_scatter;
-  constexpr bool kDivided = kSums || kShape == Shape::all_to_all;
-  const int own = fabric.rank;
-  // An all_reduce is cut at line boundaries into one part per rank. For all other calls, `bytes` is
-  // the size of a part.
-  const std::size_t lines = (task.bytes + 15) / 16;
-  const std::size_t part =
-      kShape == Shape::all_reduce ? (lines + fabric.ranks - 1) / fabric.ranks * 16 : task.bytes;
-  std::uint32_t round = count_of(fabric.counters->rounds);
-  const std::size_t stride = std::size_t{16} * gridDim.x * blockDim.x;
-  const std::size_t mine = std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
-  const auto size_of_part = [&](int rank) -> std::size_t {
-    if (kShape != Shape::all_reduce) return task.bytes;
-    const std::size_t begin = part * rank;
-    return begin >= task.bytes ? 0 : (task.bytes - begin < part ? task.bytes - begin : part);
-  };
-  const auto input = [&](int rank) { return task.in + (kDivided ? part * rank : 0); };
-  for (std::size_t begin = 0; begin < part; begin += kRound, ++round) {
-    const std::uint32_t half = round & 1U;
-    const std::size_t end = begin + kRound;
-    // give
-    for (int step = 1; step < fabric.ranks; ++step) {
-      const int peer = (own + step) % fabric.ranks;
-      if (kShape == Shape::broadcast && own != task.root) break;
-      std::byte* const to = half_of(fabric, peer, fabric.layout.received, kRound, half, own);
-      const std::size_t bytes = size_of_part(peer);
-      const std::byte* const from = input(peer);
-      move_lines(
-          begin + mine, end < bytes ? end : bytes, stride,
-          [&](std::size_t at) { return load(from, at, bytes); },
-          [&](std::size_t at, const Line& line) {
-            *reinterpret_cast<Line*>(to + at - begin) = line;
+class Staged {
+ public:
+  __device__ __forceinline__ Staged(const Fabric& fabric, const Task& task)
+      : fabric_(fabric),
+        task_(task),
+        parts_(task.bytes, kShape == Shape::all_reduce ? fabric.ranks : 1) {}
+
+  /// `meeting` is the number of the last barrier so far.
+  __device__ __forceinline__ void run(std::uint32_t meeting) {
+    const std::uint32_t first = count_of(fabric_.counters->rounds);
+    // Rounds and half rounds are whole numbers of lines per thread. So each line of the staging
+    // area is always used by the same block, which the barrier of blocks requires.
+    const std::size_t length = kRound / (2 * all_lines()) * (2 * all_lines());
+    const bool is_long = parts_.part > length;
+    const std::size_t ahead = is_long && blockIdx.x >= gridDim.x / 2 ? length / 2 : 0;
+    // All blocks make the same number of rounds, of which the last may be empty.
+    const std::size_t whole = parts_.part + (is_long ? length / 2 : 0);
+    const auto rounds = static_cast<std::uint32_t>((whole + length - 1) / length);
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      begin_ = round == 0 ? 0 : round * length - ahead;
+      end_ = (round + 1) * length - ahead;
+      if (begin_ > parts_.part) begin_ = parts_.part;
+      if (end_ > parts_.part) end_ = parts_.part;
+      half_ = (first + round) & 1U;
+      kDivided ? give_parts() : give_whole();
+      meet(fabric_, ++meeting);
+      kSums ? sum() : take();
+      if (kShape != Shape::all_reduce) continue;
+      meet(fabric_, ++meeting);
+      take_results();
+    }
+    leave(fabric_.counters->rounds, first + rounds);
+    leave(fabric_.counters->meetings, meeting);
+  }
+
+ private:
+  static constexpr bool kSums = kShape == Shape::all_reduce || kShape == Shape::reduce_scatter;
+  static constexpr bool kDivided = kSums || kShape == Shape::all_to_all;
+
+  /// An all_reduce is cut into one part per rank. For all other calls, `bytes` is the size of a
+  /// part.
+  __device__ __forceinline__ std::size_t size_of(int rank) const {
+    return kShape == Shape::all_reduce ? parts_.size_of(rank) : task_.bytes;
+  }
+  __device__ __forceinline__ const std::byte* input(int rank) const {
+    return task_.in +
+           (kDivided ? (kShape == Shape::all_reduce ? parts_.part : task_.bytes) * rank : 0);
+  }
+  /// Address at which the data of `from` that begin at offset 0 of a part would lie.
+  __device__ __forceinline__ std::byte* place(int area, std::size_t offset, int from) const {
+    return half_of(fabric_, area, offset, kRound, half_, from) - begin_;
+  }
+
+  __device__ __forceinline__ void give_parts() const {
+    move_of_others(
+        fabric_, begin_, end_, [&](int peer) { return size_of(peer); },
+        [&](int peer, std::size_t at) { return load(input(peer), at, size_of(peer)); },
+        [&](int peer, std::size_t at, const Line& line) {
+          *reinterpret_cast<Line*>(place(peer, fabric_.layout.received, fabric_.rank) + at) = line;
+        });
+  }
+
+  __device__ __forceinline__ void give_whole() const {
+    move_lines(
+        begin_ + first_line(), end_, all_lines(),
+        [&](std::size_t at) { return load(task_.in, at, task_.bytes); },
+        [&](std::size_t at, const Line& line) {
+          for_others(fabric_, [&](int, int peer) {
+            *reinterpret_cast<Line*>(place(peer, fabric_.layout.received, fabric_.rank) + at) =
+                line;
           });
-    }
-    meet(fabric, ++meeting);
-    // take
-    const auto came = [&](int peer) {
-      return half_of(fabric, own, fabric.layout.received, kRound, half, peer) - begin;
-    };
-    if (kSums) {
-      const std::size_t bytes = size_of_part(own);
-      std::byte* const out = task.out + (kShape == Shape::all_reduce ? part * own : 0);
-#pragma unroll 2
-      for (std::size_t at = begin + mine; at < (end < bytes ? end : bytes); at += stride) {
-        Line given[kMostRanks];
-#pragma unroll
-        for (int peer = 0; peer < kMostRanks; ++peer) {
-          if (peer >= fabric.ranks) break;
-          given[peer] = peer == own ? load(input(own), at, bytes)
-                                    : *reinterpret_cast<const Line*>(came(peer) + at);
-        }
-        Sum<T> sum;
-        sum.set(given[0]);
-#pragma unroll
-        for (int peer = 1; peer < kMostRanks; ++peer) {
-          if (peer < fabric.ranks) sum.add(given[peer]);
-        }
-        const Line result = sum.round(task.divisor);
-        store(out, at, bytes, result);
-        if (kShape == Shape::all_reduce) {
-          for (int step = 1; step < fabric.ranks; ++step) {
-            const int peer = (own + step) % fabric.ranks;
-            std::byte* const to = half_of(fabric, peer, fabric.layout.results, kRound, half, own);
-            *reinterpret_cast<Line*>(to + at - begin) = result;
-          }
-        }
-      }
+        });
+  }
+
+  /// Two ranks leave registers for several lines at a time. An all_reduce gains nothing from that.
+  __device__ __forceinline__ void sum() const {
+    if (kShape == Shape::reduce_scatter && fabric_.ranks == 2) {
+      sum_at_once<2, 4>();
     } else {
-      for (int peer = 0; peer < fabric.ranks; ++peer) {
-        if (kShape == Shape::broadcast && (peer != task.root || own == task.root)) continue;
-        std::byte* const out = task.out + (kShape == Shape::broadcast ? 0 : peer * task.bytes);
-        const std::byte* const from = peer == own ? input(own) : came(peer);
-        const std::size_t there = peer == own ? task.bytes : ~std::size_t{0};
-        move_lines(
-            begin + mine, end < task.bytes ? end : task.bytes, stride,
-            [&](std::size_t at) { return load(from, at, there); },
-            [&](std::size_t at, const Line& line) { store(out, at, task.bytes, line); });
+      sum_at_once<kMostRanks, 1>();
+    }
+  }
+
+  template <int kRanks, int kAtOnce>
+  __device__ __forceinline__ void sum_at_once() const {
+    const std::size_t bytes = size_of(fabric_.rank);
+    const std::size_t end = end_ < bytes ? end_ : bytes;
+    std::size_t at = begin_ + first_line();
+    if constexpr (kAtOnce > 1) {
+      for (; at + (kAtOnce - 1) * all_lines() < end; at += kAtOnce * all_lines()) {
+        sum_lines<kRanks, kAtOnce>(at, bytes);
       }
     }
-    if (kShape != Shape::all_reduce) continue;
-    meet(fabric, ++meeting);
-    for (int step = 1; step < fabric.ranks; ++step) {
-      const int peer = (own + step) % fabric.ranks;
-      const std::byte* const from = half_of(fabric, own, fabric.layout.results, kRound, half, peer);
-      const std::size_t bytes = size_of_part(peer);
-      for (std::size_t at = begin + mine; at < end && at < bytes; at += stride) {
-        store(task.out + part * peer, at, bytes, *reinterpret_cast<const Line*>(from + at - begin));
+#pragma unroll 2
+    for (; at < end; at += all_lines()) sum_lines<kRanks, 1>(at, bytes);
+  }
+
+  /// The loads of all ranks and lines are in flight together.
+  template <int kRanks, int kLines>
+  __device__ __forceinline__ void sum_lines(std::size_t first, std::size_t bytes) const {
+    const int own = fabric_.rank;
+    Line mine[kLines];
+    Line given[kLines][kRanks];
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+      const std::size_t at = first + i * all_lines();
+#pragma unroll
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer < fabric_.ranks) given[i][peer] = received(peer, at);  // of this rank: not used
+      }
+      mine[i] = load(input(own), at, bytes);
+    }
+    std::byte* const out = task_.out + (kShape == Shape::all_reduce ? parts_.part * own : 0);
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+      const std::size_t at = first + i * all_lines();
+      Sum<T> sum;
+#pragma unroll
+      for (int peer = 0; peer < kRanks; ++peer) {
+        if (peer >= fabric_.ranks) break;
+        const Line line = peer == own ? mine[i] : given[i][peer];
+        peer == 0 ? sum.set(line) : sum.add(line);
+      }
+      const Line result = sum.round(task_.divisor);
+      store(out, at, bytes, result);
+      if (kShape == Shape::all_reduce) {
+        for_others(fabric_, [&](int, int peer) {
+          *reinterpret_cast<Line*>(place(peer, fabric_.layout.results, own) + at) = result;
+        });
       }
     }
   }
-  leave(fabric.counters->rounds, round);
-  leave(fabric.counters->meetings, meeting);
-}
+
+  __device__ __forceinline__ Line received(int peer, std::size_t at) const {
+    return *reinterpret_cast<const Line*>(place(fabric_.rank, fabric_.layout.received, peer) + at);
+  }
+
+  __device__ __forceinline__ void take() const {
+    move_of_others(
+        fabric_, begin_, end_, [&](int) { return task_.bytes; },
+        [&](int peer, std::size_t at) { return received(peer, at); },
+        [&](int peer, std::size_t at, const Line& line) {
+          store(task_.out + peer * task_.bytes, at, task_.bytes, line);
+        });
+    const std::byte* const from = input(fabric_.rank);
+    std::byte* const to = task_.out + fabric_.rank * task_.bytes;
+    if (from == to) return;
+    move_lines(
+        begin_ + first_line(), end_, all_lines(),
+        [&](std::size_t at) { return load(from, at, task_.bytes); },
+        [&](std::size_t at, const Line& line) { store(to, at, task_.bytes, line); });
+  }
+
+  __device__ __forceinline__ void take_results() const {
+    move_of_others(
+        fabric_, begin_, end_, [&](int peer) { return size_of(peer); },
+        [&](int peer, std::size_t at) {
+          return *reinterpret_cast<const Line*>(place(fabric_.rank, fabric_.layout.results, peer) +
+                                                at);
+        },
+        [&](int peer, std::size_t at, const Line& line) {
+          store(task_.out + parts_.part * peer, at, size_of(peer), line);
+        });
+  }
+
+  const Fabric& fabric_;
+  const Task& task_;
+  const Parts parts_;
+  /// The lines of each part that this block gives and takes in the current round.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::uint32_t half_ = 0;
+};
 
 template <typename T, Shape kShape>
 __device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
-  staged_after<T, kShape>(fabric, task, count_of(fabric.counters->meetings));
+  Staged<T, kShape>(fabric, task).run(count_of(fabric.counters->meetings));
 }
 
 }  // namespace

@@ -64,5 +64,19 @@ TEST(CudaArithmetic, ASumIsRoundedOnce) {
   EXPECT_EQ(Bf16::widen(result[0]), 129);
 }
 
+/// The product with an inverse must have the bits of the quotient, also for subnormal quotients.
+TEST(CudaArithmetic, AMeanIsTheQuotientForEveryNumberOfRanks) {
+  for (const float divisor : {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, 8.0F}) {
+    for (const float value : {0.0F, -1.0F, 3.4e38F, 1.1754944e-38F, 1.4e-45F, 7.1e-44F, 1.0e-3F}) {
+      const Bits32 bits[4] = {bits_of(value)};
+      Wide<F32> sum;
+      set(sum, bits);
+      Bits32 result[4];
+      round_to<F32>(result, sum, divisor);
+      EXPECT_EQ(result[0], bits_of(value / divisor)) << value << " / " << divisor;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mccl::kernels::cuda
