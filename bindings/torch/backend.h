@@ -64,6 +64,11 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const std::string getBackendName() const override { return kBackendName; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
+  /// The group's ranks, as the context numbers them.
+  std::vector<int> members() const {
+    const std::lock_guard lock(mutex_);
+    return membership_.members;
+  }
   /// all_reduce_keeping() and reduce_scatter_keeping() do the same as allreduce() and
   /// _reduce_scatter_base(). They also write this rank's rounding error to `left_out`, a tensor of
   /// the input's type and size. If a ratio is given, the sum uses topk with that ratio instead of

@@ -166,7 +166,7 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
     world = registry().world.lock();
   }
   if (!world) return nullptr;
-  const auto& ranks = request.global_ranks;
+  const auto& ranks = request.members;
   const bool inside = std::all_of(ranks.begin(), ranks.end(),
                                   [&](std::int64_t r) { return r >= 0 && r < world->size(); });
   const bool mine = ranks[static_cast<std::size_t>(request.rank)] == world->rank();
@@ -201,7 +201,7 @@ Membership join(const GroupRequest& request) {
     result.timeout = request.timeout;
     result.context = is_default ? nullptr : world_for(request);
     if (result.context) {
-      result.members.assign(request.global_ranks.begin(), request.global_ranks.end());
+      result.members.assign(request.members.begin(), request.members.end());
       result.compression = compression_in(request, *result.context);
       result.group = result.context->group(unused_name(request.name), result.members,
                                            request.timeout, result.compression);

@@ -22,6 +22,9 @@ struct GroupRequest {
   std::chrono::milliseconds timeout;
   std::string name;
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
+  /// The same ranks as numbered by the context of torch's default group. They differ from
+  /// `global_ranks` once that group has been shrunk, because torch then numbers its ranks anew.
+  std::vector<std::int64_t> members;
   std::map<std::string, std::string> settings;
   std::shared_ptr<mccl::Metrics> metrics;
   /// True for a default group that does not meet through torch's store. Its ranks meet through the

@@ -25,6 +25,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                                             int size, std::chrono::milliseconds timeout,
                                             std::string name,
                                             std::vector<std::int64_t> global_ranks,
+                                            std::vector<std::int64_t> members,
                                             std::map<std::string, std::string> settings,
                                             bool elsewhere) {
   GroupRequest request{store,
@@ -33,6 +34,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                        timeout,
                        std::move(name),
                        std::move(global_ranks),
+                       std::move(members),
                        std::move(settings),
                        mccl::python::shared_metrics(rank),
                        elsewhere};
@@ -105,6 +107,8 @@ PYBIND11_MODULE(_torch, module) {
       .def(
           "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("pool") = py::none(), "No-op.")
+      .def_property_readonly("members", &ProcessGroupMCCL::members,
+                             "The group's ranks, as the context numbers them.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "The group's state: an ErrorType, SUCCESS while it is healthy.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
@@ -136,8 +140,8 @@ PYBIND11_MODULE(_torch, module) {
           py::arg("memo"));
 
   module.def("create", &mccl_torch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
-             py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("settings"),
-             py::arg("elsewhere"));
+             py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("members"),
+             py::arg("settings"), py::arg("elsewhere"));
   module.def("open_job_store", &mccl_torch::open_job_store, py::arg("settings"),
              "The store of the job that the settings and the environment describe.");
   module.def(

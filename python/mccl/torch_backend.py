@@ -89,6 +89,7 @@ def create(options: Any, group_options: Any) -> Any:
         timeout=_timeout_of(options.timeout, settings),
         name=options.group_id,
         global_ranks=list(options.global_ranks_in_group),
+        members=_members(options.global_ranks_in_group, shim),
         settings=settings,
         elsewhere=elsewhere,
     )
@@ -99,6 +100,22 @@ def __getattr__(name: str) -> Any:
         group = load().ProcessGroupMCCL
         return group if name == "ProcessGroupMCCL" else group.Options
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _members(global_ranks: list[int], shim: Any) -> list[int]:
+    """The ranks as the context of the default group numbers them.
+
+    torch numbers its ranks anew when the default group is shrunk; the context does not.
+    """
+    import torch.distributed as dist
+
+    world = dist.group.WORLD
+    if world is not None and global_ranks:
+        for device in world._device_types:
+            backend = world._get_backend(device)
+            if isinstance(backend, shim.ProcessGroupMCCL):
+                return [backend.members[rank] for rank in global_ranks]
+    return list(global_ranks)
 
 
 def _has_groups() -> bool:
