@@ -19,6 +19,7 @@
 #include "rendezvous/meeting/neighbours.h"
 #include "rendezvous/meeting/rdma_devices.h"
 #include "rendezvous/store/exchange.h"
+#include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
 #include "transport/shm/transport.h"
 #include "transport/tcp/interfaces.h"
@@ -92,8 +93,10 @@ class Meeting {
   Met run() {
     const AnswerLimit limit(*o_.store, begun_ + time_);
     met_.store = std::make_shared<Incarnation>(
-        o_.store, JoinRequest{o_.rank, o_.size, agreement_of_arrival(o_.config)}, time_,
-        [this] { check_cables(); }, last_answers_);
+        o_.store,
+        JoinRequest{o_.rank, o_.size, agreement_of_arrival(o_.config),
+                    advice_without_key(o_.config)},
+        time_, [this] { check_cables(); }, last_answers_);
     try {
       tell_places();
       key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());

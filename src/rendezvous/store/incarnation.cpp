@@ -112,10 +112,10 @@ void Incarnation::reign(Clock::time_point deadline) {
       look();
     }
     if (Clock::now() >= deadline) {
-      throw TimeoutError(
-          fmt::format("rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
-                      "the store: {}; are those ranks running with the same store?",
-                      timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
+      throw TimeoutError(fmt::format(
+          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
+          "the store: {}; are those ranks running with the same store?{}",
+          timeout_s_, roll_call(who_has_come(answered_before_, answered_)), self_.advice));
     }
   }
 }

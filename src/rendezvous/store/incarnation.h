@@ -34,6 +34,8 @@ struct JoinRequest {
   int rank = 0;
   int size = 1;
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
+  /// Follows rank 0's error about ranks that have not arrived; may be empty.
+  std::string advice = {};
 };
 
 /// Store key of the counter of reigns. A reign is the time during which one process is rank 0.

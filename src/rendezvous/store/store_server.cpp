@@ -35,12 +35,26 @@ void check_writer(const std::string& key) {
   throw InvalidArgument(fmt::format("only rank 0 may write the store key \"{}\"", key));
 }
 
+Party party_of(const StoreAccess& access) {
+  Party self = {.job_key = access.job_key, .keyless = access.keyless};
+  if (!access.job_key.empty() || access.keyless == Keyless::anyone) return self;
+  const std::vector<std::string> folders = private_folders();
+  self.key_file = std::make_shared<const KeyFile>(folders);
+  if (!self.key_file->path().empty()) return self;
+  throw Error(
+      fmt::format("rank 0 cannot write a key file, by which ranks without a key prove that they "
+                  "run as the same user on this host, to any of {}; make one of them writable, or "
+                  "give the job a key: {}",
+                  fmt::join(folders, ", "), kHowToMakeAKey));
+}
+
 }  // namespace
 
-StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, std::string job_key,
-                         const Log& log, std::function<void()> on_refused)
+StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners,
+                         const StoreAccess& access, const Log& log,
+                         std::function<void()> on_refused)
     : table_(table),
-      acceptor_(std::move(listeners), {0, 0, std::move(job_key), {}}, log, std::move(on_refused),
+      acceptor_(std::move(listeners), party_of(access), log, std::move(on_refused),
                 " (at the store)"),
       shared_(kSharedBytes) {
   acceptor_.limit(kAdmission, Clock::now());

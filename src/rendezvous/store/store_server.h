@@ -71,12 +71,18 @@ class Allowance {
   bool given_back_ = false;
 };
 
+/// The secret that the two sides of a store must share.
+struct StoreAccess {
+  std::string job_key = {};
+  Keyless keyless = Keyless::same_user;  ///< Used if there is no job key.
+};
+
 class StoreServer {
  public:
   /// The table must outlive the server. `on_refused` is called by the server's thread for every
-  /// refused connection; it may be null.
+  /// refused connection; it may be null. Throws Error if a key file is needed and cannot be made.
   StoreServer(MemoryStore& table, std::vector<transport::tcp::Listener> listeners,
-              std::string job_key, const Log& log, std::function<void()> on_refused);
+              const StoreAccess& access, const Log& log, std::function<void()> on_refused);
   /// Ends the thread; the clients' connections are closed.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
