@@ -1,6 +1,7 @@
 # `make` without a goal prints the help.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+comma := ,
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 # CMake builds everything, so make's built-in rules are off.
@@ -18,7 +19,7 @@ FILES_AT_ONCE ?= 6
 # in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-long test-mpi test-python test-torch-suite bench bench-check lint
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
 .PHONY: help packages packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
@@ -66,6 +67,12 @@ export PATH := $(BIN):$(PATH)
 ENVIRONMENT := $(VENV)/.installed
 TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
+# Pinned versions and hashes, for the kinds of machine and the torch for which there is a lock.
+TAG := $(if $(filter $(DEFAULT_TORCH),$(TORCH)),$(shell $(PYTHON) scripts/lock.py --tag 2>/dev/null))
+LOCK := $(wildcard scripts/requirements.$(TAG).lock)
+TEST_LOCK := $(wildcard scripts/requirements-test.$(TAG).lock)
+PINNED := $(if $(LOCK),--require-hashes -r $(LOCK),torch==$(TORCH) -r scripts/requirements.txt)
+TEST_PINNED := $(if $(TEST_LOCK),--require-hashes -r $(TEST_LOCK),torch==$(TORCH) -r scripts/requirements-test.txt)
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
 # Sources of the package. Folders are included, since their times change when a file is added or
 # removed.
@@ -76,21 +83,22 @@ SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build
 
-$(ENVIRONMENT): scripts/requirements.txt | packages
+$(ENVIRONMENT): scripts/requirements.txt $(LOCK) | packages
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
+	@echo "setup: $(if $(LOCK),packages are checked against the hashes in $(LOCK),no lock for this Python$(comma) processor and torch: the hashes of packages are not checked)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@# Compiles the library in the background, since it does not need torch. A failure there also fails
 	@# the build below. The compilers are those that pip uses: under another name, ccache would miss.
 	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
 		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
-	status=0; $(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r scripts/requirements.txt || status=$$?; \
+	status=0; $(BIN)/python -m $(PIP_INSTALL) $(PINNED) || status=$$?; \
 	wait; exit $$status
 	@echo "$(TORCH)" > $@
 
-$(TEST_ENVIRONMENT): scripts/requirements-test.txt $(ENVIRONMENT) | packages-test
+$(TEST_ENVIRONMENT): scripts/requirements-test.txt $(TEST_LOCK) $(ENVIRONMENT) | packages-test
 	@echo "setup: what only tests need"
-	@$(BIN)/python -m $(PIP_INSTALL) torch==$(TORCH) -r $<
+	@$(BIN)/python -m $(PIP_INSTALL) $(TEST_PINNED)
 	@touch $@
 
 # All goals share one build folder, and each builds only what it needs. The package is installed in
@@ -187,6 +195,16 @@ bench: build build-bench peers
 
 bench-check: build build-bench peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
+
+# Renews the locks of this kind of machine. Downloads all packages, several gigabytes.
+lock: | $(ENVIRONMENT)
+	@for name in requirements requirements-test; do \
+		$(BIN)/python scripts/lock.py $(DEFAULT_TORCH) scripts/$$name.txt > build/$$name.lock; \
+		mv build/$$name.lock scripts/$$name.$$($(BIN)/python scripts/lock.py --tag).lock; done
+
+sbom: build
+	@$(BIN)/python scripts/sbom.py $(BUILD)/src/libmccl.so $(LOCK) $(TEST_LOCK) > build/sbom.json
+	@echo "sbom: build/sbom.json"
 
 lint: build $(TEST_ENVIRONMENT) | packages-lint
 	@scripts/lint.sh $(BUILD) $(JOBS)
@@ -294,6 +312,8 @@ clean:
 #   make bench             measure MCCL beside Gloo, Open MPI, MPICH and MLX's ring (about an hour;
 #                          BENCH=--quick takes minutes, BENCH=--help lists options)
 #   make bench-check       measure only the bounds of bench/bounds.json, and fail if one is broken
+#   make lock              renew the pinned hashes of the Python packages that setup downloads
+#   make sbom              a software bill of materials (CycloneDX) in build/sbom.json
 #   make lint              clang-format, clang-tidy and ruff
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes

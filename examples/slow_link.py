@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import re
+import secrets
 import statistics
 import subprocess
 import sys
@@ -196,6 +197,7 @@ def start_rank(
 
 def measure(options: argparse.Namespace) -> list[dict]:
     """Trains on both hosts, and prints each result when it arrives."""
+    os.environ.setdefault("MCCL_JOB_KEY", secrets.token_hex(32))  # ranks on two hosts need one
     results: list[dict] = []
     here = [sys.executable, str(Path(__file__).resolve()), "--as-rank"]
     hosts = Loopback() if options.rate == "none" else SlowLink(options.rate)

@@ -240,8 +240,9 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
 /* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") as long as its handle or its
  * context lives. Other ranks connect to it and retry until timeout_ms (0: 60 s) has passed. Each
- * client must prove that it knows `job_key`. Without a key (NULL or ""), anyone who can reach the
- * address may read and write the store. */
+ * client must prove that it knows `job_key`. Without a key (NULL or ""), each must run
+ * as the same user on the same host as rank 0, and proves it by reading a file that rank 0 makes.
+ */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */

@@ -72,7 +72,9 @@ struct MCCL_API Config {
   double link_latency_us = 0;     ///< Latency of a link between machines; 0: measured
   double link_gbit = 0;           ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;            ///< Secret that every rank of the job shares
-  bool require_key = false;       ///< Refuse to start several ranks without a job_key
+  /// auto, 1, 0: whether several ranks start only with a job_key; auto: if they are on several
+  /// hosts
+  std::string require_key = "auto";
   int rank = -1;  ///< Used by Context::from_environment, as is world_size; -1: not set
   int world_size = -1;
   std::string root;  ///< host:port where rank 0 serves the store

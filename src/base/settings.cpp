@@ -379,10 +379,11 @@ constexpr Row kRows[] = {
      .field = &Config::job_key},
     {.name = "require_key",
      .variable = "MCCL_REQUIRE_KEY",
-     .range = "true, false",
-     .meaning = "Refuse to start a job of several ranks unless MCCL_JOB_KEY is set; the key that "
-                "ranks of one machine generate themselves is not sufficient",
-     .kind = boolean,
+     .range = "auto, 1, 0",
+     .meaning = "Whether a job of several ranks needs MCCL_JOB_KEY. auto: it does if the ranks run "
+                "on several hosts, as several users or in several containers; 1: it does; 0: it "
+                "does not, and any process that reaches rank 0 while ranks start can join",
+     .kind = choice,
      .field = &Config::require_key},
     {.name = "rank",
      .variable = "MCCL_RANK",

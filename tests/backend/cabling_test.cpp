@@ -47,8 +47,8 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
   options.config.transport = "tcp";
   options.config.job_key = key;
   options.config.liveness_interval = 20;
-  options.store =
-      rendezvous::make_wired_store(wiring, rank, key, std::chrono::seconds(60), {"WARN", nullptr});
+  options.store = rendezvous::make_wired_store(wiring, rank, {.job_key = key},
+                                               std::chrono::seconds(60), {"WARN", nullptr});
   options.wiring = std::move(wiring);
   return Context::create(options);
 }

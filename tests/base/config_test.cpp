@@ -141,6 +141,10 @@ TEST(Config, RefusesWhatIsOutOfRange) {
       {"root", std::string("a\0b", 3)},
       {"listen_addr", "a\nb"},
       {"job_key", std::string(5000, 'k')},
+      {"require_key", "true"},
+      {"require_key", "false"},
+      {"require_key", "2"},
+      {"require_key", ""},
   };
   for (const auto& [name, value] : faults) {
     Config config;

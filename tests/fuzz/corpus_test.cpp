@@ -15,10 +15,11 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 
 // Each is LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
-Target fuzz_address_table, fuzz_blocks, fuzz_cable_news, fuzz_control, fuzz_device_table,
-    fuzz_endpoint, fuzz_frame, fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label,
-    fuzz_messages, fuzz_neighbours, fuzz_node_list, fuzz_rdma_card, fuzz_rdma_offer,
-    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+Target fuzz_address_table, fuzz_agreement, fuzz_key_agreement, fuzz_pmi, fuzz_blocks,
+    fuzz_cable_news, fuzz_control, fuzz_device_table, fuzz_endpoint, fuzz_frame, fuzz_handshake,
+    fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list,
+    fuzz_rdma_card, fuzz_rdma_offer, fuzz_settings_json, fuzz_shm_link, fuzz_store_wire,
+    fuzz_window_offer;
 }
 
 namespace {
@@ -27,6 +28,9 @@ namespace fs = std::filesystem;
 
 const std::map<std::string, Target*> kTargets = {
     {"address_table", fuzz_address_table},
+    {"agreement", fuzz_agreement},
+    {"key_agreement", fuzz_key_agreement},
+    {"pmi", fuzz_pmi},
     {"blocks", fuzz_blocks},
     {"cable_news", fuzz_cable_news},
     {"control", fuzz_control},

@@ -91,9 +91,9 @@ void write_frames(const Corpus& corpus) {
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",    "link",   "declined", "closed",  "window",
-                                         "abort",   "probe",  "status",   "goodbye", "heartbeat",
-                                         "arrived", "ending", "blocked", "survivors", "agreed"};
+  constexpr std::string_view kNames[] = {"open",    "link",   "declined", "closed",    "window",
+                                         "abort",   "probe",  "status",   "goodbye",   "heartbeat",
+                                         "arrived", "ending", "blocked",  "survivors", "agreed"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
@@ -405,6 +405,28 @@ void write_blocks(const Corpus& corpus) {
   }
 }
 
+void write_agreements(const std::filesystem::path& root) {
+  const Corpus settings(root, "agreement");
+  settings.add("equal", "chunk_bytes=4194304\ncompression=none\n");
+  settings.add("another_value", "chunk_bytes=65536\ncompression=none\n");
+  settings.add("unknown_names", "a=1\n=2\nb\n\nchunk_bytes=\n");
+  const Corpus keys(root, "key_agreement");
+  const std::string offer = std::string(64, 'a') + "\n/dev/shm/mccl-key-" + std::string(32, '0');
+  const auto text = [](const std::string& value) { return raw(std::string_view(value)); };
+  const std::string nul(1, '\0');
+  keys.add("in_the_file", one(0) + text(offer + nul + "in the file"));
+  keys.add("refused", one(0) + text(offer + nul + "refused\n\nrank 2\n2"));
+  keys.add("published",
+           one(1) + text(offer + nul + "published\n" + std::string(64, 'b') + "\nrank 2\n2"));
+  keys.add("published_to_one_that_asks_for_proof",
+           one(0) + text(offer + nul + "published\n" + std::string(64, 'b') + "\nrank 2\n2"));
+  const Corpus pmi(root, "pmi");
+  pmi.add("answers",
+          "cmd=response_to_init rc=0 pmi_version=1\ncmd=my_kvsname kvsname=kvs_1\n"
+          "cmd=barrier_out\ncmd=get_result rc=0 value=10.0.0.1:29500\ncmd=finalize_ack\n");
+  pmi.add("failure", "cmd=response_to_init rc=-1 msg=no\n");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -427,6 +449,7 @@ int main(int count, char** arguments) {
   handshakes.add("stranger_dials", one(0) + stranger_says(false));
   handshakes.add("stranger_answers", one(1) + stranger_says(true));
   handshakes.add("after_the_challenge", one(2) + Bytes(64));
+  write_agreements(root);
   write_messages({root, "messages"});
   write_blocks({root, "blocks"});
   return 0;

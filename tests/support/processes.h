@@ -144,9 +144,12 @@ class Processes {
       if (options.at_the_store) options.at_the_store(rank, *store);
       const std::shared_ptr<Store> meets_at =
           options.store_for ? options.store_for(rank, store) : store;
+      Config config = options.config_of ? options.config_of(rank) : test_config();
+      // Ranks on several hosts need a key. A test with stores of its own sets it or does without.
+      if (options.enter && !options.store_for && config.job_key.empty())
+        config.job_key = "the key of the hosts";
       const std::shared_ptr<Context> context =
-          Context::create({rank, size, meets_at,
-                           options.config_of ? options.config_of(rank) : test_config(), nullptr});
+          Context::create({rank, size, meets_at, config, nullptr});
       body(*context, say);
       say("done");
     } catch (const std::exception& error) {

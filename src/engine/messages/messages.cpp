@@ -9,6 +9,13 @@
 #include "mccl/error.h"
 
 namespace mccl::engine {
+namespace {
+
+/// Reason for calls after a member's links have been given up. Short enough that the assignment
+/// allocates nothing.
+constexpr const char* kGivenUp = "it has left";
+
+}  // namespace
 
 Messages::Messages(Channels& channels, std::size_t payload_limit)
     : channels_(channels),
@@ -283,6 +290,12 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   if (whole) {
     for (const auto& [number, receive] : peer.incoming) ended.push_back(pending_.remove(*receive));
     peer.incoming.clear();
+    // Another link of the member may be in the middle of a piece, whose receive ends here.
+    Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
+    channel.lanes.clear();
+    if (channel.lost.empty()) channel.lost = kGivenUp;
+    for (LaneState& state : peer.lanes) state.reading = {};
+    end_reading_ahead(peer);
   }
   for (auto each = pending_.begin(); each != pending_.end();) {
     Operation& operation = *each++;

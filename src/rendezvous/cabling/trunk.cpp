@@ -68,6 +68,7 @@ Bytes encode(const CableNews& news) {
                      {"why", news.why.substr(0, kMostWhyBytes)}};
   const std::string text = body.dump(-1, ' ', true, json::error_handler_t::replace);
   Bytes whole;
+  whole.reserve(kNewsHeaderBytes + text.size());
   append(whole, static_cast<std::uint32_t>(text.size()));
   append(whole, bytes_of(text));
   return whole;

@@ -12,6 +12,7 @@
 #include "rendezvous/cabling/trunk.h"
 #include "rendezvous/connections/binding.h"
 #include "rendezvous/connections/dialing.h"
+#include "rendezvous/store/key_agreement.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -91,7 +92,10 @@ Wiring::Wiring(const WiringOptions& options) : Wiring(options, listen(options)) 
 
 Wiring::Wiring(WiringOptions options, Listening listening)
     : options_(std::move(options)),
-      self_{options_.rank, static_cast<int>(options_.table.size()), options_.job_key, {}},
+      self_{.rank = options_.rank,
+            .size = static_cast<int>(options_.table.size()),
+            .job_key = options_.job_key,
+            .keyless = options_.keyless},
       port_(listening.port),
       heard_at_(addresses_of(listening.listeners)),
       acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
@@ -379,10 +383,17 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
         config.hostfile, table.size(), size));
   }
   if (!may_be_sparse(table) || share_networks(table, rank)) return nullptr;
+  if (config.job_key.empty() && keyless_of(config) == Keyless::same_user) {
+    throw InvalidArgument(
+        fmt::format("rank {} does not start: MCCL_HOSTFILE {} describes cables between hosts, and "
+                    "ranks on several hosts need a key; {}",
+                    rank, config.hostfile, kHowToMakeAKey));
+  }
   auto wiring = std::make_shared<Wiring>(
       WiringOptions{.rank = rank,
                     .table = std::move(table),
                     .job_key = config.job_key,
+                    .keyless = keyless_of(config),
                     .log = Log(rank, log_level_of(config.log_level)),
                     .deadline = Clock::now() + milliseconds_of(config.connect_timeout),
                     .liveness = milliseconds_of(config.liveness_interval),

@@ -41,6 +41,7 @@ struct WiringOptions {
   int rank = 0;
   AddressTable table;
   std::string job_key;
+  Keyless keyless = Keyless::same_user;  ///< Must be `anyone` if there is no job key.
   Log log;
   Clock::time_point deadline;
   Clock::duration liveness{};

@@ -182,8 +182,11 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
       if (!accepted.socket) break;
       turnstile_.admitted();
       if (guests_.size() == kMaxGuests) make_room(now);
-      guests_.push_back({Conversation(std::move(accepted.socket), Handshake::acceptor(self_)),
-                         accepted.from, host_of(accepted.from), now + kGuestLimit});
+      Party self = self_;
+      self.port = listener.address().port();
+      guests_.push_back(
+          {Conversation(std::move(accepted.socket), Handshake::acceptor(std::move(self))),
+           accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
       // Its hello may have arrived with the connection. A guest that has sent it is kept longer
       // than a silent one.

@@ -184,10 +184,12 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     all_refused_ = false;
     refused_since_.reset();
     attempt.with_first_hop = request_.through.has_value();
-    Handshake handshake = attempt.with_first_hop
-                              ? Handshake::dialer(request_.through->self, request_.through->rank,
-                                                  request_.through->key)
-                              : Handshake::dialer(request_.self, request_.peer, request_.key);
+    Party self = attempt.with_first_hop ? request_.through->self : request_.self;
+    self.port = request_.candidates[attempt.candidate].to.port();
+    Handshake handshake =
+        attempt.with_first_hop
+            ? Handshake::dialer(std::move(self), request_.through->rank, request_.through->key)
+            : Handshake::dialer(std::move(self), request_.peer, request_.key);
     attempt.conversation.emplace(std::move(attempt.connecting), std::move(handshake));
     attempt.deadline = request_.deadline;
   } catch (const Error& error) {

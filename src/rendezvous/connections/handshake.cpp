@@ -20,7 +20,7 @@ constexpr std::uint8_t kAcceptorRole = 2;
 
 constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version; all versions share this layout.
 constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
-constexpr std::size_t kChallengeBytes = 1 + kNonceBytes;
+constexpr std::size_t kChallengeBytes = 1 + kNonceBytes + kKeyFileLetters;
 constexpr std::size_t kDialerProofBytes = 4 + kProofBytes;
 constexpr std::size_t kAcceptorProofBytes = 4 + 4 + 4 + kProofBytes;
 
@@ -28,6 +28,10 @@ constexpr std::string_view kDialerProofLabel = "mccl dialer proof";
 constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
 constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
+
+/// Takes the place of a key file's name in the challenge of a side without one.
+constexpr std::string_view kNoKeyFile = "--------------------------------";
+static_assert(kNoKeyFile.size() == kKeyFileLetters);
 
 Bytes prefix() {
   const std::span<const std::byte> magic = bytes_of(kMagic);
@@ -80,7 +84,8 @@ const std::array<Handshake::Rule, 8> Handshake::kRules = {{
      "it closed the connection while settings were compared (did its process end?)"},
 }};
 
-Handshake::Handshake(Party self, Step first) : self_(std::move(self)), step_(first) {
+Handshake::Handshake(Party self, Step first)
+    : self_(std::move(self)), secret_(self_.job_key), step_(first) {
   if (self_.agreement.size() > kMaxAgreementBytes) {
     throw InvalidArgument(fmt::format(
         "the settings that ranks must agree on take {} bytes, at most {} fit in a handshake",
@@ -105,7 +110,16 @@ Handshake Handshake::dialer(Party self, int peer, transport::LinkKey key) {
   return handshake;
 }
 
-Handshake Handshake::acceptor(Party self) { return Handshake(std::move(self), Step::hello_prefix); }
+Handshake Handshake::acceptor(Party self) {
+  Handshake handshake(std::move(self), Step::hello_prefix);
+  Party& own = handshake.self_;
+  if (!own.job_key.empty()) own.key_file.reset();
+  if (own.job_key.empty() && !own.key_file && own.keyless == Keyless::same_user) {
+    throw InvalidArgument(fmt::format(
+        "rank {} has neither a job key nor a key file, so it can accept no connection", own.rank));
+  }
+  return handshake;
+}
 
 std::size_t Handshake::wanted() const {
   if (state_ != State::in_progress) return 0;
@@ -124,6 +138,11 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
+  }
+  // Two dialers that meet, or an echo, would wait for each other's longer message.
+  if (step_ == Step::challenge && !input_.empty() &&
+      input_.front() != static_cast<std::byte>(kAcceptorRole)) {
+    return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
   }
   if (state_ != State::in_progress || bytes.empty() || wanted() != 0) return;
   const Bytes message = std::exchange(input_, {});
@@ -171,18 +190,45 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   Bytes challenge = prefix();
   append(challenge, kAcceptorRole);
   append(challenge, make_nonce());
+  if (self_.key_file) secret_ = same_user_secret(self_.key_file->key(), self_.port);
+  append(challenge, bytes_of(self_.key_file ? self_.key_file->name() : kNoKeyFile));
   send_open(challenge);
 }
 
 void Handshake::take_challenge(std::span<const std::byte> message) {
-  WireReader reader(message);
-  if (reader.number<std::uint8_t>() != kAcceptorRole) {
-    return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
-  }
+  if (!choose_secret(text_of(message.last(kKeyFileLetters)))) return;
   append(transcript_, message);
   Bytes proof;
   append_int(proof, static_cast<int>(self_.agreement.size()));
   send_sealed(kDialerProofLabel, std::move(proof));
+}
+
+/// Chooses the dialer's secret, given the name of the acceptor's key file.
+bool Handshake::choose_secret(std::string_view key_file) {
+  const bool has_file = key_file != kNoKeyFile;
+  if (!self_.job_key.empty()) {
+    if (!has_file) return true;
+    refuse(Refusal::proof,
+           fmt::format("it has no job key, and rank {} has one; every rank needs the same "
+                       "MCCL_JOB_KEY",
+                       self_.rank));
+  } else if (!has_file) {
+    if (self_.keyless == Keyless::anyone) return true;
+    refuse(Refusal::proof,
+           fmt::format("it requires a job key or, with MCCL_REQUIRE_KEY=0, no proof at all, and "
+                       "rank {} has neither setting; every rank needs the same MCCL_JOB_KEY",
+                       self_.rank));
+  } else if (const auto key = find_key_file(private_folders(), key_file)) {
+    secret_ = same_user_secret(*key, self_.port);
+    return true;
+  } else {
+    refuse(Refusal::proof,
+           fmt::format("without a key it accepts only processes of its own user and host, and rank "
+                       "{} cannot read its key file (it runs on another host, as another user or "
+                       "in another container); {}",
+                       self_.rank, kHowToMakeAKey));
+  }
+  return false;
 }
 
 void Handshake::take_dialer_proof(std::span<const std::byte> message) {
@@ -265,7 +311,7 @@ void Handshake::send_open(const Bytes& message) {
 void Handshake::send_sealed(std::string_view label, Bytes message) {
   Bytes sealed = transcript_;
   append(sealed, message);
-  append(message, prove(self_.job_key, label, sealed));
+  append(message, prove(secret_, label, sealed));
   send_open(message);
 }
 
@@ -273,13 +319,16 @@ bool Handshake::check_seal(std::string_view label, std::span<const std::byte> me
   const auto content = message.first(message.size() - kProofBytes);
   Bytes sealed = transcript_;
   append(sealed, content);
-  if (same_proof(prove(self_.job_key, label, sealed), message.last(kProofBytes))) {
+  if (same_proof(prove(secret_, label, sealed), message.last(kProofBytes))) {
     append(transcript_, message);
     return true;
   }
-  refuse(Refusal::proof, proven_ ? "its bytes were altered in transit"
-                                 : "it does not know the job key; every rank needs the same "
-                                   "MCCL_JOB_KEY");
+  const bool by_file = self_.job_key.empty() && self_.keyless == Keyless::same_user;
+  refuse(Refusal::proof,
+         proven_   ? "its bytes were altered in transit"
+         : by_file ? "it did not prove that it runs as the same user on the same host; if it is "
+                     "a rank of the job, every rank needs the same MCCL_JOB_KEY"
+                   : "it does not know the job key; every rank needs the same MCCL_JOB_KEY");
   return false;
 }
 

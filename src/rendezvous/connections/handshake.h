@@ -4,7 +4,7 @@
 //
 //   dialer                                                acceptor
 //   hello: version, key of the link, ranks, size, nonce ->
-//                                                     <-  challenge: version, nonce
+//                                                     <-  challenge: version, nonce, key file
 //   proof that it knows the job key                   ->
 //                                                     <-  its rank and size, proof of the same
 //   settings, sealed                                  ->
@@ -13,32 +13,47 @@
 // Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
 // earlier messages (including both nonces) and its own content. Therefore no message can be
 // altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
-// an outsider who connects learns only a protocol version and a random number, and nothing derived
-// from the job key.
+// an outsider who connects learns only a protocol version, a random number and the name of a file
+// that it cannot read, and nothing derived from the job key.
+//
+// An acceptor without a job key names its key file in the challenge. The secret in that file then
+// takes the place of the job key, so that only processes of the same user and host get in.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "rendezvous/connections/key_file.h"
 #include "rendezvous/connections/wire.h"
 #include "transport/link_key.h"
 
 namespace mccl::rendezvous {
 
 /// Version of all messages between ranks, and of the memory that the ranks of a host share.
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 10;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
+
+/// The processes that a side without a job key accepts.
+enum class Keyless : std::uint8_t {
+  same_user,  ///< Processes of the same user and host, which prove it by a KeyFile.
+  anyone,     ///< Also any other process without a key (MCCL_REQUIRE_KEY=0).
+};
 
 /// Identity and settings of one side of a handshake.
 struct Party {
   int rank = 0;
   int size = 0;  ///< Number of ranks of the job; 0 on both sides if unknown (the store).
-  std::string job_key;
-  std::string agreement;  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
+  std::string job_key = {};
+  std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
+  // The following matter only if there is no job key.
+  Keyless keyless = Keyless::same_user;
+  std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's; null if it accepts anyone.
+  std::uint16_t port = 0;                        ///< Port of the acceptor.
 };
 
 enum class Refusal : std::uint8_t {
@@ -125,10 +140,14 @@ class Handshake {
   void send_sealed(std::string_view label, Bytes message);
   bool check_seal(std::string_view label, std::span<const std::byte> message);
   bool check_size(std::uint32_t theirs);
+  bool choose_secret(std::string_view key_file);
   void refuse(Refusal refusal, std::string reason);
   std::string who() const;
 
   Party self_;
+  /// Secret that both sides must know: the job key, or, from the challenge on, the one in the key
+  /// file. Stays empty if both sides accept anyone.
+  std::string secret_;
   int peer_ = -1;
   transport::LinkKey key_;
   State state_ = State::in_progress;

@@ -82,12 +82,16 @@ class Pmi {
   Clock::time_point limit_;
 };
 
+StoreAccess access_of(const Config& config) {
+  return {.job_key = config.job_key, .keyless = keyless_of(config)};
+}
+
 /// Opens the store at `root`. If that address is from MCCL_ROOT, an error about it mentions that
 /// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
   try {
-    return make_tcp_store(root, rank, config.job_key, timeout, report);
+    return make_tcp_store_for(access_of(config), root, rank, timeout, report);
   } catch (const InvalidArgument& error) {
     const std::string what = error.what();
     throw InvalidArgument(
@@ -115,13 +119,13 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
 }  // namespace
 
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
-                                        const std::string& job_key,
+                                        const StoreAccess& access,
                                         std::chrono::milliseconds timeout,
                                         const StoreReport& report) {
-  if (rank != 0) return reach_store(entrance_of(wiring), rank, job_key, timeout);
+  if (rank != 0) return reach_store(entrance_of(wiring), rank, access, timeout);
   std::vector<transport::tcp::Listener> listeners;
   listeners.push_back(wiring->inlet(Destination::store));
-  return serve_store(std::move(listeners), job_key, report);
+  return serve_store(std::move(listeners), access, report);
 }
 
 std::string own_root(bool one_host) {
@@ -163,7 +167,7 @@ Joined join(const Placement& placement, const Config& config,
   const auto timeout = milliseconds_of(config.connect_timeout);
   const StoreReport report{config.log_level, metrics};
   if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
-    auto store = make_wired_store(wiring, placement.rank, config.job_key, timeout, report);
+    auto store = make_wired_store(wiring, placement.rank, access_of(config), timeout, report);
     return {std::move(store), std::move(wiring)};
   }
   std::string root = meeting_point(placement, config);

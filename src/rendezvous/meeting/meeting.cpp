@@ -10,6 +10,7 @@
 
 #include "base/cores.h"
 #include "base/open_files.h"
+#include "base/value_text.h"
 #include "mccl/error.h"
 #include "node/thrift.h"
 #include "rendezvous/cabling/wiring.h"
@@ -19,6 +20,7 @@
 #include "rendezvous/meeting/neighbours.h"
 #include "rendezvous/meeting/rdma_devices.h"
 #include "rendezvous/store/exchange.h"
+#include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
 #include "transport/shm/transport.h"
 #include "transport/tcp/interfaces.h"
@@ -92,8 +94,13 @@ class Meeting {
   Met run() {
     const AnswerLimit limit(*o_.store, begun_ + time_);
     met_.store = std::make_shared<Incarnation>(
-        o_.store, JoinRequest{o_.rank, o_.size, agreement_of_arrival(o_.config)}, time_,
-        [this] { check_cables(); }, last_answers_);
+        o_.store,
+        JoinRequest{.rank = o_.rank,
+                    .size = o_.size,
+                    .agreement = agreement_of_arrival(o_.config),
+                    .advice = advice_without_key(o_.config),
+                    .on_second = [this](const std::string& who) { warn_of_second(who); }},
+        time_, [this] { check_cables(); }, last_answers_);
     try {
       tell_places();
       key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
@@ -110,6 +117,12 @@ class Meeting {
   }
 
  private:
+  void warn_of_second(const std::string& process) const {
+    o_.log.warn(
+        "{} also claimed to be rank {} and was refused: give every process its own rank "
+        "(MCCL_RANK), and end any process left from an earlier run",
+        printable(process), o_.rank);
+  }
   Exchange exchange() const {
     return {*met_.store, o_.rank, o_.size, deadline_, last_answers_ * 2 / 3};
   }

@@ -112,10 +112,10 @@ void Incarnation::reign(Clock::time_point deadline) {
       look();
     }
     if (Clock::now() >= deadline) {
-      throw TimeoutError(
-          fmt::format("rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
-                      "the store: {}; are those ranks running with the same store?",
-                      timeout_s_, roll_call(who_has_come(answered_before_, answered_))));
+      throw TimeoutError(fmt::format(
+          "rank 0 waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for all ranks to arrive at "
+          "the store: {}; are those ranks running with the same store?{}",
+          timeout_s_, roll_call(who_has_come(answered_before_, answered_)), self_.advice));
     }
   }
 }
@@ -172,11 +172,22 @@ void Incarnation::register_self() {
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
+  set(fmt::format("second/{}", self_.rank), this_process());
   name_.clear();  // prevents a report by fail(): the other ranks continue without this process
   throw InvalidArgument(
       fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
                   "rank (MCCL_RANK), and end any process left from an earlier run",
                   self_.rank, first, this_process()));
+}
+
+/// Looks for a second process that was refused because this one has its rank.
+void Incarnation::report_second() {
+  if (!self_.on_second || has_reported_second_) return;
+  if (add(fmt::format("present/{}", self_.rank), 0) < 2) return;
+  const auto process = find_now(*store_, own(fmt::format("second/{}", self_.rank)));
+  if (!process) return;  // It is about to publish its description.
+  has_reported_second_ = true;
+  self_.on_second(*process);
 }
 
 /// Returns which ranks have arrived, indexed by rank: this one, and those with an arrival number in
@@ -241,6 +252,7 @@ std::string Incarnation::get(const std::string& key, milliseconds timeout) {
 
 void Incarnation::look() {
   throw_failure();
+  report_second();
   if (self_.rank == 0) {
     throw_death();
     if (store_->add(kReigns, 0) != reign_) {

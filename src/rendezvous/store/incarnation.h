@@ -34,6 +34,11 @@ struct JoinRequest {
   int rank = 0;
   int size = 1;
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
+  /// Follows rank 0's error about ranks that have not arrived; may be empty.
+  std::string advice = {};
+  /// Called once, during a wait, if another process has also joined as this rank and was refused;
+  /// receives its description. May be null.
+  std::function<void(const std::string& process)> on_second = {};
 };
 
 /// Store key of the counter of reigns. A reign is the time during which one process is rank 0.
@@ -78,6 +83,7 @@ class Incarnation final : public Store {
   void reign(Clock::time_point deadline);
   void join(Clock::time_point deadline);
   void register_self();
+  void report_second();
   void answer(std::int64_t arrival);
   void answer_all();
   void throw_failure();
@@ -96,6 +102,7 @@ class Incarnation final : public Store {
   /// True if the store has ended because rank 0's process has. Another request would wait for the
   /// next run of the job.
   std::atomic<bool> store_ended_ = false;
+  bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
   // The following are used on rank 0 only.
   std::int64_t answered_ = 0;  ///< Number of arrivals answered, by this rank 0 and earlier ones.

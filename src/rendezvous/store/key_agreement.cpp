@@ -1,18 +1,12 @@
 #include "rendezvous/store/key_agreement.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "base/descriptor.h"
-#include "base/environment.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -25,45 +19,22 @@ namespace {
 
 constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
-/// First word of a verdict that publishes a key.
+/// First words of a verdict about ranks that cannot read rank 0's file.
 constexpr std::string_view kPublished = "published";
+constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";
 constexpr std::string_view kTakenBack = "taken back";
 constexpr std::size_t kMostNamed = 8;
 
-constexpr std::string_view kFileName = "mccl-key-";
-constexpr std::size_t kLongestPath = 4096;
-constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
-
-bool write_all(const Descriptor& file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
-/// True if the file belongs to this user, has a single hard link and the size of a key, and no
-/// other user may open it.
-bool is_key_file(const Descriptor& file) {
-  struct stat facts = {};
-  if (::fstat(file.get(), &facts) != 0) return false;
-  return S_ISREG(facts.st_mode) && (facts.st_mode & 07777) == kPrivate &&
-         facts.st_uid == ::geteuid() && facts.st_nlink == 1 &&
-         facts.st_size == static_cast<off_t>(kJobKeyLetters);
-}
-
-bool is_named_like_one(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  return path.starts_with('/') && path.size() <= kLongestPath &&
-         path.substr(slash + 1).starts_with(kFileName) && path.find('\0') == path.npos;
-}
-
 std::string offer_name() { return fmt::format("{}key file", kServersOwn); }
 std::string verdict_name() { return fmt::format("{}key", kServersOwn); }
 std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
+
+/// Returns the job's key, given the one in rank 0's file. On another host that shares the folder it
+/// would be another key.
+std::string job_key_of(const std::string& in_file) {
+  return hex_of(bytes_of(same_user_secret(in_file, 0)));
+}
 
 /// Returns a digest that identifies the right key and reveals nothing else about it.
 std::string digest_of(const std::string& key) { return hex_of(prove(key, "MCCL key file", {})); }
@@ -77,9 +48,17 @@ std::string names_of(std::span<const int> ranks) {
 
 [[noreturn]] void interfered(int rank, std::string_view how) {
   throw Error(
-      fmt::format("rank {} does not start: {}. A process outside the job writes to the store: give "
-                  "every rank the same MCCL_JOB_KEY, such as the output of `openssl rand -hex 32`",
-                  rank, how));
+      fmt::format("rank {} does not start: {}. A process outside the job writes to the store: {}",
+                  rank, how, kHowToMakeAKey));
+}
+
+[[noreturn]] void refuse_without_key(const KeyAgreement& agreement, std::string_view unable) {
+  throw InvalidArgument(fmt::format(
+      "rank {} does not start: MCCL_JOB_KEY is not set, and {} cannot read rank 0's key "
+      "file (on another host, as another user or in another container). Ranks on "
+      "several hosts need a key: {}. MCCL_REQUIRE_KEY=0 starts without one; any process "
+      "that reaches the store can then join",
+      agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
 /// Reads an entry that another rank writes. On a timeout, its error is more specific than the
@@ -99,15 +78,14 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
   agreement.log.warn(
       "no MCCL_JOB_KEY is set, and {} cannot read rank 0's key file (on another host, as another "
       "user or in another container): the job's key is in the store, and any process that reaches "
-      "its port can join the job. Give every rank the same MCCL_JOB_KEY, such as the output of "
-      "`openssl rand -hex 32`; MCCL_REQUIRE_KEY=1 refuses to start without one",
-      printable(who));
+      "its port can join the job. To start with a key, {}",
+      printable(who), kHowToMakeAKey);
 }
 
 /// Rank 0's part: makes the key and publishes the verdict.
 std::string decide(const KeyAgreement& agreement) {
-  std::string key = make_job_key();
-  const KeyFile file(agreement.folders, key);
+  const KeyFile file(agreement.folders);
+  std::string key = job_key_of(file.key());
   agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
   std::vector<int> unable;
   for (int rank = 1; rank < agreement.size; ++rank) {
@@ -118,9 +96,12 @@ std::string decide(const KeyAgreement& agreement) {
     agreement.store.set(verdict_name(), kInTheFile);
     return key;
   }
-  key = make_job_key();
-  agreement.store.set(verdict_name(), fmt::format("{}\n{}\n{}\n{}", kPublished, key,
-                                                  names_of(unable), fmt::join(unable, " ")));
+  const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
+  key = publishes ? make_job_key() : "";
+  agreement.store.set(verdict_name(),
+                      fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key,
+                                  names_of(unable), fmt::join(unable, " ")));
+  if (!publishes) refuse_without_key(agreement, names_of(unable));
   warn_of_published_key(agreement, names_of(unable));
   return key;
 }
@@ -128,8 +109,10 @@ std::string decide(const KeyAgreement& agreement) {
 /// Returns the key in rank 0's file if this process can read it and the digest matches.
 std::optional<std::string> read_offer(std::string_view offer) {
   const std::string_view digest = next_part(offer, '\n');
-  std::optional<std::string> key = read_key_file(std::string(offer));
-  if (key && digest_of(*key) != digest) key.reset();
+  const std::optional<std::string> in_file = read_key_file(std::string(offer));
+  if (!in_file) return {};
+  std::string key = job_key_of(*in_file);
+  if (digest_of(key) != digest) return {};
   return key;
 }
 
@@ -139,7 +122,8 @@ std::string take(const KeyAgreement& agreement) {
   agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);
   const std::string verdict = hear(agreement, verdict_name(), "the other ranks");
   std::string_view rest = verdict;
-  if (next_part(rest, '\n') != kPublished) {
+  const std::string_view kind = next_part(rest, '\n');
+  if (kind != kPublished && kind != kRefused) {
     if (!own)
       interfered(agreement.rank,
                  "the store claims that it read rank 0's key file, but it could not");
@@ -152,50 +136,32 @@ std::string take(const KeyAgreement& agreement) {
       interfered(agreement.rank,
                  "the store claims that it cannot read rank 0's key file, but it can");
   }
+  if (kind == kRefused || keyless_of(agreement.config) == Keyless::same_user)
+    refuse_without_key(agreement, who);
   warn_of_published_key(agreement, who);
   return key;
 }
 
 }  // namespace
 
-KeyFile::KeyFile(std::span<const std::string> folders, const std::string& key) {
-  for (const std::string& folder : folders) {
-    // The name cannot be guessed, so no other process can create the file first.
-    const std::string path = folder + "/" + std::string(kFileName) + make_job_key().substr(0, 32);
-    const Descriptor file(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
-    if (!file) continue;
-    // The umask may have removed the owner's permissions.
-    if (::fchmod(file.get(), kPrivate) == 0 && write_all(file, key)) {
-      path_ = path;
-      return;
-    }
-    ::unlink(path.c_str());
-  }
-}
-
-KeyFile::~KeyFile() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-}
-
-std::optional<std::string> read_key_file(const std::string& path) {
-  if (!is_named_like_one(path)) return {};
-  // If the path is a pipe or a terminal, open must neither block nor have side effects.
-  const Descriptor file(
-      ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file || !is_key_file(file)) return {};
-  std::string key(kJobKeyLetters, '\0');
-  const ssize_t got = ::read(file.get(), key.data(), key.size());
-  if (got != static_cast<ssize_t>(key.size())) return {};
-  return key;
+Keyless keyless_of(const Config& config) {
+  return config.require_key == "0" ? Keyless::anyone : Keyless::same_user;
 }
 
 void check_required_key(const Config& config, int rank, int size) {
-  if (!config.require_key || size == 1 || !config.job_key.empty()) return;
+  if (config.require_key != "1" || size == 1 || !config.job_key.empty()) return;
   throw InvalidArgument(
-      fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is set and MCCL_JOB_KEY is not; give "
-                  "every rank the same MCCL_JOB_KEY, such as the output of `openssl rand -hex 32`",
-                  rank));
+      fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is 1 and MCCL_JOB_KEY is not set; {}",
+                  rank, kHowToMakeAKey));
+}
+
+std::string advice_without_key(const Config& config) {
+  if (!config.job_key.empty() || keyless_of(config) == Keyless::anyone) return {};
+  return fmt::format(
+      " MCCL_JOB_KEY is not set, so a rank on another host, of another user or in another "
+      "container "
+      "cannot join; if the job has such ranks, {}",
+      kHowToMakeAKey);
 }
 
 std::string agree_on_key(const KeyAgreement& agreement) {
@@ -206,20 +172,6 @@ std::string agree_on_key(const KeyAgreement& agreement) {
 
 void take_back_key(const Config& config, int rank, Store& store) {
   if (rank == 0 && config.job_key.empty()) store.set(verdict_name(), kTakenBack);
-}
-
-std::vector<std::string> private_folders() { return private_folders(process_environment()); }
-
-std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment) {
-  const auto folder = [&](const char* variable, const char* otherwise) {
-    const auto found = environment.find(variable);
-    const bool usable = found != environment.end() && found->second.starts_with('/');
-    return std::string(usable ? found->second : otherwise);
-  };
-  std::vector<std::string> folders = {folder("XDG_RUNTIME_DIR", ""), "/dev/shm",
-                                      folder("TMPDIR", "/tmp")};
-  std::erase(folders, "");
-  return folders;
 }
 
 }  // namespace mccl::rendezvous

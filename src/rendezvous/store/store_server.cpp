@@ -16,8 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using transport::tcp::Listener;
 
-/// Maximum number of clients: several for each rank of a large job.
-constexpr std::size_t kMaxClients = std::size_t{1} << 14;
 /// Size of the buffer that each client has for a request or an answer. Larger ones also use an
 /// allowance of kSharedBytes, which all clients share, and wait while it is used up.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
@@ -25,8 +23,6 @@ constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
 /// Burst and average rate of accepted connections. All ranks of a large job may start at the same
 /// time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
-/// Time limit for a client to send the rest of a request, or to receive an answer.
-constexpr Clock::duration kTransferLimit = 30s;
 constexpr Clock::duration kPauseForRoom = 100ms;
 
 /// Throws InvalidArgument for keys that only rank 0 may write.
@@ -35,12 +31,27 @@ void check_writer(const std::string& key) {
   throw InvalidArgument(fmt::format("only rank 0 may write the store key \"{}\"", key));
 }
 
+Party party_of(const StoreAccess& access) {
+  Party self = {.job_key = access.job_key, .keyless = access.keyless};
+  if (!access.job_key.empty() || access.keyless == Keyless::anyone) return self;
+  const std::vector<std::string> folders = private_folders();
+  self.key_file = std::make_shared<const KeyFile>(folders);
+  if (!self.key_file->path().empty()) return self;
+  throw Error(
+      fmt::format("rank 0 cannot write a key file, by which ranks without a key prove that they "
+                  "run as the same user on this host, to any of {}; make one of them writable, or "
+                  "give the job a key: {}",
+                  fmt::join(folders, ", "), kHowToMakeAKey));
+}
+
 }  // namespace
 
-StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners, std::string job_key,
-                         const Log& log, std::function<void()> on_refused)
+StoreServer::StoreServer(MemoryStore& table, std::vector<Listener> listeners,
+                         const StoreAccess& access, const Log& log,
+                         std::function<void()> on_refused, const StoreLimits& limits)
     : table_(table),
-      acceptor_(std::move(listeners), {0, 0, std::move(job_key), {}}, log, std::move(on_refused),
+      limits_(limits),
+      acceptor_(std::move(listeners), party_of(access), log, std::move(on_refused),
                 " (at the store)"),
       shared_(kSharedBytes) {
   acceptor_.limit(kAdmission, Clock::now());
@@ -99,7 +110,7 @@ void StoreServer::admit(Clock::time_point now) {
                                    "every rank the same MCCL_ROOT",
                                    newcomer.peer),
                        now);
-    } else if (clients_.size() >= kMaxClients) {
+    } else if (clients_.size() >= limits_.clients) {
       acceptor_.refuse(newcomer, LogLevel::info,
                        "too many other clients are connected to the store", now);
     } else {
@@ -109,7 +120,7 @@ void StoreServer::admit(Clock::time_point now) {
 }
 
 bool StoreServer::serve(Client& client, Clock::time_point now) {
-  if (!client.in_transfer()) client.deadline = now + kTransferLimit;
+  if (!client.in_transfer()) client.deadline = now + limits_.transfer;
   if (!receive(client) || !answer_next(client, now) || !client.stream.flush()) return false;
   if (!client.stream.has_output()) client.large_output.give_back();
   return !client.in_transfer() || now < client.deadline;

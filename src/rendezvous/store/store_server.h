@@ -71,12 +71,27 @@ class Allowance {
   bool given_back_ = false;
 };
 
+/// The secret that the two sides of a store must share.
+struct StoreAccess {
+  std::string job_key = {};
+  Keyless keyless = Keyless::same_user;  ///< Used if there is no job key.
+};
+
+/// Bounds on the clients of a store.
+struct StoreLimits {
+  /// Maximum number of clients: several for each rank of a large job.
+  std::size_t clients = std::size_t{1} << 14;
+  /// Time limit for a client to send the rest of a request, or to receive an answer.
+  Clock::duration transfer = std::chrono::seconds(30);
+};
+
 class StoreServer {
  public:
   /// The table must outlive the server. `on_refused` is called by the server's thread for every
-  /// refused connection; it may be null.
+  /// refused connection; it may be null. Throws Error if a key file is needed and cannot be made.
   StoreServer(MemoryStore& table, std::vector<transport::tcp::Listener> listeners,
-              std::string job_key, const Log& log, std::function<void()> on_refused);
+              const StoreAccess& access, const Log& log, std::function<void()> on_refused,
+              const StoreLimits& limits = {});
   /// Ends the thread; the clients' connections are closed.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -126,6 +141,7 @@ class StoreServer {
   void count_death(const Client& client);
 
   MemoryStore& table_;
+  const StoreLimits limits_;
   Acceptor acceptor_;
   Allowance shared_;
   std::list<Client> clients_;

@@ -15,8 +15,8 @@
 #include "rendezvous/connections/binding.h"
 #include "rendezvous/connections/byte_stream.h"
 #include "rendezvous/store/memory_store.h"
-#include "rendezvous/store/store_server.h"
 #include "rendezvous/store/store_wire.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 
@@ -98,12 +98,33 @@ Entrance entrance_at(const std::string& address) {
           }};
 }
 
+/// Throws InvalidArgument if the address of rank 0 belongs to another host: a store without a key
+/// accepts no process from there.
+void check_same_host(const std::string& address, int rank) {
+  std::vector<Address> found;
+  const HostPort where = transport::tcp::parse_host_port(address);
+  try {
+    found = transport::tcp::resolve(where.host, where.port);
+  } catch (const InvalidArgument&) {
+    return;  // The name may become known later.
+  }
+  const auto interfaces = transport::tcp::list_interfaces();
+  const auto is_here = [&](const Address& each) {
+    return each.is_loopback() || each.is_wildcard() ||
+           transport::tcp::find_interface(interfaces, each) != nullptr;
+  };
+  if (std::ranges::any_of(found, is_here)) return;
+  throw InvalidArgument(
+      fmt::format("rank {} does not start: the address of rank 0, {}, belongs to another host, and "
+                  "ranks on several hosts need a key; {}",
+                  rank, address, kHowToMakeAKey));
+}
+
 /// Rank 0's store.
 class ServedStore final : public Store {
  public:
-  ServedStore(std::vector<Listener> listeners, const std::string& job_key,
-              const StoreReport& report)
-      : server_(table_, std::move(listeners), job_key, Log(0, log_level_of(report.log_level)),
+  ServedStore(std::vector<Listener> listeners, const StoreAccess& access, const StoreReport& report)
+      : server_(table_, std::move(listeners), access, Log(0, log_level_of(report.log_level)),
                 [metrics = report.metrics] {
                   if (metrics) metrics->record_refused_connection();
                 }) {}
@@ -131,10 +152,10 @@ class ServedStore final : public Store {
 /// 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
-  RemoteStore(Entrance entrance, int rank, std::string job_key, std::chrono::milliseconds timeout)
+  RemoteStore(Entrance entrance, int rank, StoreAccess access, std::chrono::milliseconds timeout)
       : entrance_(std::move(entrance)),
         rank_(rank),
-        job_key_(std::move(job_key)),
+        access_(std::move(access)),
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
     idle_.emplace_back(connect());
   }
@@ -181,7 +202,7 @@ class RemoteStore final : public RemoteAnswers {
 
   const Entrance entrance_;
   const int rank_;
-  const std::string job_key_;
+  const StoreAccess access_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::vector<ByteStream> idle_;  ///< Guarded by mutex_.
@@ -201,7 +222,7 @@ Socket RemoteStore::connect() {
   const Clock::time_point begun = Clock::now();
   const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
   DialRequest request;
-  request.self = {rank_, 0, job_key_, {}};
+  request.self = {.rank = rank_, .job_key = access_.job_key, .keyless = access_.keyless};
   request.peer = 0;
   request.key = {0, transport::Purpose::store, 0};
   request.through = entrance_.through;
@@ -307,14 +328,26 @@ Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
 
 }  // namespace
 
-std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, const std::string& job_key,
+std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, const StoreAccess& access,
                                    const StoreReport& report) {
-  return std::make_shared<ServedStore>(std::move(listeners), job_key, report);
+  return std::make_shared<ServedStore>(std::move(listeners), access, report);
 }
 
-std::shared_ptr<Store> reach_store(Entrance entrance, int rank, const std::string& job_key,
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, StoreAccess access,
                                    std::chrono::milliseconds timeout) {
-  return std::make_shared<RemoteStore>(std::move(entrance), rank, job_key, timeout);
+  return std::make_shared<RemoteStore>(std::move(entrance), rank, std::move(access), timeout);
+}
+
+std::shared_ptr<Store> make_tcp_store_for(const StoreAccess& access, const std::string& address,
+                                          int rank, std::chrono::milliseconds timeout,
+                                          const StoreReport& report) {
+  if (rank < 0)
+    throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
+  if (rank == 0) return serve_store(listen_at(address), access, report);
+  Entrance entrance = entrance_at(address);
+  if (access.job_key.empty() && access.keyless == Keyless::same_user)
+    check_same_host(address, rank);
+  return reach_store(std::move(entrance), rank, access, timeout);
 }
 
 }  // namespace mccl::rendezvous
@@ -324,11 +357,7 @@ namespace mccl {
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                       const std::string& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
-  using namespace rendezvous;
-  if (rank < 0)
-    throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
-  if (rank == 0) return serve_store(listen_at(address), job_key, report);
-  return reach_store(entrance_at(address), rank, job_key, timeout);
+  return rendezvous::make_tcp_store_for({.job_key = job_key}, address, rank, timeout, report);
 }
 
 }  // namespace mccl

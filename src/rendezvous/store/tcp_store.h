@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "mccl/store.h"
 #include "rendezvous/connections/dialing.h"
+#include "rendezvous/store/store_server.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -30,11 +31,16 @@ struct Entrance {
 
 /// Makes rank 0's store, which is served at the listeners.
 std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners,
-                                   const std::string& job_key, const StoreReport& report);
+                                   const StoreAccess& access, const StoreReport& report);
 
 /// Makes another rank's view of rank 0's store. Throws PeerError if it cannot be reached in time.
-std::shared_ptr<Store> reach_store(Entrance entrance, int rank, const std::string& job_key,
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, StoreAccess access,
                                    std::chrono::milliseconds timeout);
+
+/// Does the same as make_tcp_store(), except that `access` may admit anyone.
+std::shared_ptr<Store> make_tcp_store_for(const StoreAccess& access, const std::string& address,
+                                          int rank, std::chrono::milliseconds timeout,
+                                          const StoreReport& report);
 
 /// Base class of stores that another process serves. Their server may stop responding.
 class RemoteAnswers : public Store {

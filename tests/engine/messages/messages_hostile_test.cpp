@@ -275,6 +275,30 @@ TEST_F(HostilePieces, APieceOfAnotherMessage) {
   }
 }
 
+/// Once the receive has been given up, the rest of the piece on the other link has no place to go.
+TEST_F(HostilePieces, ALinkThatEndsInTheMiddleOfAPieceOfAnotherLink) {
+  Bytes other(1);
+  const auto from_any = victim_.receive(other, kAnySource, 7);
+  peer_.send(piece(1, kTotal, 0), bytes(50), 0);
+  peer_.send(piece(1, kTotal, 1), bytes(60), 1);
+  victim_.advance();
+  peer_.end_link(0);
+  try {
+    for (int pass = 0; pass < 10; ++pass) victim_.advance();
+    FAIL() << "the end of a link was not noticed";
+  } catch (const MemberGone& gone) {
+    peer_.link(1).write(bytes(kPieceBytes - 60));
+    auto ended = victim_.messages().give_up(gone.member(), gone.whole());
+    ASSERT_TRUE(ended);
+    EXPECT_EQ(ended->pop_front(), receives_);
+    EXPECT_TRUE(ended->empty());
+  }
+  large_.assign(large_.size(), std::byte{});
+  for (int pass = 0; pass < 10; ++pass) ASSERT_NO_THROW(victim_.advance());
+  EXPECT_EQ(large_, Bytes(large_.size())) << "memory of a call that has ended was written";
+  EXPECT_FALSE(victim_.done(from_any));
+}
+
 /// A message without a waiting receiver may go unreported to a peer that has left.
 TEST_F(HostileMessages, CreditForAPeerThatHasLeftIsNoFailure) {
   HostilePeer peer(victim_, 1, kFrameLimit);

@@ -167,7 +167,7 @@ TEST(Handshake, AnotherKeyIsAStranger) {
   EXPECT_FALSE(acceptor.proven());
   EXPECT_THAT(acceptor.reason(), HasSubstr("MCCL_JOB_KEY"));
   // The stranger has received nothing but the challenge.
-  EXPECT_EQ(wires.to_dialer.size(), 39u);
+  EXPECT_EQ(wires.to_dialer.size(), 71u);
   EXPECT_EQ(dialer.state(), State::in_progress);
   EXPECT_THAT(dialer.explain_close(), HasSubstr("MCCL_JOB_KEY"));
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -116,8 +117,13 @@ TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
 
 TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   Processes ranks;
+  std::promise<std::string> second;
   ranks.start(0, {0, 3, ""}, meets(0, 3));
-  ranks.start(1, {1, 3, ""}, meets(1, 3));
+  ranks.start(1,
+              {.rank = 1,
+               .size = 3,
+               .on_second = [&](const std::string& who) { second.set_value(who); }},
+              meets(1, 3));
   // Rank 1 is known to be the first process once it has published its identity, which it does after
   // it is welcomed.
   const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
@@ -127,6 +133,7 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   ranks.join_one(11);
   const std::string process = "process " + std::to_string(::getpid()) + " on ";
   EXPECT_EQ(ranks[0], "") << "the others wait on";
+  EXPECT_THAT(second.get_future().get(), HasSubstr(process)) << "the first process reports it too";
   ranks.start(2, {2, 3, ""}, meets(2, 3));
   ranks.join();
   const std::string told = ranks[11].size() > ranks[1].size() ? ranks[11] : ranks[1];

@@ -20,18 +20,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-TEST(PrivateFolders, AreInMemoryFirst) {
-  EXPECT_THAT(private_folders({}), ElementsAre("/dev/shm", "/tmp"));
-  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "/run/user/7"}, {"TMPDIR", "/scratch"}}),
-              ElementsAre("/run/user/7", "/dev/shm", "/scratch"));
-  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "here"}, {"TMPDIR", ""}}),
-              ElementsAre("/dev/shm", "/tmp"));
-}
 
 /// One rank's view of the store, in which a stranger may have altered values.
 class SeenStore final : public Store {
@@ -62,11 +53,14 @@ class SeenStore final : public Store {
 
 /// Ranks that agree on a key; each is a thread.
 struct Agreed {
-  explicit Agreed(int size) : keys(size), errors(size) {
+  explicit Agreed(int size, const std::string& require_key = "auto") : keys(size), errors(size) {
     const std::shared_ptr<Store> store = make_memory_store();
     for (int rank = 0; rank < size; ++rank) stores.push_back(std::make_unique<SeenStore>(store));
     configs.resize(static_cast<std::size_t>(size));
-    for (Config& config : configs) config.connect_timeout = 20;
+    for (Config& config : configs) {
+      config.connect_timeout = 20;
+      config.require_key = require_key;
+    }
   }
 
   void run() {
@@ -127,20 +121,43 @@ TEST(KeyAgreement, AKeyThatIsAgreedOnThroughAFileIsNeverInTheStore) {
   EXPECT_TRUE(ranks.folder.empty()) << "the file has done its work";
 }
 
-TEST(KeyAgreement, ARankThatCannotReadTheFileMakesEveryRankWarn) {
+TEST(KeyAgreement, ARankThatCannotReadTheFileMakesEveryRankRaise) {
   Agreed ranks(3);
+  ranks.stores[2]->on_get = elsewhere;
+  ranks.run();
+  for (const std::string& error : ranks.errors) {
+    EXPECT_THAT(error, HasSubstr("rank 2 cannot read rank 0's key file"));
+    EXPECT_THAT(error, HasSubstr("export MCCL_JOB_KEY=$(openssl rand -hex 32)"));
+    EXPECT_THAT(error, HasSubstr("MCCL_REQUIRE_KEY=0"));
+  }
+  EXPECT_THAT(ranks.keys, Each(""));
+  EXPECT_EQ(ranks.said, "");
+  EXPECT_TRUE(ranks.folder.empty());
+}
+
+TEST(KeyAgreement, ARankThatAsksForProofTakesNoPublishedKey) {
+  Agreed ranks(2, "0");
+  ranks.configs[1].require_key = "auto";
+  ranks.stores[1]->on_get = elsewhere;
+  ranks.run();
+  EXPECT_THAT(ranks.errors[1], HasSubstr("MCCL_REQUIRE_KEY=0"));
+  EXPECT_EQ(ranks.keys[1], "");
+}
+
+TEST(KeyAgreement, WithoutARequiredKeyARankThatCannotReadTheFileMakesEveryRankWarn) {
+  Agreed ranks(3, "0");
   ranks.stores[2]->on_get = elsewhere;
   ranks.run();
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
   EXPECT_THAT(ranks.keys, Each(ranks.keys[0]));
   EXPECT_EQ(ranks.times_said("rank 2 cannot read"), 3u) << ranks.said;
-  for (const char* part : {"can join", "MCCL_JOB_KEY", "MCCL_REQUIRE_KEY", "openssl rand"})
+  for (const char* part : {"can join", "MCCL_JOB_KEY", "openssl rand"})
     EXPECT_THAT(ranks.said, HasSubstr(part));
   EXPECT_TRUE(ranks.folder.empty());
 }
 
 TEST(KeyAgreement, APublishedKeyIsTakenBackOnceAllHaveMet) {
-  Agreed ranks(2);
+  Agreed ranks(2, "0");
   ranks.stores[1]->on_get = elsewhere;
   ranks.run();
   const std::string name = std::string(kServersOwn) + "key";
@@ -152,7 +169,7 @@ TEST(KeyAgreement, APublishedKeyIsTakenBackOnceAllHaveMet) {
 }
 
 TEST(KeyAgreement, WithoutAFolderForTheFileTheKeyIsPublished) {
-  Agreed ranks(2);
+  Agreed ranks(2, "0");
   std::filesystem::remove(ranks.folder.path());
   ranks.run();
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
@@ -175,10 +192,10 @@ TEST(KeyAgreement, AnAnswerGivenInARanksPlaceIsFoundOut) {
 }
 
 TEST(KeyAgreement, AFileWithAnotherKeyIsNotTaken) {
-  Agreed ranks(2);
+  Agreed ranks(2, "0");
   mccl::testing::Folder others;
   const std::vector<std::string> folders = {others.path()};
-  const KeyFile file(folders, make_job_key());
+  const KeyFile file(folders);
   ranks.stores[1]->on_get = [&](const std::string&, const std::string& value) {
     const std::size_t path = value.find("\n/");
     return path == value.npos ? value : value.substr(0, path + 1) + file.path();
@@ -198,7 +215,7 @@ TEST(KeyAgreement, AKeyThatWasSetNeedsNoStore) {
 
 TEST(KeyAgreement, RequireKeyPublishesNothingWithoutOne) {
   Agreed ranks(2);
-  for (Config& config : ranks.configs) config.require_key = true;
+  for (Config& config : ranks.configs) config.require_key = "1";
   ranks.run();
   for (const std::string& error : ranks.errors) {
     EXPECT_THAT(error, HasSubstr("MCCL_REQUIRE_KEY"));
@@ -206,7 +223,7 @@ TEST(KeyAgreement, RequireKeyPublishesNothingWithoutOne) {
   }
   for (const auto& store : ranks.stores) EXPECT_THAT(store->values, IsEmpty());
   Config config;
-  config.require_key = true;
+  config.require_key = "1";
   EXPECT_NO_THROW(check_required_key(config, 0, 1)) << "one rank meets nobody";
   config.job_key = "sixteen letters!";
   EXPECT_NO_THROW(check_required_key(config, 0, 2));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 
 #include "mccl/error.h"
 #include "mccl/metrics.h"
@@ -144,6 +145,60 @@ TEST(TcpStore, WhatIsRank0sNobodyElseWrites) {
   std::size_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// True if the other end closes the connection in time.
+bool ends(const Socket& socket) {
+  char byte = 0;
+  return wait_for(socket.descriptor(), POLLIN, Clock::now() + kPatience) &&
+         ::recv(socket.descriptor(), &byte, 1, 0) <= 0;
+}
+
+/// A server with limits of its own, without a rank 0 that uses it.
+struct Limited {
+  explicit Limited(const StoreLimits& limits) {
+    std::vector<transport::tcp::Listener> listeners;
+    listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
+    port = listeners.front().address().port();
+    server.emplace(
+        table, std::move(listeners), StoreAccess{.job_key = kJobKey}, Log(0, LogLevel::off), [] {},
+        limits);
+  }
+  Socket client() const {
+    std::string trouble;
+    return connect_to_store(port, kJobKey, trouble);
+  }
+
+  MemoryStore table;
+  std::uint16_t port = 0;
+  std::optional<StoreServer> server;
+};
+
+TEST(StoreServer, HasALimitedNumberOfClients) {
+  const Limited store({.clients = 3});
+  std::vector<Socket> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(store.client());
+  EXPECT_TRUE(ends(store.client())) << "one client too many";
+  clients.pop_back();
+  // The server notices the end of a client in its next pass.
+  for (const Clock::time_point limit = Clock::now() + kPatience; clients.size() < 3;) {
+    ASSERT_LT(Clock::now(), limit);
+    Socket next = store.client();
+    const Bytes request = encode(StoreKind::add, "n", {}, 1);
+    (void)::send(next.descriptor(), request.data(), request.size(), MSG_NOSIGNAL);
+    Bytes answer(kStoreHeaderBytes);
+    wait_for(next.descriptor(), POLLIN, Clock::now() + kPatience);
+    if (::recv(next.descriptor(), answer.data(), answer.size(), 0) > 0)
+      clients.push_back(std::move(next));
+  }
+}
+
+TEST(StoreServer, AClientThatStopsInTheMiddleOfARequestIsClosed) {
+  const Limited store({.transfer = 50ms});
+  const Socket slow = store.client();
+  const Bytes request = encode(StoreKind::set, "k", "value", 0);
+  ASSERT_EQ(::send(slow.descriptor(), request.data(), 5, MSG_NOSIGNAL), 5);
+  EXPECT_TRUE(ends(slow));
 }
 
 /// Sends one request of the largest size, and counts the bytes sent.

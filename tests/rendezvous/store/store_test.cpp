@@ -189,13 +189,6 @@ TEST(TcpStore, AnotherKeyStaysOut) {
   EXPECT_EQ(server->get("k", kPatience), "v");
 }
 
-TEST(TcpStore, NoKeyMeetsNoKey) {
-  const std::string address = address_with(free_port());
-  const auto server = make_tcp_store(address, 0, "", kPatience);
-  make_tcp_store(address, 1, "", kPatience)->set("k", "v");
-  EXPECT_EQ(server->get("k", kPatience), "v");
-}
-
 TEST(TcpStore, AVanishedServerIsAPeerErrorThatNamesIt) {
   const std::string address = address_with(free_port());
   auto server = make_tcp_store(address, 0, kJobKey, kPatience);

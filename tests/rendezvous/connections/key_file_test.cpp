@@ -1,5 +1,9 @@
+#include "rendezvous/connections/key_file.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -7,7 +11,6 @@
 #include <span>
 
 #include "rendezvous/connections/proof.h"
-#include "rendezvous/store/key_agreement.h"
 #include "support/folder.h"
 
 namespace mccl::rendezvous {
@@ -15,41 +18,51 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::ElementsAre;
+
+TEST(PrivateFolders, AreInMemoryFirst) {
+  EXPECT_THAT(private_folders({}), ElementsAre("/dev/shm", "/tmp"));
+  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "/run/user/7"}, {"TMPDIR", "/scratch"}}),
+              ElementsAre("/dev/shm", "/run/user/7", "/scratch", "/tmp"));
+  EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "here"}, {"TMPDIR", ""}}),
+              ElementsAre("/dev/shm", "/tmp"));
+}
+
 class KeyFileTest : public ::testing::Test {
  protected:
   mccl::testing::Folder folder_;
-  const std::string key_ = make_job_key();
   const std::vector<std::string> folders_ = {folder_.path()};
 };
 
 TEST_F(KeyFileTest, IsForItsUserAloneAndGoneAfterwards) {
   std::string path;
   {
-    const KeyFile file(folders_, key_);
+    const KeyFile file(folders_);
     path = file.path();
     ASSERT_TRUE(fs::exists(path));
     EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-    EXPECT_EQ(read_key_file(path), key_);
+    EXPECT_EQ(read_key_file(path), file.key());
+    EXPECT_EQ(find_key_file(folders_, file.name()), file.key());
   }
   EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(KeyFileTest, NoTwoHaveOneName) {
-  const KeyFile one(folders_, key_), other(folders_, key_);
+  const KeyFile one(folders_), other(folders_);
   EXPECT_NE(one.path(), other.path());
 }
 
 TEST_F(KeyFileTest, TheNextFolderIsTakenWhereOneCannotBe) {
   const std::vector<std::string> folders = {folder_.path() + "/absent", folder_.path()};
-  const KeyFile file(folders, key_);
+  const KeyFile file(folders);
   EXPECT_TRUE(file.path().starts_with(folder_.path() + "/mccl-key-"));
-  const KeyFile nowhere(std::span<const std::string>(folders).first(1), key_);
+  const KeyFile nowhere(std::span<const std::string>(folders).first(1));
   EXPECT_EQ(nowhere.path(), "");
   EXPECT_FALSE(read_key_file(nowhere.path()));
 }
 
 TEST_F(KeyFileTest, WhatOthersMayOpenIsNotRead) {
-  const KeyFile file(folders_, key_);
+  const KeyFile file(folders_);
   for (const mode_t mode : {0640, 0604, 0660, 0700, 0400, 04600}) {
     ASSERT_EQ(::chmod(file.path().c_str(), mode), 0);
     EXPECT_FALSE(read_key_file(file.path())) << std::oct << mode;
@@ -59,14 +72,14 @@ TEST_F(KeyFileTest, WhatOthersMayOpenIsNotRead) {
 }
 
 TEST_F(KeyFileTest, AnotherUsersFileIsNotRead) {
-  const KeyFile file(folders_, key_);
+  const KeyFile file(folders_);
   if (::chown(file.path().c_str(), 65534, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root may give a file to another user";
   EXPECT_FALSE(read_key_file(file.path()));
 }
 
 TEST_F(KeyFileTest, AnotherNameOfAFileIsNotRead) {
-  const KeyFile file(folders_, key_);
+  const KeyFile file(folders_);
   const std::string link = folder_.path() + "/mccl-key-link";
   fs::create_symlink(file.path(), link);
   EXPECT_FALSE(read_key_file(link));
@@ -85,9 +98,10 @@ TEST_F(KeyFileTest, OtherFilesOfTheUserAreNotRead) {
     EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_FALSE(read_key_file(path)) << name;
   };
-  refuses("id_rsa", key_);
+  const std::string key = make_job_key();
+  refuses("id_rsa", key);
   refuses("mccl-key-short", "short");
-  refuses("mccl-key-long", key_ + "\n");
+  refuses("mccl-key-long", key + "\n");
   const std::string pipe = folder_.path() + "/mccl-key-pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_FALSE(read_key_file(pipe));  // must not block until a writer opens it
@@ -96,6 +110,57 @@ TEST_F(KeyFileTest, OtherFilesOfTheUserAreNotRead) {
   for (const char* path : {"", "mccl-key-x", "/", "/mccl-key-absent"})
     EXPECT_FALSE(read_key_file(path)) << path;
   EXPECT_FALSE(read_key_file("/" + std::string(1 << 20, 'a') + "/mccl-key-x"));
+}
+
+TEST_F(KeyFileTest, OnlyARandomPartIsLookedFor) {
+  const KeyFile file(folders_);
+  const std::string name(file.name());
+  ASSERT_EQ(name.size(), kKeyFileLetters);
+  fs::create_symlink(folder_.path(), folder_.path() + "/mccl-key-x");
+  for (const std::string& other :
+       {std::string(), name.substr(1), name + "0", "x/mccl-key-" + name,
+        "x/../" + std::string(kKeyFileLetters - 5, '0'), std::string(kKeyFileLetters, '-'),
+        std::string(kKeyFileLetters, '\0'), std::string(kKeyFileLetters, '0')})
+    EXPECT_FALSE(find_key_file(folders_, other)) << other;
+  EXPECT_TRUE(find_key_file(folders_, name));
+}
+
+TEST_F(KeyFileTest, AFileOfAKilledProcessIsRemovedByTheNext) {
+  const KeyFile lives(folders_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const KeyFile left_over(folders_);
+    ::_exit(left_over.path().empty() ? 1 : 0);  // runs no destructor
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const auto files = [&] {
+    return std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator());
+  };
+  ASSERT_EQ(files(), 2);
+  const KeyFile next(folders_);
+  EXPECT_EQ(files(), 2) << "the file of the killed process is gone";
+  EXPECT_TRUE(read_key_file(lives.path()));
+}
+
+TEST_F(KeyFileTest, ForkedChildrenLeaveTheFileOfTheirParent) {
+  auto file = std::make_unique<const KeyFile>(folders_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    file.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(read_key_file(file->path()));
+}
+
+TEST_F(KeyFileTest, ASecretIsForOnePort) {
+  const std::string key = make_job_key();
+  EXPECT_EQ(same_user_secret(key, 1), same_user_secret(key, 1));
+  EXPECT_NE(same_user_secret(key, 1), same_user_secret(key, 2));
+  EXPECT_NE(same_user_secret(key, 1), same_user_secret(make_job_key(), 1));
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+"""Pinned packages, hardened binaries, and the bill of materials."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lock
+import pytest
+import sbom
+from launching import BUILD, ROOT, program
+
+SCRIPTS = ROOT / "scripts"
+LOCKS = sorted(SCRIPTS.glob("*.lock"))
+NAME = re.compile(r"^(requirements(?:-test)?)\.(cp3\d+-(?:linux|darwin)-\w+)\.lock$")
+REQUIREMENT = re.compile(r"^(?P<name>[\w-]+)(?:==(?P<version>[\w.]+))?")
+
+
+def pinned(path: Path) -> dict[str, str]:
+    """Returns the version of each package in a lock, and checks the form of its lines."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    found = [sbom.PINNED.match(line) for line in lines]
+    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
+    return {match["name"]: match["version"] for match in found if match}
+
+
+def required(path: Path) -> list[tuple[str, str | None]]:
+    """Returns the packages that a requirements file names, with a version where it gives one."""
+    found = []
+    for line in path.read_text().splitlines():
+        if line.startswith("-r "):
+            found += required(path.parent / line[3:].strip())
+        elif match := REQUIREMENT.match(line.partition("#")[0].strip()):
+            found.append((match["name"].lower().replace("_", "-"), match["version"]))
+    return found
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_a_lock_pins_all_that_is_required_and_names_no_index(path):
+    name = NAME.match(path.name)
+    assert name, path.name
+    versions = pinned(path)
+    torch = re.search(r"^DEFAULT_TORCH := (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for package, version in [*required(SCRIPTS / f"{name[1]}.txt"), ("torch", torch[1])]:
+        assert package in versions, f"{package} is not in {path.name}: run `make lock`"
+        assert version in (None, versions[package]), f"{package} {version}: run `make lock`"
+    assert "://" not in path.read_text() and "--index-url" not in path.read_text()
+
+
+def test_a_line_of_a_lock_has_the_hash_of_the_file_and_not_its_address():
+    report = {
+        "metadata": {"name": "Typing_Extensions", "version": "4.0"},
+        "download_info": {
+            "url": "https://index.example/typing_extensions-4.0.whl",
+            "archive_info": {"hashes": {"sha256": "0" * 64}},
+        },
+    }
+    assert lock.line_of(report) == f"typing-extensions==4.0 --hash=sha256:{'0' * 64}\n"
+
+
+def test_a_package_with_another_hash_is_not_installed(tmp_path):
+    """pip refuses a file that is not the one in the lock. Needs no network."""
+    wheel = tmp_path / "pinned-1-py3-none-any.whl"
+    wheel.write_bytes(b"PK\x05\x06" + bytes(18))  # an empty archive
+    requirement = tmp_path / "pinned.lock"
+    requirement.write_text(f"pinned==1 --hash=sha256:{'0' * 64}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", tmp_path,
+         "--disable-pip-version-check", "--dry-run", "--require-hashes", "-r", requirement],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def readelf(*arguments: object) -> str:
+    done = subprocess.run(
+        ["readelf", "--wide", *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def hardened_files() -> list[Path]:
+    """Returns the library, the program, and the extensions that were built."""
+    extensions = [*BUILD.glob("bindings/**/*.so"), *(ROOT / "python").glob("**/*.so")]
+    return [BUILD / "src/libmccl.so", program(), *extensions]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
+def test_the_built_files_are_hardened():
+    for path in hardened_files():
+        segments, dynamic = readelf("--segments", path), readelf("--dynamic", path)
+        assert "GNU_RELRO" in segments, path
+        assert re.search(r"\(FLAGS(_1)?\).*\b(BIND_NOW|NOW)\b", dynamic), f"{path}: no BIND_NOW"
+        assert not re.search(r"GNU_STACK\s.*\bRWE\b", segments), f"{path}: executable stack"
+        assert "Type:                              DYN" in readelf("--file-header", path), path
+        if "libmccl" in path.name:
+            assert "__stack_chk_fail" in readelf("--dyn-syms", path), f"{path}: no stack protector"
+            assert re.search(r"__\w+_chk\b", readelf("--dyn-syms", path)), f"{path}: no fortify"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a build for Linux")
+def test_every_source_is_compiled_with_the_options():
+    """The files above show only that some source is; the build files show the same of each."""
+    commands = json.loads((BUILD / "compile_commands.json").read_text())
+    sources = [each for each in commands if f"{ROOT}/src/" in each["file"]]
+    assert sources
+    for each in sources:
+        if each["file"].endswith((".cu", ".metal", ".mm")):
+            continue
+        for option in ("-fstack-protector-strong", "-D_FORTIFY_SOURCE=3"):
+            assert option in each["command"], each["file"]
+        if "x86_64" in lock.tag():
+            assert "-fcf-protection=full" in each["command"], each["file"]
+
+
+def test_the_bill_lists_what_is_compiled_in_what_is_loaded_and_what_is_installed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "sbom.py", BUILD / "src/libmccl.so", *LOCKS],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    bill = json.loads(done.stdout)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    names = {each["name"] for each in bill["components"]}
+    assert {"fmt", "spdlog", "highway", "nanobind", "torch", "numpy"} <= names
+    assert any(name.startswith("libcrypto") for name in names)
+    licences = (ROOT / "THIRD_PARTY_LICENSES").read_text().lower()
+    for name, _, _ in sbom.BUNDLED:
+        assert name.lower() in licences, f"{name} has no licence in THIRD_PARTY_LICENSES"
