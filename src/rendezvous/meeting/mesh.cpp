@@ -287,9 +287,9 @@ std::vector<transport::Transport::LostPeer> Mesh::take_lost() {
 
 std::string Mesh::describe(WorldRank peer) const {
   if (const int relay = relay_to(peer.number()); relay >= 0)
-    return fmt::format("tcp, through rank {}", relay);
+    return fmt::format("{}, through rank {}", kind(), relay);
   const int rails = rails_of(peer.number());
-  std::string text = fmt::format("tcp, {} link{}", rails, rails == 1 ? "" : "s");
+  std::string text = fmt::format("{}, {} link{}", kind(), rails, rails == 1 ? "" : "s");
   std::set<std::string> named;
   for (int rail = 0; rail < rails; ++rail) {
     const Address* end = own_end(peer.number(), rail);

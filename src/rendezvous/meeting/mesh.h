@@ -101,6 +101,7 @@ class Mesh final : public transport::Transport {
  private:
   const Endpoint& endpoint_of(int peer) const;
   int rails_of(int peer) const;
+  std::string_view kind() const { return options_.encryption ? "encrypted tcp" : "tcp"; }
   /// Returns the relay that connections to the peer go through; -1 if they are direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;

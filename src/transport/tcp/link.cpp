@@ -59,7 +59,8 @@ bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
-      description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
+      description_(fmt::format("{}tcp {} -> {}", socket_.secure() ? "encrypted " : "",
+                               socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
 /// Returns -1 once the connection has ended but while that is not yet reported. Otherwise poll(2)
