@@ -8,10 +8,10 @@ namespace {
 using ::testing::HasSubstr;
 using transport::tcp::Encryption;
 
-constexpr transport::LinkKey kData = {7, transport::Purpose::collective, 0};
+constexpr transport::LinkKey kEncryptedLink = {7, transport::Purpose::collective, 0};
 
-/// A job of two ranks; `job` must be encrypted before its endpoints are exchanged.
-void encrypt(Job& job, int rank) {
+/// Replaces the mesh of a rank by one that encrypts.
+void join_encrypted(Job& job, int rank) {
   MeshOptions options = job.options(rank, loopback_config(), nullptr);
   options.encryption = Encryption::by_key();
   job.join(std::move(options));
@@ -19,11 +19,11 @@ void encrypt(Job& job, int rank) {
 
 TEST(MeshEncryption, EveryConnectionIsEncrypted) {
   Job job(2);
-  encrypt(job, 0);
-  encrypt(job, 1);
+  join_encrypted(job, 0);
+  join_encrypted(job, 1);
   job.exchange_endpoints();
   job[0].mesh->dial(WorldRank(1), {}, in(seconds(20)));
-  job[0].mesh->dial(WorldRank(1), kData, in(seconds(20)));
+  job[0].mesh->dial(WorldRank(1), kEncryptedLink, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 4; }));
   for (const LinkEvent& event : job[0].events) {
     ASSERT_TRUE(event.link) << event.reason;
@@ -34,9 +34,9 @@ TEST(MeshEncryption, EveryConnectionIsEncrypted) {
 
 TEST(MeshEncryption, ADowngradeIsRefusedOnBothSides) {
   Job job(2);
-  encrypt(job, 1);
+  join_encrypted(job, 1);
   job.exchange_endpoints();
-  job[0].mesh->dial(WorldRank(1), kData, in(seconds(20)));
+  job[0].mesh->dial(WorldRank(1), kEncryptedLink, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
   for (int rank : {0, 1}) {
     EXPECT_FALSE(job[rank].events[0].link);
@@ -47,10 +47,10 @@ TEST(MeshEncryption, ADowngradeIsRefusedOnBothSides) {
 /// The owner of a link that has accepted all bytes does not write to it again.
 TEST(MeshEncryption, TheMeshSendsWhatALinkHolds) {
   Job job(2);
-  encrypt(job, 0);
-  encrypt(job, 1);
+  join_encrypted(job, 0);
+  join_encrypted(job, 1);
   job.exchange_endpoints();
-  job[0].mesh->dial(WorldRank(1), kData, in(seconds(20)));
+  job[0].mesh->dial(WorldRank(1), kEncryptedLink, in(seconds(20)));
   ASSERT_NO_FATAL_FAILURE(job.drive_until([&] { return job.event_count() == 2; }));
   ASSERT_TRUE(job[0].events[0].link && job[1].events[0].link);
   transport::Link& from = *job[0].events[0].link;
