@@ -169,6 +169,23 @@ TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
   EXPECT_EQ(received(got, [](std::span<std::byte>) {}).error, EBADMSG);
 }
 
+/// Whoever gets the connection polls it before it reads.
+TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+  while (ends_.first.secure()->advance() != State::open && Clock::now() < limit) {
+    pass();
+    ASSERT_NE(ends_.second.secure()->advance(), State::failed);
+    pass();
+  }
+  // They reach the server together with the end of the handshake.
+  ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
+  pass();
+  while (ends_.second.secure()->advance() != State::open && Clock::now() < limit) pass();
+  EXPECT_FALSE(ends_.second.has_input());
+  pollfd entry = {ends_.second.descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
+}
+
 TEST(SecureStream, AnEndThatClosesSaysSo) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
   near.close();

@@ -1,5 +1,6 @@
 #include "transport/tcp/secure_stream.h"
 
+#include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -30,10 +31,21 @@ constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
 constexpr std::size_t kOutBytes = kBatchBytes + kMostRecordBytes;
 
+constexpr const char* kClosedEarly = "it closed the connection while encryption was set up";
+constexpr const char* kBroke = "the connection broke while encryption was set up";
+
 constexpr std::string_view kIdentity = "mccl";
 constexpr std::string_view kProofLabel = "EXPORTER-mccl-proof";
 
 SecureStream& stream_of(BIO* bio) { return *static_cast<SecureStream*>(BIO_get_data(bio)); }
+
+/// Why a handshake has failed.
+std::string reason_of(const SSL* ssl) {
+  if (ERR_GET_REASON(ERR_peek_last_error()) != SSL_R_CERTIFICATE_VERIFY_FAILED)
+    return "encryption cannot be set up: " + take_openssl_error();
+  const long verdict = SSL_get_verify_result(ssl);
+  return fmt::format("its certificate is refused: {}", X509_verify_cert_error_string(verdict));
+}
 
 int descriptive_errno(int error) { return error != 0 ? error : EPROTO; }
 
@@ -55,35 +67,39 @@ struct SecureStream::Callbacks {
     return 1;
   }
 
+  /// During the handshake, takes only the bytes that OpenSSL asks for. So when the connection is
+  /// handed over, poll(2) reports all that has arrived.
   static int read(BIO* bio, char* to, std::size_t count, std::size_t* got) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
-    if (stream.in_begin_ == stream.in_end_ && !fill(stream)) {
-      if (stream.broken_ == 0) BIO_set_retry_read(bio);
-      return 0;
+    const bool is_empty = stream.in_begin_ == stream.in_end_;
+    if (is_empty && !stream.is_open_) {
+      *got = take(stream, to, count);
+    } else {
+      if (is_empty) {
+        stream.in_begin_ = 0;
+        stream.in_end_ = take(stream, stream.in_.get(), kBatchBytes);
+      }
+      *got = std::min(count, stream.in_end_ - stream.in_begin_);
+      std::memcpy(to, stream.in_.get() + stream.in_begin_, *got);
+      stream.in_begin_ += *got;
     }
-    *got = std::min(count, stream.in_end_ - stream.in_begin_);
-    std::memcpy(to, stream.in_.get() + stream.in_begin_, *got);
-    stream.in_begin_ += *got;
-    return 1;
+    if (*got == 0 && stream.broken_ == 0) BIO_set_retry_read(bio);
+    return *got > 0;
   }
 
-  /// Receives records. Returns false if none have arrived, or if the connection has ended.
-  static bool fill(SecureStream& stream) {
+  /// Receives records. Returns 0 if none have arrived, or if the connection has ended.
+  static std::size_t take(SecureStream& stream, void* to, std::size_t most) {
     for (;;) {
-      const ssize_t got = ::recv(stream.descriptor_, stream.in_.get(), kBatchBytes, 0);
-      if (got > 0) {
-        stream.in_begin_ = 0;
-        stream.in_end_ = static_cast<std::size_t>(got);
-        return true;
-      }
+      const ssize_t got = ::recv(stream.descriptor_, to, most, 0);
+      if (got > 0) return static_cast<std::size_t>(got);
       if (got < 0 && errno == EINTR) continue;
       if (got == 0) {
         stream.broken_ = ECONNRESET;
       } else if (!would_block(errno)) {
         stream.broken_ = errno;
       }
-      return false;
+      return 0;
     }
   }
 
@@ -157,6 +173,9 @@ SecureStream::SecureStream(std::shared_ptr<const Encryption> encryption, Role ro
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
   if (!encryption_->has_certificates()) {
+    // A server without the key could offer a certificate instead. None is accepted, because there
+    // are no authorities.
+    if (role == Role::client) SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
     SSL_set_psk_use_session_callback(ssl_, &Callbacks::offer_key);
     SSL_set_psk_find_session_callback(ssl_, &Callbacks::find_key);
   }
@@ -188,22 +207,19 @@ SecureStream::State SecureStream::advance() {
     const int result = SSL_do_handshake(ssl_);
     if (result != 1) {
       const int reason = SSL_get_error(ssl_, result);
-      if (broken_ != 0) return fail("it closed the connection while encryption was set up");
+      if (broken_ != 0) return fail(kClosedEarly);
       if (reason != SSL_ERROR_WANT_READ && reason != SSL_ERROR_WANT_WRITE) {
-        const long verdict = SSL_get_verify_result(ssl_);
-        return fail("the encryption cannot be set up: " +
-                    (verdict == X509_V_OK
-                         ? take_openssl_error()
-                         : "its certificate is refused: " +
-                               std::string(X509_verify_cert_error_string(verdict))));
+        return fail(reason_of(ssl_));
       }
-      return would_block(flush()) || pending() == 0 ? State::waiting : fail("the connection broke");
+      return would_block(flush()) || pending() == 0 ? State::waiting : fail(kBroke);
     }
   }
+  if (!encryption_->has_certificates() && SSL_session_reused(ssl_) != 1)
+    return fail("it did not prove the key of the connection");
   const State confirmed = encryption_->has_certificates() ? confirm() : State::open;
   if (confirmed == State::failed) return confirmed;
   const int error = flush();
-  if (error != 0 && !would_block(error)) return fail("the connection broke");
+  if (error != 0 && !would_block(error)) return fail(kBroke);
   if (confirmed == State::waiting) return confirmed;
   OPENSSL_cleanse(key_.data(), key_.size());
   is_open_ = true;
@@ -223,7 +239,7 @@ SecureStream::State SecureStream::confirm() {
     proof_received_ += bytes;
     if (bytes > 0) continue;
     if (would_block(error)) return State::waiting;
-    return fail("it closed the connection while encryption was set up");
+    return fail(error == EBADMSG ? reason_of(ssl_) : kClosedEarly);
   }
   const Key expected = proof_of(role_ == Role::client ? Role::server : Role::client);
   if (CRYPTO_memcmp(expected.data(), their_proof_.data(), expected.size()) == 0) return State::open;
