@@ -169,7 +169,7 @@ TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
   EXPECT_EQ(received(got, [](std::span<std::byte>) {}).error, EBADMSG);
 }
 
-/// Whoever gets the connection polls it before it reads.
+/// The next owner of the connection polls it before it reads.
 TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
   while (ends_.first.secure()->advance() != State::open && Clock::now() < limit) {
