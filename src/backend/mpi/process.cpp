@@ -16,6 +16,7 @@
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/meeting/join.h"
+#include "rendezvous/store/tcp_store.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::mpi {
@@ -172,8 +173,9 @@ void Process::find_meeting_place(const Config& config) {
   }
   const StoreReport report{.log_level = config.log_level, .metrics = nullptr};
   const auto serve_or_connect = [&](const Place& place) {
-    store_ = make_tcp_store(place.root, rank_, place.key, milliseconds_of(config.connect_timeout),
-                            report);
+    store_ = rendezvous::make_tcp_store_for(
+        {.job_key = place.key, .encryption = transport::tcp::Encryption::of(config)}, place.root,
+        rank_, milliseconds_of(config.connect_timeout), report);
     key_ = place.key;
   };
   Place place{};

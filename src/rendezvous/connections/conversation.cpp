@@ -48,10 +48,10 @@ Conversation::State Conversation::encrypt() {
     if (!is_encrypted()) {
       const auto role =
           handshake_.is_dialer() ? SecureStream::Role::client : SecureStream::Role::server;
-      Proof secret = handshake_.secret();
-      stream_.encrypt(std::make_unique<SecureStream>(handshake_.encryption(), role, secret,
+      Proof key = handshake_.connection_key();
+      stream_.encrypt(std::make_unique<SecureStream>(handshake_.encryption(), role, key,
                                                      stream_.socket().descriptor()));
-      erase(secret);
+      erase(key);
     }
     SecureStream& secure = *stream_.socket().secure();
     switch (secure.advance()) {

@@ -27,7 +27,7 @@ constexpr std::string_view kDialerProofLabel = "mccl dialer proof";
 constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
 constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
-constexpr std::string_view kSecretLabel = "mccl tls 1.3 key";
+constexpr std::string_view kConnectionKeyLabel = "mccl tls 1.3 key";
 
 /// Takes the place of a key file's name in the challenge of a side without one.
 constexpr std::string_view kNoKeyFile = "--------------------------------";
@@ -43,6 +43,7 @@ Bytes prefix() {
 void append_int(Bytes& to, int value) { append(to, static_cast<std::uint32_t>(value)); }
 
 constexpr int kMaxShownSettings = 8;
+constexpr std::string_view kEncryption = "encryption";
 
 /// Values of settings by name.
 using Lines = std::map<std::string_view, std::string_view>;
@@ -58,6 +59,8 @@ Lines lines_of(std::string_view text) {
 
 std::string value_in(const Lines& lines, std::string_view name) {
   const auto found = lines.find(name);
+  // A side that does not encrypt need not say so.
+  if (found == lines.end() && name == kEncryption) return "off";
   if (found == lines.end()) return "no such setting";
   return found->second.empty() ? "nothing" : printable(found->second);
 }
@@ -91,7 +94,7 @@ Handshake::Handshake(Party self, Step first)
       step_(first) {
   if (self_.encryption) {
     self_.agreement +=
-        fmt::format("encryption=on\nencryption_identity={}\n", self_.encryption->identity());
+        fmt::format("{}=on\nencryption_by={}\n", kEncryption, self_.encryption->identity());
   }
   if (self_.agreement.size() > kMaxAgreementBytes) {
     throw InvalidArgument(fmt::format(
@@ -137,7 +140,9 @@ std::shared_ptr<const transport::tcp::Encryption> Handshake::encryption() const 
   return key_.purpose == transport::Purpose::relay ? nullptr : self_.encryption;
 }
 
-Proof Handshake::secret() const { return derive(secret_, transcript_, kSecretLabel); }
+Proof Handshake::connection_key() const {
+  return derive(secret_, transcript_, kConnectionKeyLabel);
+}
 
 void Handshake::feed(std::span<const std::byte> bytes) {
   if (bytes.size() > wanted()) {

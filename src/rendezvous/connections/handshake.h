@@ -106,8 +106,8 @@ class Handshake {
   /// a relay is not encrypted, because the connection that it relays is.
   std::shared_ptr<const transport::tcp::Encryption> encryption() const;
   bool is_dialer() const { return is_dialer_; }
-  /// Returns a secret that only the two sides of this handshake have. Requires State::done.
-  Proof secret() const;
+  /// Returns a key that only the two sides of this handshake have. Requires State::done.
+  Proof connection_key() const;
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }

@@ -105,8 +105,11 @@ void warn_of_congestion_control(const std::string& wanted, const Log& log) {
 
 Mesh::Mesh(MeshOptions options)
     : options_(std::move(options)),
-      self_{options_.rank, options_.size, options_.job_key, options_.agreement,
-            options_.encryption},
+      self_{.rank = options_.rank,
+            .size = options_.size,
+            .job_key = options_.job_key,
+            .agreement = options_.agreement,
+            .encryption = options_.encryption},
       interfaces_(transport::tcp::list_interfaces()) {
   Wiring* const wiring = options_.wiring.get();
   if (wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.

@@ -21,7 +21,11 @@ using transport::tcp::SocketPair;
 const LinkKey kData = {7, Purpose::collective, 0};
 
 Party party(int rank, std::shared_ptr<const Encryption> encryption) {
-  return {rank, 2, "the job's key", "chunk_bytes=1\n", std::move(encryption)};
+  return {.rank = rank,
+          .size = 2,
+          .job_key = "the job's key",
+          .agreement = "chunk_bytes=1\n",
+          .encryption = std::move(encryption)};
 }
 
 struct Talk {
@@ -91,13 +95,13 @@ TEST(EncryptedConnection, AConnectionToARelayIsNotEncryptedTwice) {
 }
 
 TEST(EncryptedConnection, EachHandshakeGivesAnotherKey) {
-  std::vector<Proof> secrets;
+  std::vector<Proof> keys;
   for (int i = 0; i < 2; ++i) {
     const Talk both = talk(party(1, Encryption::by_key()), party(0, Encryption::by_key()));
-    EXPECT_EQ(both.dialer.handshake().secret(), both.acceptor.handshake().secret());
-    secrets.push_back(both.dialer.handshake().secret());
+    EXPECT_EQ(both.dialer.handshake().connection_key(), both.acceptor.handshake().connection_key());
+    keys.push_back(both.dialer.handshake().connection_key());
   }
-  EXPECT_NE(secrets[0], secrets[1]);
+  EXPECT_NE(keys[0], keys[1]);
 }
 
 /// A process between the ranks takes part in both handshakes unchanged, and then answers in place
