@@ -72,6 +72,10 @@ struct MCCL_API Config {
   double link_latency_us = 0;     ///< Latency of a link between machines; 0: measured
   double link_gbit = 0;           ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;            ///< Secret that every rank of the job shares
+  std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
+  std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
+  std::string tls_key;   ///< Path of the certificate's private key
+  std::string tls_ca;    ///< Path of the authorities of the other ranks' certificates
   /// auto, 1, 0: whether several ranks start only with a job_key; auto: if they are on several
   /// hosts
   std::string require_key = "auto";

@@ -1,6 +1,5 @@
 #include "base/settings.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,16 +58,6 @@ struct Row {
   Given Config::*given = nullptr;
   bool (*accepts)(std::string_view text) = nullptr;
 };
-
-/// True for a kind of GID, and for the text of a GID: an IPv4 or IPv6 address.
-bool is_gid(std::string_view text) {
-  constexpr std::string_view kKinds[] = {"roce_v2", "roce_v1", "infiniband", "ipv4", "ipv6"};
-  if (std::ranges::find(kKinds, text) != std::end(kKinds)) return true;
-  const std::string address(text);
-  in6_addr bytes = {};
-  return ::inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
-         ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
-}
 
 using enum SettingKind;
 
@@ -385,6 +374,31 @@ constexpr Row kRows[] = {
                 "does not, and any process that reaches rank 0 while ranks start can join",
      .kind = choice,
      .field = &Config::require_key},
+    {.name = "encryption",
+     .variable = "MCCL_ENCRYPTION",
+     .range = "off, on",
+     .meaning = "Encrypt all TCP connections between ranks, with TLS 1.3",
+     .kind = choice,
+     .must_agree = true,
+     .field = &Config::encryption},
+    {.name = "tls_cert",
+     .variable = "MCCL_TLS_CERT",
+     .range = "a path",
+     .meaning = "PEM file of this rank's certificate; empty: ranks prove the job key instead",
+     .only_with = "encryption=on",
+     .field = &Config::tls_cert},
+    {.name = "tls_key",
+     .variable = "MCCL_TLS_KEY",
+     .range = "a path",
+     .meaning = "PEM file of the certificate's private key",
+     .only_with = "encryption=on",
+     .field = &Config::tls_key},
+    {.name = "tls_ca",
+     .variable = "MCCL_TLS_CA",
+     .range = "a path",
+     .meaning = "PEM file of the authorities that must have signed the other ranks' certificates",
+     .only_with = "encryption=on",
+     .field = &Config::tls_ca},
     {.name = "rank",
      .variable = "MCCL_RANK",
      .range = "0 to 1048575, or -1 for not set",

@@ -1,5 +1,6 @@
 #include "base/value_text.h"
 
+#include <arpa/inet.h>
 #include <locale.h>
 #ifdef __APPLE__
 #include <xlocale.h>
@@ -130,5 +131,14 @@ std::string printable(std::string_view text) {
 }
 
 std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
+
+bool is_gid(std::string_view text) {
+  constexpr std::string_view kKinds[] = {"roce_v2", "roce_v1", "infiniband", "ipv4", "ipv6"};
+  if (std::ranges::find(kKinds, text) != std::end(kKinds)) return true;
+  const std::string address(text);
+  in6_addr bytes = {};
+  return ::inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
+         ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
+}
 
 }  // namespace mccl

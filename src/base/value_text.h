@@ -34,4 +34,7 @@ std::string printable(std::string_view text);
 /// printable() in double quotes.
 std::string in_quotes(std::string_view text);
 
+/// True for a kind of an RDMA device's address (GID), and for such an address: IPv4 or IPv6.
+bool is_gid(std::string_view text);
+
 }  // namespace mccl

@@ -28,8 +28,11 @@ using Joined = std::function<bool(int, int)>;
 
 Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
 
-std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined& joined) {
+std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined& joined,
+                              const std::string& encryption = "off") {
   const std::string key = "a key of these tests";
+  ContextOptions options;
+  options.config.encryption = encryption;
   auto wiring = std::make_shared<Wiring>(rendezvous::WiringOptions{
       .rank = rank,
       .table = table,
@@ -38,9 +41,9 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
       .deadline = soon(),
       .liveness = std::chrono::seconds(20),
       .congestion_control = "auto",
+      .encryption = transport::tcp::Encryption::of(options.config),
       .may_reach = [rank, joined](int peer) { return joined(rank, peer); }});
   wiring->wait();
-  ContextOptions options;
   options.rank = rank;
   options.size = static_cast<int>(table.size());
   options.config.backend = "native";
@@ -56,7 +59,8 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
 /// Runs `body` on every rank and rethrows the error of the lowest rank that failed. Returns the
 /// contexts after their shutdown.
 std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Joined& joined,
-                                             const std::function<void(Context&)>& body) {
+                                             const std::function<void(Context&)>& body,
+                                             const std::string& encryption = "off") {
   const auto size = static_cast<int>(table.size());
   std::vector<std::shared_ptr<Context>> contexts(table.size());
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
@@ -65,7 +69,7 @@ std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Jo
     threads.emplace_back([&, rank] {
       try {
         auto& context = contexts[static_cast<std::size_t>(rank)];
-        context = join(rank, table, joined);
+        context = join(rank, table, joined, encryption);
         body(*context);
         context->shutdown();
       } catch (...) {
@@ -81,8 +85,9 @@ std::vector<std::shared_ptr<Context>> run_at(const AddressTable& table, const Jo
   return contexts;
 }
 
-void run(int size, const Joined& joined, const std::function<void(Context&)>& body) {
-  run_at(free_places(size), joined, body);
+void run(int size, const Joined& joined, const std::function<void(Context&)>& body,
+         const std::string& encryption = "off") {
+  run_at(free_places(size), joined, body, encryption);
 }
 
 bool in_a_line(int a, int b) { return a + 1 == b || b + 1 == a; }
@@ -94,15 +99,19 @@ struct Shape {
   const char* name;
   int size;
   bool (*joined)(int, int);
+  const char* encryption = "off";
 };
 
 class CableConformance : public ::testing::TestWithParam<std::tuple<Shape, Check>> {};
 
 TEST_P(CableConformance, Holds) {
   const auto& [shape, check] = GetParam();
-  run(shape.size, shape.joined, [&check](Context& context) {
-    if (context.size() >= check.least) check.run(context);
-  });
+  run(
+      shape.size, shape.joined,
+      [&check](Context& context) {
+        if (context.size() >= check.least) check.run(context);
+      },
+      shape.encryption);
 }
 
 std::string name_on_cables(const ::testing::TestParamInfo<std::tuple<Shape, Check>>& info) {
@@ -110,14 +119,16 @@ std::string name_on_cables(const ::testing::TestParamInfo<std::tuple<Shape, Chec
   return std::string(check.name) + "_" + shape.name;
 }
 
-const Shape kShapes[] = {{"ring", 4, in_a_ring_of_four}, {"line", 3, in_a_line}};
+const Shape kShapes[] = {{"ring", 4, in_a_ring_of_four},
+                         {"line", 3, in_a_line},
+                         {"encrypted_ring", 4, in_a_ring_of_four, "on"}};
 
 INSTANTIATE_TEST_SUITE_P(Collectives, CableConformance,
                          ::testing::Combine(::testing::ValuesIn(kShapes),
                                             ::testing::ValuesIn(conformance::collective_checks())),
                          name_on_cables);
 INSTANTIATE_TEST_SUITE_P(Messages, CableConformance,
-                         ::testing::Combine(::testing::Values(kShapes[0]),
+                         ::testing::Combine(::testing::Values(kShapes[0], kShapes[2]),
                                             ::testing::ValuesIn(conformance::message_checks())),
                          name_on_cables);
 INSTANTIATE_TEST_SUITE_P(Groups, CableConformance,

@@ -2,30 +2,12 @@
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
-#include "transport/tcp/listener.h"
+#include "transport/tcp_pair.h"
 
 namespace mccl::transport {
 namespace {
 
-using tcp::Address;
-using tcp::Listener;
-using tcp::Socket;
-
-std::pair<Socket, Socket> connected_sockets(const std::string& host) {
-  Listener listener(*Address::parse_numeric(host, 0), 0);
-  Socket near = Socket::stream(listener.address().family());
-  const int error = tcp::start_connect(near, listener.address(), nullptr);
-  if (error != 0 && error != EINPROGRESS)
-    throw Error("connect to " + host + ": " + tcp::describe_errno(error));
-  pollfd waiting = {listener.descriptor(), POLLIN, 0};
-  EXPECT_GT(::poll(&waiting, 1, 20'000), 0);
-  tcp::Accepted accepted = listener.accept();
-  pollfd connecting = {near.descriptor(), POLLOUT, 0};
-  EXPECT_GT(::poll(&connecting, 1, 20'000), 0);
-  EXPECT_EQ(near.take_error(), 0);
-  tcp::tune_stream(near);
-  return {std::move(near), std::move(accepted.socket)};
-}
+using tcp::connected_sockets;
 
 LinkPair connected(const std::string& host) {
   auto [near, far] = connected_sockets(host);

@@ -16,6 +16,7 @@
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/meeting/join.h"
+#include "rendezvous/store/tcp_store.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::mpi {
@@ -160,15 +161,21 @@ void Process::find_meeting_place(const Config& config) {
   };
   Library& mpi = *library_;
   const std::uint64_t host = std::hash<std::string>()(transport::tcp::host_identity());
-  const std::uint64_t own[] = {host, ~host};
-  std::uint64_t largest[2] = {};
-  mpi.allreduce(own, largest, 2, mpi.type_of(DType::u64),
+  const std::uint64_t own[] = {host, ~host, config.encryption == "on" ? 1U : 0U};
+  std::uint64_t largest[3] = {};
+  mpi.allreduce(own, largest, 3, mpi.type_of(DType::u64),
                 operations_->of(DType::u64, ReduceKind::max), control_, true);
   const bool one_host = largest[0] == ~largest[1];
+  if (!one_host && largest[2] != 0) {
+    throw InvalidArgument(
+        "MCCL_ENCRYPTION is on, but MPI does not encrypt what the backend mpi sends between hosts: "
+        "set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off if the network is trusted");
+  }
   const StoreReport report{.log_level = config.log_level, .metrics = nullptr};
   const auto serve_or_connect = [&](const Place& place) {
-    store_ = make_tcp_store(place.root, rank_, place.key, milliseconds_of(config.connect_timeout),
-                            report);
+    store_ = rendezvous::make_tcp_store_for(
+        {.job_key = place.key, .encryption = transport::tcp::Encryption::of(config)}, place.root,
+        rank_, milliseconds_of(config.connect_timeout), report);
     key_ = place.key;
   };
   Place place{};

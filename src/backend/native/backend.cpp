@@ -46,14 +46,15 @@ NativeBackend::NativeBackend(const ContextOptions& options)
   engine_->tell_of_arrival();
   const bool all_see_gpus = engine_->all_ranks_have_gpus();
   const cuda::SharedGpu shared = cuda::shared_gpu_named(options.config.test_only_shared_gpu);
-  give_path_ = [by = by_, all_see_gpus, shared, log = engine_->log(),
+  const bool encrypts = options.config.encryption == "on";
+  give_path_ = [by = by_, all_see_gpus, shared, encrypts, log = engine_->log(),
                 notices = std::make_shared<direct::Notices>(engine_->log(), engine_->weak_store())](
                    NativeGroup& group, std::chrono::milliseconds timeout) {
     const auto by_kernels = [&group, timeout, log, notices, shared] {
       return cuda::make_path(group, timeout, log, notices, shared);
     };
-    const auto by_nccl = [&group, timeout, log, notices] {
-      return nccl::make_path(group, timeout, log, notices);
+    const auto by_nccl = [&group, timeout, log, notices, encrypts] {
+      return nccl::make_path(group, timeout, log, notices, encrypts);
     };
     group.use(notices);
     if (by == "cuda") return group.use(by_kernels());

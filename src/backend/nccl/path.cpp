@@ -49,12 +49,13 @@ CommConfig non_blocking() {
 class NcclPath final : public direct::Path {
  public:
   NcclPath(Group& group, std::chrono::milliseconds timeout, Log log,
-           std::shared_ptr<direct::Notices> notices)
+           std::shared_ptr<direct::Notices> notices, bool encrypts)
       : nccl_(library()),
         group_(group),
         timeout_(timeout),
         log_(std::move(log)),
-        notices_(std::move(notices)) {}
+        notices_(std::move(notices)),
+        encrypts_(encrypts) {}
   ~NcclPath() override {
     abort();
     if (ending_.joinable()) ending_.join();
@@ -89,6 +90,7 @@ class NcclPath final : public direct::Path {
   const std::chrono::milliseconds timeout_;
   const Log log_;
   const std::shared_ptr<direct::Notices> notices_;
+  const bool encrypts_;  ///< True if connections between ranks are encrypted.
   /// Serialises NCCL's calls on the communicator, which must not run concurrently.
   std::mutex mutex_;
   Comm comm_ = nullptr;  // guarded by mutex_
@@ -124,6 +126,12 @@ std::string NcclPath::objection(const device::Accelerator& accelerator) {
     if (offer.version != offers.front().version) {
       return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
                          offers.front().version);
+    }
+    if (encrypts_ && !direct::on_one_host(offer.card, offers.front().card)) {
+      return fmt::format(
+          "MCCL_ENCRYPTION is on, and NCCL does not encrypt what it sends between the hosts of "
+          "ranks 0 and {}; set MCCL_ENCRYPTION=off if the network is trusted",
+          rank);
     }
     for (int other = 0; other < rank; ++other) {
       const Offer& theirs = offers[static_cast<std::size_t>(other)];
@@ -171,7 +179,8 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
                                       device::cuda::context_of(device_.index));
   CommConfig config = non_blocking();
   static Comm nobody = nullptr;
-  const auto path = child ? std::make_shared<NcclPath>(*child, timeout_, log_, notices_) : nullptr;
+  const auto path =
+      child ? std::make_shared<NcclPath>(*child, timeout_, log_, notices_, encrypts_) : nullptr;
   try {
     const Result begun = nccl_.CommSplit(comm_, child ? color : kNoColor, key,
                                          path ? &path->comm_ : &nobody, &config);
@@ -351,9 +360,9 @@ void NcclPath::end_calls() noexcept {
 }  // namespace
 
 std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
-                                        std::shared_ptr<direct::Notices> notices) {
+                                        std::shared_ptr<direct::Notices> notices, bool encrypts) {
   device::cuda::driver();
-  return std::make_shared<NcclPath>(group, timeout, std::move(log), std::move(notices));
+  return std::make_shared<NcclPath>(group, timeout, std::move(log), std::move(notices), encrypts);
 }
 
 }  // namespace mccl::nccl

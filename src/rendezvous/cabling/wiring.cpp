@@ -95,7 +95,8 @@ Wiring::Wiring(WiringOptions options, Listening listening)
       self_{.rank = options_.rank,
             .size = static_cast<int>(options_.table.size()),
             .job_key = options_.job_key,
-            .keyless = options_.keyless},
+            .keyless = options_.keyless,
+            .encryption = options_.encryption},
       port_(listening.port),
       heard_at_(addresses_of(listening.listeners)),
       acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
@@ -400,9 +401,11 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                     .patience = milliseconds_of(config.connect_timeout),
                     .buffer_bytes = socket_buffer_bytes_of(config),
                     .congestion_control = config.congestion_control,
-                    .on_refused = [metrics] {
-                      if (metrics) metrics->record_refused_connection();
-                    }});
+                    .on_refused =
+                        [metrics] {
+                          if (metrics) metrics->record_refused_connection();
+                        },
+                    .encryption = transport::tcp::Encryption::of(config)});
   wiring->wait();
   return wiring;
 }

@@ -51,6 +51,9 @@ struct WiringOptions {
   std::size_t buffer_bytes = 0;
   std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
+  /// How the messages about cables are encrypted; null if they are not. Relayed connections are
+  /// encrypted by the ranks at their ends.
+  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
   /// Selects the ranks that count as reachable; null for all. Used by tests on one machine, where
   /// all ranks reach each other.
   std::function<bool(int rank)> may_reach = {};

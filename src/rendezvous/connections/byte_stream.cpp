@@ -22,7 +22,8 @@ bool ByteStream::flush() {
   }
   output_ = {};
   sent_ = 0;
-  return true;
+  const int error = socket_.flush();
+  return error == 0 || is_open_after(error);
 }
 
 bool ByteStream::receive(Bytes& to, std::size_t most) {

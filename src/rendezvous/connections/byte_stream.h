@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -21,7 +22,9 @@ class ByteStream {
   explicit ByteStream(transport::tcp::Socket socket) : socket_(std::move(socket)) {}
 
   void queue(std::span<const std::byte> bytes);
-  bool has_output() const { return !output_.empty(); }
+  bool has_output() const { return !output_.empty() || socket_.pending() > 0; }
+  /// True if receive() may return bytes that poll(2) does not report.
+  bool has_input() const { return socket_.has_input(); }
   /// Sends as much of the queue as the system takes. Returns false if the connection is broken.
   bool flush();
   /// Receives into `to` until it has `most` bytes or no more have arrived. Returns false once the
@@ -34,6 +37,10 @@ class ByteStream {
   int error() const { return error_; }
 
   const transport::tcp::Socket& socket() const { return socket_; }
+  /// From now on, all bytes pass through an encrypted stream. Requires an empty queue.
+  void encrypt(std::unique_ptr<transport::tcp::SecureStream> stream) {
+    socket_.encrypt(std::move(stream));
+  }
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   /// Returns the entry for poll(2). If `reads` is false, it does not wait for input.
   pollfd watched(bool reads = true) const;

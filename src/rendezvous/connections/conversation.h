@@ -1,4 +1,4 @@
-// Runs a handshake on a connection.
+// Runs a handshake on a connection, and then begins its encryption.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace mccl::rendezvous {
 
-/// Carries a handshake's bytes over a connected, non-blocking socket. Reads no bytes beyond the
+/// Carries a handshake's bytes over a connected, non-blocking socket. Returns no bytes beyond the
 /// handshake.
 class Conversation {
  public:
@@ -26,12 +26,15 @@ class Conversation {
   /// The reason why the handshake was refused or the connection broke.
   const std::string& trouble() const { return trouble_; }
   /// The entry for poll(2).
-  pollfd watched() const { return stream_.watched(handshake_.wanted() > 0); }
+  pollfd watched() const { return stream_.watched(handshake_.wanted() > 0 || is_encrypted()); }
   /// Releases the socket. Requires State::done.
   transport::tcp::Socket take_socket() { return stream_.take_socket(); }
 
  private:
   State broken();
+  /// Called once the handshake is done.
+  State encrypt();
+  bool is_encrypted() const { return stream_.socket().secure() != nullptr; }
 
   ByteStream stream_;
   Handshake handshake_;

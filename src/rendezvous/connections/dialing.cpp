@@ -53,6 +53,7 @@ bool Dial::advance(Clock::time_point now) {
         attempts_.clear();
         return true;
       case Progress::refused:
+        was_refused_ = true;
         outcome_of(*attempt) = attempt->conversation->trouble();
         reason_ =
             fmt::format("rank {} at {}: {}", request_.peer,

@@ -69,6 +69,8 @@ class Dial {
   /// Returns the proven connection; empty if the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
+  /// True if the peer's settings differ, so that another dial would fail too.
+  bool was_refused() const { return was_refused_; }
   /// The candidate whose connection was proven. It differs from first_choice() if that one failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
@@ -128,6 +130,7 @@ class Dial {
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;
   std::string reason_;
+  bool was_refused_ = false;
 };
 
 }  // namespace mccl::rendezvous

@@ -8,7 +8,6 @@
 
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/proof.h"
 
 namespace mccl::rendezvous {
 
@@ -28,6 +27,7 @@ constexpr std::string_view kDialerProofLabel = "mccl dialer proof";
 constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
 constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
+constexpr std::string_view kConnectionKeyLabel = "mccl tls 1.3 key";
 
 /// Takes the place of a key file's name in the challenge of a side without one.
 constexpr std::string_view kNoKeyFile = "--------------------------------";
@@ -43,6 +43,7 @@ Bytes prefix() {
 void append_int(Bytes& to, int value) { append(to, static_cast<std::uint32_t>(value)); }
 
 constexpr int kMaxShownSettings = 8;
+constexpr std::string_view kEncryption = "encryption";
 
 /// Values of settings by name.
 using Lines = std::map<std::string_view, std::string_view>;
@@ -58,6 +59,8 @@ Lines lines_of(std::string_view text) {
 
 std::string value_in(const Lines& lines, std::string_view name) {
   const auto found = lines.find(name);
+  // A side that does not encrypt need not say so.
+  if (found == lines.end() && name == kEncryption) return "off";
   if (found == lines.end()) return "no such setting";
   return found->second.empty() ? "nothing" : printable(found->second);
 }
@@ -85,7 +88,14 @@ const std::array<Handshake::Rule, 8> Handshake::kRules = {{
 }};
 
 Handshake::Handshake(Party self, Step first)
-    : self_(std::move(self)), secret_(self_.job_key), step_(first) {
+    : self_(std::move(self)),
+      is_dialer_(first == Step::challenge_prefix),
+      secret_(self_.job_key),
+      step_(first) {
+  if (self_.encryption) {
+    self_.agreement +=
+        fmt::format("{}=on\nencryption_by={}\n", kEncryption, self_.encryption->identity());
+  }
   if (self_.agreement.size() > kMaxAgreementBytes) {
     throw InvalidArgument(fmt::format(
         "the settings that ranks must agree on take {} bytes, at most {} fit in a handshake",
@@ -124,6 +134,14 @@ Handshake Handshake::acceptor(Party self) {
 std::size_t Handshake::wanted() const {
   if (state_ != State::in_progress) return 0;
   return rule().bytes + (rule().has_settings ? agreement_bytes_ : 0) - input_.size();
+}
+
+std::shared_ptr<const transport::tcp::Encryption> Handshake::encryption() const {
+  return key_.purpose == transport::Purpose::relay ? nullptr : self_.encryption;
+}
+
+Proof Handshake::connection_key() const {
+  return derive(secret_, transcript_, kConnectionKeyLabel);
 }
 
 void Handshake::feed(std::span<const std::byte> bytes) {

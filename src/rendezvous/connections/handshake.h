@@ -10,6 +10,9 @@
 //   settings, sealed                                  ->
 //                                                     <-  verdict and settings, sealed
 //
+// The settings state whether the connection is to be encrypted. If so, TLS begins after the last
+// message, under a key that is derived from the job key and from all messages of the handshake.
+//
 // Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
 // earlier messages (including both nonces) and its own content. Therefore no message can be
 // altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
@@ -29,8 +32,10 @@
 #include <string_view>
 
 #include "rendezvous/connections/key_file.h"
+#include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "transport/link_key.h"
+#include "transport/tcp/encryption.h"
 
 namespace mccl::rendezvous {
 
@@ -54,6 +59,8 @@ struct Party {
   Keyless keyless = Keyless::same_user;
   std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's; null if it accepts anyone.
   std::uint16_t port = 0;                        ///< Port of the acceptor.
+  /// How connections are encrypted; null if they are not. Both sides must have the same.
+  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
 
 enum class Refusal : std::uint8_t {
@@ -94,6 +101,13 @@ class Handshake {
   /// Returns text for an error: the probable reason why the peer closed the connection in the
   /// current step.
   std::string explain_close() const { return std::string(rule().when_closed); }
+
+  /// How to encrypt the connection from now on; null if its bytes pass as they are. A connection to
+  /// a relay is not encrypted, because the connection that it relays is.
+  std::shared_ptr<const transport::tcp::Encryption> encryption() const;
+  bool is_dialer() const { return is_dialer_; }
+  /// Returns a key that only the two sides of this handshake have. Requires State::done.
+  Proof connection_key() const;
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
@@ -145,6 +159,7 @@ class Handshake {
   std::string who() const;
 
   Party self_;
+  bool is_dialer_;
   /// Secret that both sides must know: the job key, or, from the challenge on, the one in the key
   /// file. Stays empty if both sides accept anyone.
   std::string secret_;

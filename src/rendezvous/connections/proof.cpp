@@ -28,12 +28,9 @@ std::string hex_of(std::span<const std::byte> bytes) {
   return digits;
 }
 
-Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data) {
-  Bytes message;
-  message.reserve(label.size() + 1 + data.size());
-  append(message, bytes_of(label));
-  message.push_back(std::byte{0});
-  append(message, data);
+namespace {
+
+Proof mac(std::string_view key, std::span<const std::byte> message) {
   Proof proof;
   unsigned int length = 0;
   // OpenSSL treats a null key differently from an empty one.
@@ -46,6 +43,35 @@ Proof prove(std::string_view key, std::string_view label, std::span<const std::b
   }
   return proof;
 }
+
+}  // namespace
+
+Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data) {
+  Bytes message;
+  message.reserve(label.size() + 1 + data.size());
+  append(message, bytes_of(label));
+  message.push_back(std::byte{0});
+  append(message, data);
+  return mac(key, message);
+}
+
+Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_view label) {
+  // HKDF with a single block of output: extract, then expand.
+  std::array<std::byte, kProofBytes> hashed;
+  unsigned int length = 0;
+  if (EVP_Digest(salt.data(), salt.size(), reinterpret_cast<unsigned char*>(hashed.data()), &length,
+                 EVP_sha256(), nullptr) != 1) {
+    throw Error("OpenSSL cannot compute SHA-256; check the OpenSSL configuration");
+  }
+  Proof extracted = mac(text_of(hashed), bytes_of(key));
+  Bytes info(bytes_of(label).begin(), bytes_of(label).end());
+  info.push_back(std::byte{1});
+  const Proof derived = mac(text_of(extracted), info);
+  erase(extracted);
+  return derived;
+}
+
+void erase(std::span<std::byte> secret) { OPENSSL_cleanse(secret.data(), secret.size()); }
 
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;

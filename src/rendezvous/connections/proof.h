@@ -26,6 +26,13 @@ std::string hex_of(std::span<const std::byte> bytes);
 /// prover's role and the message, so that no proof can be used in place of another.
 Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data);
 
+/// Returns a key for one purpose, by HKDF with SHA-256 (RFC 5869). `salt` is hashed, and `label`
+/// states the purpose.
+Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_view label);
+
+/// Overwrites a secret that is no longer needed.
+void erase(std::span<std::byte> secret);
+
 /// Compares in constant time.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 

@@ -83,7 +83,9 @@ class Pmi {
 };
 
 StoreAccess access_of(const Config& config) {
-  return {.job_key = config.job_key, .keyless = keyless_of(config)};
+  return {.job_key = config.job_key,
+          .keyless = keyless_of(config),
+          .encryption = transport::tcp::Encryption::of(config)};
 }
 
 /// Opens the store at `root`. If that address is from MCCL_ROOT, an error about it mentions that

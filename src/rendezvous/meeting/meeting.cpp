@@ -31,6 +31,7 @@ namespace {
 using node::Arena;
 using node::LocalListener;
 using std::chrono::milliseconds;
+using transport::tcp::Encryption;
 
 /// Extra length of the local listener's queue, for connections from other programs.
 constexpr int kLocalQueue = 64;
@@ -170,7 +171,8 @@ class Meeting {
                                            .log = o_.log,
                                            .on_refused = o_.on_refused,
                                            .reach = one_host ? Reach::this_host : Reach::any_host,
-                                           .wiring = o_.wiring});
+                                           .wiring = o_.wiring,
+                                           .encryption = Encryption::of(o_.config)});
     make_arena();
     rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);
     const std::string name = listener_ ? listener_->name() : kNoMemory;

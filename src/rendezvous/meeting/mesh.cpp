@@ -105,7 +105,11 @@ void warn_of_congestion_control(const std::string& wanted, const Log& log) {
 
 Mesh::Mesh(MeshOptions options)
     : options_(std::move(options)),
-      self_{options_.rank, options_.size, options_.job_key, options_.agreement},
+      self_{.rank = options_.rank,
+            .size = options_.size,
+            .job_key = options_.job_key,
+            .agreement = options_.agreement,
+            .encryption = options_.encryption},
       interfaces_(transport::tcp::list_interfaces()) {
   Wiring* const wiring = options_.wiring.get();
   if (wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.
@@ -201,6 +205,7 @@ std::vector<Address> Mesh::addresses_of_peers() const {
 /// established.
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();
+  if (socket.secure()) socket.secure()->use(outbox_);
   const int relay = relay_to(peer);
   const std::string name = relay < 0 ? fmt::format("rank {}", peer)
                                      : fmt::format("rank {} (through rank {})", peer, relay);
@@ -285,9 +290,9 @@ std::vector<transport::Transport::LostPeer> Mesh::take_lost() {
 
 std::string Mesh::describe(WorldRank peer) const {
   if (const int relay = relay_to(peer.number()); relay >= 0)
-    return fmt::format("tcp, through rank {}", relay);
+    return fmt::format("{}, through rank {}", kind(), relay);
   const int rails = rails_of(peer.number());
-  std::string text = fmt::format("tcp, {} link{}", rails, rails == 1 ? "" : "s");
+  std::string text = fmt::format("{}, {} link{}", kind(), rails, rails == 1 ? "" : "s");
   std::set<std::string> named;
   for (int rail = 0; rail < rails; ++rail) {
     const Address* end = own_end(peer.number(), rail);
@@ -357,6 +362,7 @@ void Mesh::everyone_is_here() {
 
 void Mesh::watch(std::vector<pollfd>& descriptors) const {
   acceptor_->watch(descriptors);
+  outbox_->watch(descriptors);
   for (const Dial& dial : dials_) dial.watch(descriptors);
 }
 
@@ -372,6 +378,7 @@ void Mesh::progress(std::vector<LinkEvent>& events) {
     if (are_meeting_ || event.key.purpose != transport::Purpose::control)
       events.push_back(std::move(event));
   };
+  outbox_->flush();
   std::vector<Newcomer> newcomers;
   acceptor_->advance(now, newcomers);
   for (Newcomer& each : newcomers) {

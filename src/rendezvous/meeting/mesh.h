@@ -40,6 +40,8 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise it also provides a listener, for
   /// relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
+  /// How connections are encrypted; null if they are not.
+  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
 
 /// This process's listener, and its dials to other ranks. While the ranks meet, it makes the
@@ -99,6 +101,7 @@ class Mesh final : public transport::Transport {
  private:
   const Endpoint& endpoint_of(int peer) const;
   int rails_of(int peer) const;
+  std::string_view kind() const { return options_.encryption ? "encrypted tcp" : "tcp"; }
   /// Returns the relay that connections to the peer go through; -1 if they are direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
@@ -122,6 +125,8 @@ class Mesh final : public transport::Transport {
   std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
   /// This rank's listed addresses, one per rail; empty if none.
   std::vector<transport::tcp::Address> listed_;
+  /// Sends what encrypted links hold.
+  std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::uint64_t connections_ = 0;  ///< Number of established connections.
   bool are_meeting_ = true;
 };

@@ -101,7 +101,10 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
     return {rdma::card_without("the ranks of one host share memory"), false, {}};
   std::string why;
   if (!verbs) verbs = rdma::load_verbs(why);
-  return rdma::survey(config, rank, size, verbs, why);
+  Survey found = rdma::survey(config, rank, size, verbs, why);
+  if (config.encryption != "on" || !found.has_devices) return found;
+  // Also with MCCL_TRANSPORT=rdma, which then fails with this reason.
+  return {rdma::card_without("RDMA does not encrypt, and MCCL_ENCRYPTION is on there"), true, {}};
 }
 
 std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,

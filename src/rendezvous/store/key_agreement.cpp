@@ -149,7 +149,14 @@ Keyless keyless_of(const Config& config) {
 }
 
 void check_required_key(const Config& config, int rank, int size) {
-  if (config.require_key != "1" || size == 1 || !config.job_key.empty()) return;
+  if (size == 1 || !config.job_key.empty()) return;
+  if (config.require_key == "0" && config.encryption == "on") {
+    throw InvalidArgument(
+        fmt::format("rank {} does not start: MCCL_ENCRYPTION is on and needs a key, but "
+                    "MCCL_REQUIRE_KEY is 0 and MCCL_JOB_KEY is not set; {}",
+                    rank, kHowToMakeAKey));
+  }
+  if (config.require_key != "1") return;
   throw InvalidArgument(
       fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is 1 and MCCL_JOB_KEY is not set; {}",
                   rank, kHowToMakeAKey));

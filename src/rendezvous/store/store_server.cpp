@@ -32,7 +32,8 @@ void check_writer(const std::string& key) {
 }
 
 Party party_of(const StoreAccess& access) {
-  Party self = {.job_key = access.job_key, .keyless = access.keyless};
+  Party self = {
+      .job_key = access.job_key, .keyless = access.keyless, .encryption = access.encryption};
   if (!access.job_key.empty() || access.keyless == Keyless::anyone) return self;
   const std::vector<std::string> folders = private_folders();
   self.key_file = std::make_shared<const KeyFile>(folders);
@@ -91,6 +92,8 @@ void StoreServer::sleep() {
   for (const Client& client : clients_) {
     const pollfd entry = client.stream.watched(client.input.size() < client.input_limit);
     if (entry.events != 0) entries.push_back(entry);
+    if (client.stream.has_input() && client.input.size() < client.input_limit)
+      deadline = Clock::now();
     if (client.in_transfer()) deadline = std::min(deadline, client.deadline);
     if (client.wait) deadline = std::min(deadline, client.wait->deadline);
   }

@@ -75,6 +75,8 @@ class Allowance {
 struct StoreAccess {
   std::string job_key = {};
   Keyless keyless = Keyless::same_user;  ///< Used if there is no job key.
+  /// How connections are encrypted; null if they are not.
+  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
 
 /// Bounds on the clients of a store.

@@ -222,7 +222,10 @@ Socket RemoteStore::connect() {
   const Clock::time_point begun = Clock::now();
   const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
   DialRequest request;
-  request.self = {.rank = rank_, .job_key = access_.job_key, .keyless = access_.keyless};
+  request.self = {.rank = rank_,
+                  .job_key = access_.job_key,
+                  .keyless = access_.keyless,
+                  .encryption = access_.encryption};
   request.peer = 0;
   request.key = {0, transport::Purpose::store, 0};
   request.through = entrance_.through;
@@ -237,6 +240,10 @@ Socket RemoteStore::connect() {
       request.candidates = entrance_.ways();
       Dial dial(request);
       if (Socket socket = run(dial)) return socket;
+      if (dial.was_refused()) {
+        throw PeerError(
+            fmt::format("rank {} cannot use the store of rank 0: {}", rank_, dial.reason()));
+      }
       // Keep the outcome of an earlier, complete round. It is more informative than that of a round
       // which the deadline cuts short.
       const bool is_complete = trouble.empty() || Clock::now() < deadline;

@@ -44,6 +44,8 @@ std::string explain(int error) {
       return "the peer has closed the connection";
     case ETIMEDOUT:
       return "the peer's host no longer answers";
+    case EBADMSG:
+      return "an encrypted record was altered in transit, or is none";
     default:
       return describe_errno(error);
   }
@@ -57,7 +59,8 @@ bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
-      description_(fmt::format("tcp {} -> {}", socket_.local().text(), socket_.remote().text())),
+      description_(fmt::format("{}tcp {} -> {}", socket_.secure() ? "encrypted " : "",
+                               socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
 /// Returns -1 once the connection has ended but while that is not yet reported. Otherwise poll(2)
@@ -79,33 +82,35 @@ void TcpLink::fail(const std::string& what) const {
                    !cut_);
 }
 
-std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
-  if (first.empty()) std::swap(first, second);
-  if (first.empty()) return 0;
+Moved TcpLink::send(std::span<const std::byte> first, std::span<const std::byte> second) const {
+  if (SecureStream* const secure = socket_.secure()) return secure->send(first, second);
+  if (first.empty()) return {};
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
   // The second piece must not follow a shortened first piece.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
+  const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
+  return sent >= 0 ? Moved{static_cast<std::size_t>(sent), 0} : Moved{0, errno};
+}
+
+std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  if (first.empty()) std::swap(first, second);
   if (shortage_.lasts() && Clock::now() < shortage_.retry_at()) return 0;
   for (;;) {
-    const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
-    if (sent >= 0) {
-      shortage_.over();
-      return static_cast<std::size_t>(sent);
+    const auto [sent, error] = send(first, second);
+    if (error == 0 || is_for_later(error)) {
+      if (!first.empty()) shortage_.over();
+      return sent;
     }
-    if (is_for_later(errno)) {
-      shortage_.over();
-      return 0;
-    }
-    if (errno == ENOBUFS) {
+    if (error == ENOBUFS) {
       run_short();
       return 0;
     }
-    if (errno == EINTR) continue;
+    if (error == EINTR) continue;
     if (writing_ended_.empty()) {
-      cut_ = is_cut(errno);
-      writing_ended_ = explain(errno);
+      cut_ = is_cut(error);
+      writing_ended_ = explain(error);
       if (ended_.empty()) told_at_ = Clock::now() + options_.told_late;
     }
     if (Clock::now() >= told_at_) fail(ended_.empty() ? writing_ended_ : ended_);
@@ -127,16 +132,16 @@ void TcpLink::run_short() {
 std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
   if (!ended_.empty() || limit == 0) return 0;
   for (;;) {
-    const ssize_t got = ::recv(socket_.descriptor(), to, std::min(limit, kMaxCallBytes), 0);
-    if (got > 0) return static_cast<std::size_t>(got);
-    if (got == 0) {
+    const auto [got, error] = socket_.receive({to, std::min(limit, kMaxCallBytes)});
+    if (got > 0) return got;
+    if (error == 0) {
       end(writing_ended_.empty() ? "the peer closed the connection" : writing_ended_);
       return 0;
     }
-    if (is_for_later(errno)) return 0;
-    if (errno == EINTR) continue;
-    cut_ = is_cut(errno);
-    end(explain(errno));
+    if (is_for_later(error)) return 0;
+    if (error == EINTR) continue;
+    cut_ = is_cut(error);
+    end(explain(error));
     return 0;
   }
 }
@@ -146,7 +151,7 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
 /// socket stays open until the peer has closed its end too, or its host has acknowledged
 /// everything.
 bool TcpLink::depart() noexcept {
-  if (!std::exchange(departing_, true)) (void)::shutdown(socket_.descriptor(), SHUT_WR);
+  if (!has_ended_sending_) has_ended_sending_ = socket_.end_sending();
   std::array<std::byte, kSmallReceive> discarded;
   try {
     for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {

@@ -20,6 +20,7 @@ struct TcpLinkOptions {
   Clock::duration told_late{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
+  /// Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
 
@@ -45,6 +46,8 @@ class TcpLink final : public Link {
   std::string description() const override { return description_; }
 
  private:
+  /// Sends as much of `first` followed by `second` as the system takes.
+  Moved send(std::span<const std::byte> first, std::span<const std::byte> second) const;
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived, or if the connection
   /// has ended; in the latter case it sets ended_.
   std::size_t receive(std::byte* to, std::size_t limit);
@@ -67,7 +70,7 @@ class TcpLink final : public Link {
   /// peer wrote are still received.
   std::string writing_ended_;
   bool cut_ = false;  ///< True if the connection ended because the peer's host cannot be reached.
-  bool departing_ = false;
+  bool has_ended_sending_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;
   Clock::time_point told_at_{};  ///< When to report the end; set once either direction has ended.

@@ -17,6 +17,7 @@
 
 #include "base/no_signal.h"
 #include "base/open_files.h"
+#include "base/would_block.h"
 #include "mccl/error.h"
 
 namespace mccl::transport::tcp {
@@ -82,18 +83,26 @@ Address Socket::remote() const {
 
 namespace {
 
-Socket::Moved moved(ssize_t result) {
-  return result >= 0 ? Socket::Moved{static_cast<std::size_t>(result), 0} : Socket::Moved{0, errno};
+Moved moved(ssize_t result) {
+  return result >= 0 ? Moved{static_cast<std::size_t>(result), 0} : Moved{0, errno};
 }
 
 }  // namespace
 
-Socket::Moved Socket::send(std::span<const std::byte> bytes) const {
+Moved Socket::send(std::span<const std::byte> bytes) const {
+  if (secure_) return secure_->send(bytes);
   return moved(::send(descriptor(), bytes.data(), bytes.size(), kNoSignal));
 }
 
-Socket::Moved Socket::receive(std::span<std::byte> bytes) const {
+Moved Socket::receive(std::span<std::byte> bytes) const {
+  if (secure_) return secure_->receive(bytes);
   return moved(::recv(descriptor(), bytes.data(), bytes.size(), 0));
+}
+
+bool Socket::end_sending() const noexcept {
+  if (secure_ && would_block(secure_->end())) return false;
+  (void)::shutdown(descriptor(), SHUT_WR);
+  return true;
 }
 
 int Socket::take_error() const {
@@ -106,12 +115,12 @@ int Socket::take_error() const {
 std::size_t Socket::unacknowledged() const {
   int bytes = 0;
 #if defined(SIOCOUTQ)
-  if (::ioctl(descriptor(), SIOCOUTQ, &bytes) != 0) return 0;
+  if (::ioctl(descriptor(), SIOCOUTQ, &bytes) != 0) bytes = 0;
 #elif defined(SO_NWRITE)
   socklen_t length = sizeof bytes;
-  if (::getsockopt(descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) return 0;
+  if (::getsockopt(descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) bytes = 0;
 #endif
-  return static_cast<std::size_t>(std::max(bytes, 0));
+  return pending() + static_cast<std::size_t>(std::max(bytes, 0));
 }
 
 std::string describe_errno(int error) {

@@ -1,15 +1,19 @@
-// A TCP socket that closes its descriptor when destroyed.
+// A TCP socket that closes its descriptor when destroyed. Its bytes may be encrypted.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/descriptor.h"
 #include "mccl/error.h"
 #include "transport/tcp/address.h"
+#include "transport/tcp/moved.h"
+#include "transport/tcp/secure_stream.h"
 
 namespace mccl::transport::tcp {
 
@@ -26,37 +30,59 @@ class Socket {
   Socket() = default;
   /// Takes ownership of the descriptor; a negative one makes an empty Socket.
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&&) noexcept = default;
+  /// Ends the encrypted stream before its descriptor is closed.
+  Socket& operator=(Socket&& other) noexcept {
+    secure_ = std::move(other.secure_);
+    descriptor_ = std::move(other.descriptor_);
+    return *this;
+  }
+  ~Socket() = default;
 
   /// Returns a new non-blocking stream socket that is closed on exec. Throws SocketError.
   static Socket stream(int family);
 
   explicit operator bool() const { return bool(descriptor_); }
   int descriptor() const { return descriptor_.get(); }
-  void close() noexcept { descriptor_.close(); }
+  void close() noexcept {
+    secure_.reset();
+    descriptor_.close();
+  }
+
+  /// From now on, all bytes pass through an encrypted stream.
+  void encrypt(std::unique_ptr<SecureStream> stream) { secure_ = std::move(stream); }
+  /// The encrypted stream; null if bytes are sent as they are.
+  SecureStream* secure() const { return secure_.get(); }
 
   /// Addresses of the two ends; an empty Address if the socket has none.
   Address local() const;
   Address remote() const;
 
-  /// Result of send() and receive(): the bytes moved, and an errno, or 0. would_block() tells
-  /// whether a call with that errno must be repeated later.
-  struct Moved {
-    std::size_t bytes = 0;
-    int error = 0;
-  };
   Moved send(std::span<const std::byte> bytes) const;
   /// No bytes and no error mean that the other end has closed the connection.
   Moved receive(std::span<std::byte> bytes) const;
 
+  /// Bytes that send() has accepted and the system has not taken. flush() sends them; it returns an
+  /// errno, or 0 if none are left. Always 0 without encryption.
+  std::size_t pending() const { return secure_ ? secure_->pending() : 0; }
+  int flush() const { return secure_ ? secure_->flush() : 0; }
+  /// True if receive() may return bytes that poll(2) does not report.
+  bool has_input() const { return secure_ && secure_->has_input(); }
+  /// Ends the stream in this direction. Returns false if it must be called again, because bytes
+  /// are pending.
+  bool end_sending() const noexcept;
+
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;
 
-  /// Bytes written that the other host has not acknowledged; on Linux, a sent end of stream (FIN)
-  /// counts as one byte. 0 if the system cannot report it.
+  /// Bytes written that the other host has not acknowledged, including pending() ones. On Linux, a
+  /// sent end of stream (FIN) counts as one byte. If the system cannot report it, only pending()
+  /// bytes count.
   std::size_t unacknowledged() const;
 
  private:
   Descriptor descriptor_;
+  std::unique_ptr<SecureStream> secure_;  ///< Uses descriptor_, so it is destroyed first.
 };
 
 /// Returns the system's text for an errno: "Connection refused".

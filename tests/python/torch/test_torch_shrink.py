@@ -80,7 +80,8 @@ def test_pending_calls_of_a_subgroup_end_where_it_is_asked_for():
         group = dist.new_group([0, 1, 2])
         if rank < 2:
             work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
-            smaller = dist.shrink_group([2], group=group, shrink_flags=distributed_c10d.SHRINK_ABORT)
+            flags = distributed_c10d.SHRINK_ABORT
+            smaller = dist.shrink_group([2], group=group, shrink_flags=flags)
             try:
                 work.wait()
                 print("not ended")

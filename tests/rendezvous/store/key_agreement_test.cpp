@@ -229,6 +229,14 @@ TEST(KeyAgreement, RequireKeyPublishesNothingWithoutOne) {
   EXPECT_NO_THROW(check_required_key(config, 0, 2));
 }
 
+TEST(KeyAgreement, EncryptionNeedsAKey) {
+  Agreed ranks(2, "0");
+  for (Config& config : ranks.configs) config.encryption = "on";
+  ranks.run();
+  for (const std::string& error : ranks.errors) EXPECT_THAT(error, HasSubstr("MCCL_ENCRYPTION"));
+  for (const auto& store : ranks.stores) EXPECT_THAT(store->values, IsEmpty());
+}
+
 TEST(KeyAgreement, AMissingRankIsNamed) {
   Agreed ranks(3);
   ranks.patience = 50ms;

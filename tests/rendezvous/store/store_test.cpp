@@ -12,6 +12,7 @@
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_client.h"
 #include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/tcp_store.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -59,6 +60,19 @@ Views tcp_views() {
   Views views;
   views.first = make_tcp_store(address, 0, kJobKey, kPatience);
   views.second = make_tcp_store(address, 1, kJobKey, kPatience);
+  return views;
+}
+
+StoreAccess access(bool encrypts) {
+  return {.job_key = kJobKey,
+          .encryption = encrypts ? transport::tcp::Encryption::by_key() : nullptr};
+}
+
+Views encrypted_views() {
+  const std::string address = address_with(free_port());
+  Views views;
+  views.first = make_tcp_store_for(access(true), address, 0, kPatience, {});
+  views.second = make_tcp_store_for(access(true), address, 1, kPatience, {});
   return views;
 }
 
@@ -154,8 +168,26 @@ TEST_P(EveryStore, LengthsAreBounded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, EveryStore, ::testing::Values(&memory_views, &tcp_views),
-                         [](const auto& info) { return info.index == 0 ? "memory" : "tcp"; });
+std::string name_of_views(const ::testing::TestParamInfo<Views (*)()>& info) {
+  const char* const names[] = {"memory", "tcp", "encrypted"};
+  return names[info.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, EveryStore,
+                         ::testing::Values(&memory_views, &tcp_views, &encrypted_views),
+                         name_of_views);
+
+TEST(EncryptedStore, BothSidesMustEncrypt) {
+  for (const bool server_encrypts : {true, false}) {
+    const std::string address = address_with(free_port());
+    const auto server = make_tcp_store_for(access(server_encrypts), address, 0, kPatience, {});
+    EXPECT_THAT(message_of<PeerError>([&] {
+                  make_tcp_store_for(access(!server_encrypts), address, 1, kPatience, {});
+                }),
+                HasSubstr(server_encrypts ? "encryption (rank 1 has off, rank 0 has on)"
+                                          : "encryption (rank 1 has on, rank 0 has off)"));
+  }
+}
 
 TEST(TcpStore, ClientsWaitForTheServer) {
   const std::string address = address_with(free_port());

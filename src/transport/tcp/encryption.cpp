@@ -1,0 +1,79 @@
+#include "transport/tcp/encryption.h"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include "mccl/error.h"
+
+namespace mccl::transport::tcp {
+namespace {
+
+/// Both use SHA-256, as an external key of TLS 1.3 must name its hash. AES comes first, because
+/// processors of servers and desktops compute it in hardware.
+constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+
+[[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
+  throw InvalidArgument(fmt::format("{}: cannot use the file {}: {}", setting,
+                                    path.empty() ? "(not set)" : path, take_openssl_error()));
+}
+
+}  // namespace
+
+std::string take_openssl_error() {
+  const unsigned long code = ERR_peek_last_error();
+  const char* reason = ERR_reason_error_string(code);
+  std::string text = reason ? reason : code != 0 ? "an error without a text" : "no reason is known";
+  if (ERR_SYSTEM_ERROR(code)) text = "the system cannot read it";
+  ERR_clear_error();
+  return text;
+}
+
+Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records_per_key) {
+  // OpenSSL must not be cleaned up at exit while the progress thread still uses it.
+  OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  ERR_clear_error();
+  context_ = SSL_CTX_new(TLS_method());
+  if (context_ == nullptr || SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) != 1 ||
+      SSL_CTX_set_ciphersuites(context_, kCiphers) != 1) {
+    const std::string reason = take_openssl_error();
+    SSL_CTX_free(context_);
+    throw Error("OpenSSL offers no TLS 1.3 with AES-128-GCM and ChaCha20-Poly1305 (" + reason +
+                "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
+  }
+  SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // A connection is never resumed: each one has its own keys.
+  SSL_CTX_set_num_tickets(context_, 0);
+  SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
+}
+
+std::shared_ptr<const Encryption> Encryption::of(const Config& config) {
+  if (config.encryption != "on") return nullptr;
+  const bool has_files =
+      !config.tls_cert.empty() || !config.tls_key.empty() || !config.tls_ca.empty();
+  return has_files ? by_certificates({config.tls_cert, config.tls_key, config.tls_ca}) : by_key();
+}
+
+Encryption::~Encryption() { SSL_CTX_free(context_); }
+
+std::shared_ptr<const Encryption> Encryption::by_key(std::uint64_t records_per_key) {
+  return std::shared_ptr<const Encryption>(new Encryption(records_per_key));
+}
+
+std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateFiles& files) {
+  std::shared_ptr<Encryption> made(new Encryption(kRecordsPerKey));
+  SSL_CTX* const context = made->context_;
+  made->has_certificates_ = true;
+  if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
+    refuse_file("MCCL_TLS_CERT", files.certificate);
+  if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context) != 1) {
+    refuse_file("MCCL_TLS_KEY", files.key);
+  }
+  if (SSL_CTX_load_verify_locations(context, files.authority.c_str(), nullptr) != 1)
+    refuse_file("MCCL_TLS_CA", files.authority);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  return made;
+}
+
+}  // namespace mccl::transport::tcp

@@ -1,0 +1,63 @@
+// Parameters of TLS 1.3 that all encrypted connections of one process share. Only
+// secure_stream.cpp and encryption.cpp use OpenSSL's TLS.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "mccl/config.h"
+
+struct ssl_ctx_st;
+
+namespace mccl::transport::tcp {
+
+/// Paths of PEM files.
+struct CertificateFiles {
+  std::string certificate;  ///< This rank's certificate, followed by intermediate ones.
+  std::string key;          ///< The private key of the certificate.
+  std::string authority;    ///< Certificates of the authorities that sign the ranks' certificates.
+};
+
+/// Either all ranks authenticate by keys that are derived from the job key, or all by certificates.
+/// Immutable and thread-safe.
+class Encryption {
+ public:
+  /// Full records that are sent under one key before it is replaced. RFC 8446, section 5.5, allows
+  /// AES-GCM about 2^24.5 of them.
+  static constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 23;
+
+  /// Both ends have the same secret key for each connection; see SecureStream. Throws Error if
+  /// OpenSSL does not offer TLS 1.3 with the required ciphers.
+  static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey);
+  /// Both ends must also present a certificate of the authority. Throws InvalidArgument if a file
+  /// cannot be used.
+  static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files);
+
+  /// Returns what the settings ask for; null if connections are not encrypted.
+  static std::shared_ptr<const Encryption> of(const Config& config);
+
+  ~Encryption();
+  Encryption(const Encryption&) = delete;
+  Encryption& operator=(const Encryption&) = delete;
+
+  bool has_certificates() const { return has_certificates_; }
+  std::uint64_t records_per_key() const { return records_per_key_; }
+  /// How peers authenticate: "job key" or "certificates". Both ends must have the same value.
+  std::string_view identity() const { return has_certificates_ ? "certificates" : "job key"; }
+  ssl_ctx_st* context() const { return context_; }
+
+ private:
+  explicit Encryption(std::uint64_t records_per_key);
+
+  ssl_ctx_st* context_;
+  std::uint64_t records_per_key_;
+  bool has_certificates_ = false;
+};
+
+/// Returns the reason that OpenSSL gives for its last failure on this thread, and clears its list
+/// of errors.
+std::string take_openssl_error();
+
+}  // namespace mccl::transport::tcp

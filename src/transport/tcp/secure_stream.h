@@ -1,0 +1,112 @@
+// TLS 1.3 on one connection. A SecureStream lies between a Socket and its users. It turns their
+// bytes into records, and the records that arrive into bytes.
+//
+// The caller gives both ends a key for this connection only, which is derived from the job key and
+// from the messages of MCCL's own handshake. If ranks authenticate by that key, it is an external
+// pre-shared key of TLS 1.3, with an ephemeral key exchange, so that traffic recorded today stays
+// secret even if the job key becomes known later. If they authenticate by certificates, each end
+// then proves inside TLS that it knows the key, so that both handshakes belong together.
+//
+// Bytes that are encrypted cannot be taken back. So send() accepts bytes once they are encrypted,
+// and holds records that the system does not take; flush() sends them later.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "transport/tcp/encryption.h"
+#include "transport/tcp/moved.h"
+#include "transport/tcp/outbox.h"
+
+struct ssl_st;
+
+namespace mccl::transport::tcp {
+
+/// Not thread-safe. No call blocks.
+class SecureStream {
+ public:
+  static constexpr std::size_t kKeyBytes = 32;
+  using Key = std::array<std::byte, kKeyBytes>;
+  enum class Role : std::uint8_t { client, server };
+
+  /// `descriptor` is a connected, non-blocking socket, which must stay open for the life of this
+  /// object. Throws Error if OpenSSL has no memory.
+  SecureStream(std::shared_ptr<const Encryption> encryption, Role role, const Key& key,
+               int descriptor);
+  /// Tells the peer that no more bytes follow, if the system takes the message now. Sends nothing
+  /// in the child of a fork.
+  ~SecureStream();
+  SecureStream(const SecureStream&) = delete;
+  SecureStream& operator=(const SecureStream&) = delete;
+
+  enum class State : std::uint8_t { waiting, open, failed };
+  /// Continues the handshake. Bytes may be sent and received once it has returned State::open.
+  State advance();
+  /// The reason for State::failed.
+  const std::string& trouble() const { return trouble_; }
+
+  /// Held bytes are sent through this outbox. Throws std::bad_alloc.
+  void use(std::shared_ptr<Outbox> outbox);
+
+  /// Sends `first` followed by `second`. The bytes returned as moved are accepted, although
+  /// pending() may count some of them.
+  Moved send(std::span<const std::byte> first, std::span<const std::byte> second = {});
+  /// No bytes and no error mean that the peer has ended the stream. A connection that ends without
+  /// that message gives ECONNRESET; a record that does not decrypt gives EBADMSG.
+  Moved receive(std::span<std::byte> to);
+  /// Sends held bytes. Returns 0 if none are left, else an errno.
+  int flush() noexcept;
+  /// Number of held bytes, as encrypted.
+  std::size_t pending() const { return out_end_ - out_begin_; }
+  /// True if receive() may return bytes although the socket is not readable.
+  bool has_input() const;
+  /// Ends the stream from this end. Must be called until it returns a value other than EAGAIN.
+  int end() noexcept;
+
+  int descriptor() const { return descriptor_; }
+
+ private:
+  struct Callbacks;  // called by OpenSSL
+
+  bool has_ended() const { return broken_ != 0 || is_over_; }
+  bool encrypt(std::span<const std::byte>& bytes);
+  /// Returns the errno for an operation of TLS that failed with `result`.
+  int error_of(int result);
+  State fail(std::string why);
+  State confirm();
+  Key proof_of(Role role) const;
+
+  std::shared_ptr<const Encryption> encryption_;
+  std::shared_ptr<Outbox> outbox_;
+  ssl_st* ssl_;
+  const Role role_;
+  const int descriptor_;
+  const pid_t process_;
+  Key key_;
+  bool is_open_ = false;
+  bool is_proof_sent_ = false;
+  std::size_t proof_received_ = 0;
+  Key their_proof_{};
+  std::string trouble_;
+
+  std::uint64_t records_ = 0;  ///< Records sent under the present key.
+  int broken_ = 0;             ///< The errno with which receiving ended; 0 while it works.
+  bool is_over_ = false;       ///< True if the peer has ended the stream.
+  bool has_said_end_ = false;  ///< True if end() has queued its message.
+
+  // Records to send are out_[out_begin_, out_end_), those received are in_[in_begin_, in_end_).
+  std::unique_ptr<std::byte[]> out_;
+  std::size_t out_begin_ = 0;
+  std::size_t out_end_ = 0;
+  std::unique_ptr<std::byte[]> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+};
+
+}  // namespace mccl::transport::tcp

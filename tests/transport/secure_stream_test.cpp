@@ -1,0 +1,264 @@
+// TLS on a connection: the conformance suite of links over it, and its refusals.
+#include "transport/tcp/secure_stream.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "transport/link_conformance.h"
+#include "transport/tcp/link.h"
+#include "transport/tcp/outbox.h"
+#include "transport/tcp_pair.h"
+
+namespace mccl::transport {
+namespace {
+
+using tcp::connected_sockets;
+using tcp::encrypt;
+using tcp::encrypted_sockets;
+using tcp::Encryption;
+using tcp::Outbox;
+using tcp::Outcome;
+using tcp::SecureStream;
+using tcp::shake_hands;
+using tcp::Socket;
+using tcp::SocketPair;
+using tcp::TcpLink;
+using tcp::test_key;
+using State = SecureStream::State;
+
+/// Sends what either end of the pair holds, as an engine does while it sleeps.
+class PollingWithOutbox : public Waiter {
+ public:
+  explicit PollingWithOutbox(std::shared_ptr<Outbox> outbox) : outbox_(std::move(outbox)) {}
+
+  bool wait(const Link& link, short events, int timeout_ms) override {
+    for (;;) {
+      std::vector<pollfd> entries = {{link.descriptor(), events, 0}};
+      outbox_->watch(entries);
+      if (::poll(entries.data(), entries.size(), timeout_ms) <= 0) return false;
+      outbox_->flush();
+      if (entries.front().revents != 0) return true;
+    }
+  }
+
+ private:
+  std::shared_ptr<Outbox> outbox_;
+};
+
+LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encryption>& by) {
+  const auto outbox = std::make_shared<Outbox>();
+  return {.name = name,
+          .connect = [outbox, by]() -> LinkPair {
+            auto [near, far] = encrypted_sockets("127.0.0.1", by);
+            near.secure()->use(outbox);
+            far.secure()->use(outbox);
+            return {std::make_unique<TcpLink>(std::move(near), "rank 1"),
+                    std::make_unique<TcpLink>(std::move(far), "rank 0")};
+          },
+          .waiter = [outbox](int) { return std::make_unique<PollingWithOutbox>(outbox); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,
+                         ::testing::Values(encrypted("by_key", Encryption::by_key()),
+                                           encrypted("with_many_keys", Encryption::by_key(3))),
+                         [](const auto& info) { return info.param.name; });
+
+/// A connection that passes through this process, which can read and change its bytes.
+class OnTheWay : public ::testing::Test {
+ protected:
+  OnTheWay() : near_(connected_sockets("127.0.0.1")), far_(connected_sockets("127.0.0.1")) {
+    ends_ = {std::move(near_.first), std::move(far_.second)};
+    encrypt(ends_.first, SecureStream::Role::client, Encryption::by_key());
+    encrypt(ends_.second, SecureStream::Role::server, Encryption::by_key());
+  }
+
+  /// Passes on what has arrived. `change` may alter the bytes that go to the far end.
+  template <typename Change>
+  void pass(Change change) {
+    std::array<std::byte, 1 << 16> bytes;
+    if (const auto got = near_.second.receive(bytes).bytes; got > 0) {
+      change(std::span(bytes).first(got));
+      to_far_.insert(to_far_.end(), bytes.begin(), bytes.begin() + static_cast<long>(got));
+      EXPECT_EQ(far_.first.send(std::span(bytes).first(got)).bytes, got);
+    }
+    if (const auto got = far_.first.receive(bytes).bytes; got > 0) {
+      EXPECT_EQ(near_.second.send(std::span(bytes).first(got)).bytes, got);
+    }
+  }
+  void pass() {
+    pass([](std::span<std::byte>) {});
+  }
+
+  void open() {
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+    State near = State::waiting;
+    State far = State::waiting;
+    while ((near != State::open || far != State::open) && Clock::now() < limit) {
+      near = ends_.first.secure()->advance();
+      pass();
+      far = ends_.second.secure()->advance();
+      pass();
+    }
+    ASSERT_EQ(near, State::open);
+    ASSERT_EQ(far, State::open);
+  }
+
+  /// Passes bytes on, with changes, until the far end has received some or has failed.
+  template <typename Change>
+  tcp::Moved received(std::span<std::byte> to, Change change) {
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+    tcp::Moved moved{0, EAGAIN};
+    while (moved.error == EAGAIN && Clock::now() < limit) {
+      pass(change);
+      moved = ends_.second.receive(to);
+    }
+    return moved;
+  }
+
+  SocketPair near_;
+  SocketPair far_;
+  SocketPair ends_;
+  Bytes to_far_;
+};
+
+TEST_F(OnTheWay, OnlyCiphertextPasses) {
+  open();
+  const std::string secret = "the weights of the model";
+  const auto bytes = std::as_bytes(std::span(secret));
+  ASSERT_EQ(ends_.first.send(bytes).bytes, bytes.size());
+  Bytes got(bytes.size());
+  EXPECT_EQ(received(got, [](std::span<std::byte>) {}).bytes, bytes.size());
+  EXPECT_TRUE(std::ranges::equal(got, bytes));
+  EXPECT_TRUE(std::ranges::search(to_far_, bytes).empty());
+  EXPECT_TRUE(std::ranges::search(to_far_, test_key()).empty());
+}
+
+TEST_F(OnTheWay, AnAlteredRecordIsRefused) {
+  open();
+  ASSERT_EQ(ends_.first.send(Bytes(1000, std::byte{1})).bytes, 1000u);
+  Bytes got(1000);
+  const auto change = [](std::span<std::byte> bytes) { bytes[bytes.size() / 2] ^= std::byte{1}; };
+  EXPECT_EQ(received(got, change).error, EBADMSG);
+  EXPECT_EQ(ends_.second.receive(got).error, EBADMSG);
+}
+
+TEST_F(OnTheWay, ACutConnectionIsAnError) {
+  open();
+  ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
+  Bytes got(100);
+  EXPECT_EQ(received(got, [](std::span<std::byte>) {}).bytes, 10u);
+  ::shutdown(far_.first.descriptor(), SHUT_WR);
+  const auto moved = received(got, [](std::span<std::byte>) {});
+  EXPECT_EQ(moved.bytes, 0u);
+  EXPECT_EQ(moved.error, ECONNRESET);
+}
+
+TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
+  open();
+  ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
+  to_far_.clear();
+  Bytes got(100);
+  EXPECT_EQ(received(got, [](std::span<std::byte>) {}).bytes, 10u);
+  ASSERT_EQ(far_.first.send(to_far_).bytes, to_far_.size());
+  EXPECT_EQ(received(got, [](std::span<std::byte>) {}).error, EBADMSG);
+}
+
+/// The next owner of the connection polls it before it reads.
+TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+  while (ends_.first.secure()->advance() != State::open && Clock::now() < limit) {
+    pass();
+    ASSERT_NE(ends_.second.secure()->advance(), State::failed);
+    pass();
+  }
+  // They reach the server together with the end of the handshake.
+  ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
+  pass();
+  while (ends_.second.secure()->advance() != State::open && Clock::now() < limit) pass();
+  EXPECT_FALSE(ends_.second.has_input());
+  pollfd entry = {ends_.second.descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
+}
+
+TEST(SecureStream, AnEndThatClosesSaysSo) {
+  auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+  near.close();
+  Bytes got(10);
+  pollfd entry = {far.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&entry, 1, 20'000), 0);
+  const auto moved = far.receive(got);
+  EXPECT_EQ(moved.bytes, 0u);
+  EXPECT_EQ(moved.error, 0);
+}
+
+TEST(SecureStream, EndsWithDifferentKeysRefuseEachOther) {
+  SocketPair ends = connected_sockets("127.0.0.1");
+  encrypt(ends.first, SecureStream::Role::client, Encryption::by_key());
+  encrypt(ends.second, SecureStream::Role::server, Encryption::by_key(), test_key(std::byte{6}));
+  const Outcome outcome = shake_hands(ends);
+  EXPECT_EQ(outcome.near, State::failed);
+  EXPECT_EQ(outcome.far, State::failed);
+  EXPECT_FALSE(ends.first.secure()->trouble().empty());
+  EXPECT_FALSE(ends.second.secure()->trouble().empty());
+}
+
+TEST(SecureStream, EachConnectionHasItsOwnKeys) {
+  std::array<Bytes, 2> on_the_wire;
+  for (Bytes& wire : on_the_wire) {
+    auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+    ASSERT_EQ(near.send(Bytes(100, std::byte{1})).bytes, 100u);
+    wire.resize(1000);
+    pollfd entry = {far.descriptor(), POLLIN, 0};
+    ASSERT_GT(::poll(&entry, 1, 20'000), 0);
+    const ssize_t got = ::recv(far.descriptor(), wire.data(), wire.size(), 0);
+    ASSERT_GT(got, 100);
+    wire.resize(static_cast<std::size_t>(got));
+  }
+  EXPECT_NE(on_the_wire[0], on_the_wire[1]);
+}
+
+/// The bytes are encrypted once they are accepted, so the caller may change its memory.
+TEST(SecureStream, AcceptedBytesMayChange) {
+  auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+  Bytes block(1 << 18);
+  Bytes sent;
+  for (unsigned round = 0;; ++round) {
+    std::ranges::fill(block, static_cast<std::byte>(round));
+    const std::size_t taken = near.send(block).bytes;
+    if (taken == 0) break;
+    sent.insert(sent.end(), block.begin(), block.begin() + static_cast<long>(taken));
+  }
+  EXPECT_GT(near.pending(), 0u);
+  EXPECT_GE(near.unacknowledged(), near.pending());
+  Bytes got;
+  Bytes piece(100'000);
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+  while (got.size() < sent.size() && Clock::now() < limit) {
+    (void)near.flush();
+    const std::size_t bytes = far.receive(piece).bytes;
+    got.insert(got.end(), piece.begin(), piece.begin() + static_cast<long>(bytes));
+  }
+  EXPECT_TRUE(got == sent);
+}
+
+/// A process that is closed by a fork's child would otherwise end its parent's stream.
+TEST(SecureStream, TheChildOfAForkSendsNothing) {
+  auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    near.close();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  pollfd entry = {far.descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 0), 0);
+}
+
+}  // namespace
+}  // namespace mccl::transport
