@@ -66,7 +66,7 @@ def test_the_name_says_what_it_is_for(wheel: Path):
 def test_what_it_needs_of_the_system_is_inside_and_frameworks_are_not(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     grafted = {name.split("/")[1].split("-")[0] for name in names if ".libs/" in name}
-    assert {"libhwy", "libcrypto"} <= grafted
+    assert {"libhwy", "libcrypto", "libssl"} <= grafted
     assert not [name for name in grafted if re.match("lib(torch|c10|mlx|mccl)", name)]
     assert [name for name in names if name.endswith("mccl/libmccl.so.0")]
 

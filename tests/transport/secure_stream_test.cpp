@@ -223,6 +223,20 @@ TEST(SecureStream, EachConnectionHasItsOwnKeys) {
   EXPECT_NE(on_the_wire[0], on_the_wire[1]);
 }
 
+/// Otherwise it could keep the engine's thread.
+TEST(SecureStream, APeerThatOnlyReplacesItsKeyIsRefused) {
+  auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(near.secure()->replace_key());
+  ASSERT_EQ(near.flush(), 0);
+  Bytes got(10);
+  pollfd entry = {far.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&entry, 1, 20'000), 0);
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+  tcp::Moved moved{0, EAGAIN};
+  while (moved.error == EAGAIN && Clock::now() < limit) moved = far.receive(got);
+  EXPECT_EQ(moved.error, EBADMSG);
+}
+
 /// The bytes are encrypted once they are accepted, so the caller may change its memory.
 TEST(SecureStream, AcceptedBytesMayChange) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());

@@ -42,6 +42,8 @@ Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records
                 "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
   }
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Returns to the caller after each record that carries no data; see SecureStream::receive().
+  SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
   // A connection is never resumed: each one has its own keys.
   SSL_CTX_set_num_tickets(context_, 0);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
@@ -70,7 +72,7 @@ std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateF
       SSL_CTX_check_private_key(context) != 1) {
     refuse_file("MCCL_TLS_KEY", files.key);
   }
-  if (SSL_CTX_load_verify_locations(context, files.authority.c_str(), nullptr) != 1)
+  if (SSL_CTX_load_verify_file(context, files.authority.c_str()) != 1)
     refuse_file("MCCL_TLS_CA", files.authority);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return made;

@@ -227,6 +227,10 @@ void TcpLink::lose_peer(Loss loss) {
 
 std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
 
+std::size_t TcpLink::buffer_bytes() const {
+  return kBufferBytes + (socket_.secure() ? SecureStream::buffer_bytes() : 0);
+}
+
 std::size_t TcpLink::read(std::span<std::byte> destination) {
   if (destination.empty()) return 0;
   const std::size_t ready = std::min(buffered(), destination.size());

@@ -41,7 +41,7 @@ class TcpLink final : public Link {
   std::size_t unsent() const override;
   std::optional<Clock::duration> unacknowledged_for() const override;
   bool depart() noexcept override;
-  std::size_t buffer_bytes() const override { return peek_capacity(); }
+  std::size_t buffer_bytes() const override;
   void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }
 

@@ -29,6 +29,8 @@ constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
 /// Memory for a full record, and for a message that replaces the key before it.
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
+/// Limit of consecutive records that carry no data.
+constexpr int kMostEmptyRecords = 32;
 constexpr std::size_t kOutBytes = kBatchBytes + kMostRecordBytes;
 
 constexpr const char* kClosedEarly = "it closed the connection while encryption was set up";
@@ -263,15 +265,17 @@ SecureStream::Key SecureStream::proof_of(Role role) const {
 /// Encrypts one record, and removes its payload from `bytes`. Returns false if TLS has failed.
 bool SecureStream::encrypt(std::span<const std::byte>& bytes) {
   ERR_clear_error();
-  if (++records_ >= encryption_->records_per_key()) {
-    if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return false;
-    records_ = 0;
-  }
+  if (++records_ >= encryption_->records_per_key() && !replace_key()) return false;
   std::size_t written = 0;
   const std::size_t payload = std::min(bytes.size(), kRecordBytes);
   if (SSL_write_ex(ssl_, bytes.data(), payload, &written) != 1) return false;
   bytes = bytes.subspan(written);
   return true;
+}
+
+bool SecureStream::replace_key() {
+  records_ = 0;
+  return SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1;
 }
 
 Moved SecureStream::send(std::span<const std::byte> first, std::span<const std::byte> second) {
@@ -306,15 +310,22 @@ int SecureStream::flush() noexcept {
 
 Moved SecureStream::receive(std::span<std::byte> to) {
   std::size_t got = 0;
+  int empty_records = 0;
   // Stops when the records that were received with one system call are used up.
   while (got < to.size() && !has_ended() && (got == 0 || has_input())) {
     std::size_t bytes = 0;
     ERR_clear_error();
     const int result = SSL_read_ex(ssl_, to.data() + got, to.size() - got, &bytes);
     got += bytes;
-    if (result == 1) continue;
+    if (result == 1) {
+      empty_records = 0;
+      continue;
+    }
     const int error = error_of(result);
-    if (would_block(error)) return {got, got > 0 ? 0 : error};
+    if (!would_block(error)) continue;
+    if (!has_input()) return {got, got > 0 ? 0 : error};
+    // A correct peer replaces its key seldom. One that does so all the time would keep this thread.
+    if (++empty_records > kMostEmptyRecords) broken_ = EBADMSG;
   }
   return {got, got > 0 ? 0 : broken_};
 }
@@ -332,6 +343,8 @@ int SecureStream::error_of(int result) {
       return broken_;
   }
 }
+
+std::size_t SecureStream::buffer_bytes() { return kOutBytes + kBatchBytes; }
 
 bool SecureStream::has_input() const { return in_begin_ < in_end_ || SSL_pending(ssl_) > 0; }
 

@@ -62,6 +62,9 @@ class SecureStream {
   Moved receive(std::span<std::byte> to);
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
+  /// Queues the message that replaces the key of this direction, which send() does when it is due.
+  /// Returns false if TLS has failed.
+  bool replace_key();
   /// Number of held bytes, as encrypted.
   std::size_t pending() const { return out_end_ - out_begin_; }
   /// True if receive() may return bytes although the socket is not readable.
@@ -70,6 +73,8 @@ class SecureStream {
   int end() noexcept;
 
   int descriptor() const { return descriptor_; }
+  /// Memory of the buffers of one object.
+  static std::size_t buffer_bytes();
 
  private:
   struct Callbacks;  // called by OpenSSL
