@@ -28,7 +28,7 @@ BROADCAST = f"""
     data = np.frombuffer({MARK!r} * 1000, dtype=np.uint8).copy()
     if world.rank != 0:
         data[:] = 0
-    world.broadcast(data, root=0)
+    data = world.broadcast(data, root=0)
     assert data.tobytes() == {MARK!r} * 1000
     assert world.all_reduce(world.rank + 1) == 3
     world.barrier()
