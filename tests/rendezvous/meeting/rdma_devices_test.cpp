@@ -81,6 +81,22 @@ TEST_F(RdmaDevices, WithoutAnyThatCanBeUsedTheReasonIsSaidAndNothingIsMade) {
   EXPECT_FALSE(made_);
 }
 
+TEST_F(RdmaDevices, WhereConnectionsAreEncryptedNoneIsUsed) {
+  config_.encryption = "on";
+  const std::string table = R"([[null, ["here0", "here1"]], [["there0", "there1"], null]])";
+  const char* const reason = "RDMA does not encrypt, and MCCL_ENCRYPTION is on";
+  EXPECT_THAT(meet(table), ::testing::AllOf(HasSubstr("WARN"), HasSubstr(reason)));
+  EXPECT_FALSE(made_);
+  config_.transport = "rdma";
+  try {
+    meet(table);
+    FAIL() << "RDMA is used";
+  } catch (const PeerError& error) {
+    ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr(reason), HasSubstr("set it to auto")));
+  }
+}
+
 TEST_F(RdmaDevices, WhereRdmaIsAMustOneBadDeviceIsAnError) {
   config_.transport = "rdma";
   try {
