@@ -274,6 +274,41 @@ def test_a_job_may_have_its_time():
     assert "--timeout" in done.stderr
 
 
+def test_all_ranks_start_again_after_a_failure():
+    script = (
+        'echo "start $TORCHELASTIC_RESTART_COUNT"; '
+        "test $RANK = 0 || test $TORCHELASTIC_RESTART_COUNT = 2 || exit 3; "
+        "test $TORCHELASTIC_RESTART_COUNT = 2 || sleep 1000"
+    )
+    job = run("-n", 2, "--max-restarts", 3, *SH, script)
+    assert job.returncode == 0, job.stderr
+    for restart in range(3):
+        assert job.stdout.count(f"start {restart}") == 2
+    assert "starting all ranks again, restart 2 of 3" in job.stderr
+    assert "restart 3 of 3" not in job.stderr
+
+
+def test_a_job_that_keeps_failing_ends_with_the_last_failure():
+    job = run(
+        "-n", 1, "--max-restarts", 1, *SH, "echo started; exit $((TORCHELASTIC_RESTART_COUNT + 3))"
+    )
+    assert job.returncode == 4
+    assert job.stdout.count("started") == 2
+
+
+def test_a_timeout_is_that_of_all_starts():
+    script = "test $TORCHELASTIC_RESTART_COUNT = 0 && exit 1; sleep 1000"
+    job = run("-n", 1, "--timeout", 2, "--max-restarts", 9, *SH, script)
+    assert job.returncode == 124
+    assert job.stderr.count("starting all ranks again") == 1
+
+
+def test_mpirun_cannot_start_ranks_again():
+    job = run("--backend", "mpi", "--max-restarts", 1, *SH, "true")
+    assert job.returncode != 0
+    assert "--max-restarts does not work with --backend mpi" in job.stderr
+
+
 def test_output_that_nobody_reads_any_more_ends_the_job():
     job = start("-n", 2, "yes")
     job.stdout.read(1000)
