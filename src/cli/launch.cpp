@@ -247,6 +247,12 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
     throw InvalidArgument("--mpi-arg needs --backend mpi; give that too");
+  if (request.backend == Backend::mpi && flags.run.max_restarts > 0) {
+    throw InvalidArgument(
+        "--max-restarts does not work with --backend mpi, because mpirun starts the ranks; omit "
+        "one "
+        "of them");
+  }
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
   if (flags.dry_run || flags.print_environment) {

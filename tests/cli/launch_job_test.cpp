@@ -120,6 +120,7 @@ TEST(LaunchJob, EveryFaceFindsItsVariables) {
                               {"RANK", "3"},
                               {"LOCAL_RANK", "1"},
                               {"GROUP_RANK", "1"},
+                              {"TORCHELASTIC_RESTART_COUNT", "0"},
                               {"WORLD_SIZE", "4"},
                               {"LOCAL_WORLD_SIZE", "2"},
                               {"MASTER_ADDR", "10.0.0.1"},

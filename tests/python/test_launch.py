@@ -274,6 +274,36 @@ def test_a_job_may_have_its_time():
     assert "--timeout" in done.stderr
 
 
+def test_all_ranks_start_again_after_a_failure():
+    script = (
+        'echo "start $TORCHELASTIC_RESTART_COUNT"; test $TORCHELASTIC_RESTART_COUNT = 2 && exit; '
+        "test $RANK = 1 && exit 3; sleep 1000"
+    )
+    done = run("-n", 2, "--max-restarts", 3, *SH, script)
+    for restart in range(3):
+        assert f"start {restart}" in done.stdout
+    assert done.stderr.count("rank 1 of 2 on 127.0.0.1 exited with status 3") == 2
+    assert "starting all ranks again, restart 2 of 3" in done.stderr
+    assert "restart 3 of 3" not in done.stderr
+
+
+def test_a_job_that_keeps_failing_ends_with_the_last_failure():
+    script = "echo started; exit $((TORCHELASTIC_RESTART_COUNT + 3))"
+    done = run("-n", 1, "--max-restarts", 1, *SH, script, status=4)
+    assert done.stdout.count("started") == 2
+
+
+def test_a_timeout_is_that_of_all_starts():
+    script = "test $TORCHELASTIC_RESTART_COUNT = 0 && exit 1; sleep 1000"
+    done = run("-n", 1, "--timeout", 3, "--max-restarts", 9, *SH, script, status=124)
+    assert done.stderr.count("starting all ranks again") == 1
+
+
+def test_mpirun_cannot_start_ranks_again():
+    done = run("--backend", "mpi", "--max-restarts", 1, *SH, "true", status=2)
+    assert "--max-restarts does not work with --backend mpi" in done.stderr
+
+
 def test_output_that_nobody_reads_any_more_ends_the_job():
     job = start("-n", 2, "yes")
     job.stdout.read(1000)

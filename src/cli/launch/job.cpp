@@ -35,9 +35,17 @@ constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "JACCL_COORDINATOR",
                                         "JACCL_RING"};
 
-constexpr std::string_view kOfEachRank[] = {
-    "MCCL_RANK",        "MCCL_WORLD_SIZE", "RANK",     "WORLD_SIZE",     "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE", "GROUP_RANK",      "MLX_RANK", "MLX_WORLD_SIZE", kMark};
+constexpr std::string_view kOfEachRank[] = {"MCCL_RANK",
+                                            "MCCL_WORLD_SIZE",
+                                            "RANK",
+                                            "WORLD_SIZE",
+                                            "LOCAL_RANK",
+                                            "LOCAL_WORLD_SIZE",
+                                            "GROUP_RANK",
+                                            "MLX_RANK",
+                                            "MLX_WORLD_SIZE",
+                                            "TORCHELASTIC_RESTART_COUNT",
+                                            kMark};
 
 constexpr std::string_view kMeetingPoints[] = {"MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"};
 
@@ -137,6 +145,7 @@ void add_torch(Variables& variables, const Job& job, const Rank& rank, const Por
   variables["LOCAL_RANK"] = std::to_string(rank.local_rank);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host).size());
   variables["GROUP_RANK"] = std::to_string(rank.host);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(job.restarts);
   variables["MASTER_ADDR"] = store.address.empty() ? meeting : store.address;
   variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
 }

@@ -69,6 +69,7 @@ struct Job {
   std::vector<Host> hosts;  ///< The machines, in order of first mention, without duplicates.
   std::vector<Rank> ranks;  ///< Indexed by rank.
   std::string key;          ///< Secret key of this job.
+  int restarts = 0;         ///< Number of earlier starts of the same job.
 
   int size() const { return static_cast<int>(ranks.size()); }
   const Host& entry_of(const Rank& rank) const { return request.hosts[rank.entry]; }

@@ -117,6 +117,11 @@ void add_how(CLI::App& app, Flags& flags) {
   app.add_option("--timeout", flags.timeout, "End the job after this many seconds")
       ->check(number_between(0.001, kLongest))
       ->option_text("S");
+  app.add_option("--max-restarts", flags.run.max_restarts,
+                 "Start all ranks again after a failure, at most this many times;\ndefault 0. "
+                 "Ranks get the number of the restart in\nTORCHELASTIC_RESTART_COUNT, from 0")
+      ->check(integer_between(0, 1'000'000))
+      ->option_text("N");
   app.add_option("--grace", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5")
       ->check(number_between(0.0, 3600.0))
       ->option_text("S");

@@ -29,7 +29,9 @@ struct RunOptions {
   std::optional<int> starting_port;
   std::optional<int> input_rank;          ///< Unset: all ranks get standard input.
   std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout;  ///< Of all starts together.
+  /// Maximum number of times that all ranks are started again after a failure.
+  int max_restarts = 0;
   std::vector<std::string> ssh_arguments;
   std::chrono::seconds silence{20};  ///< Time without messages after which a host counts as lost.
   int patience = kUsualPatience;     ///< Seconds that a host may take to become ready.

@@ -134,7 +134,8 @@ Ended JobRun::run() {
   const int status = output_lost_ ? kFailed : verdict();
   console_.finish();
   const auto lost = console_.lost_output();
-  return {lost ? tell_of_lost_output(*lost) : status, stop_signal_};
+  const bool by_rank = !failures_.empty() && !stopped() && !lost;
+  return {lost ? tell_of_lost_output(*lost) : status, stop_signal_, by_rank};
 }
 
 /// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the reader
@@ -389,8 +390,20 @@ void JobRun::kill() {
 Ended run(const Job& job, const RunOptions& options) {
   make_room_for_files(files_for(job, options.console), fmt::format("a job of {} ranks", job.size()),
                       "start fewer ranks");
-  JobRun running(job, options);
-  return running.run();
+  Job next = job;
+  RunOptions rest = options;
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    const Ended ended = JobRun(next, rest).run();
+    if (!ended.by_rank || next.restarts == options.max_restarts) return ended;
+    if (options.timeout) {
+      const auto passed = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - begin);
+      rest.timeout = std::max(*options.timeout - passed, 1ms);
+    }
+    ++next.restarts;
+    Console::say_last(fmt::format("{}: starting all ranks again, restart {} of {}\n",
+                                  options.command, next.restarts, options.max_restarts));
+  }
 }
 
 }  // namespace mccl::cli::launch

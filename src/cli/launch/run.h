@@ -13,9 +13,12 @@ struct Ended {
   /// cannot be written; 128 + SIGPIPE if the reader of the output has closed it.
   int status = 0;
   int signal = 0;  ///< The signal to this process that ended the job; 0 if none did.
+  /// True if a rank failed, or its host was lost, while nothing else ended the job.
+  bool by_rank = false;
 };
 
-/// Runs the job to its end and prints its failures. Throws Error if a host cannot run its ranks.
+/// Runs the job to its end and prints its failures. Starts all ranks again, with new ports, if one
+/// fails and a restart is left. Throws Error if a host cannot run its ranks.
 /// Must be called while the process has one thread.
 Ended run(const Job& job, const RunOptions& options);
 
