@@ -66,12 +66,12 @@ struct MCCL_API Config {
   /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
   /// that does not accept the data still to be sent to it
   double connect_timeout = 60;
-  double liveness_interval = 10;  ///< Seconds of silence after which a rank counts as dead
-  int spin_us = 50;               ///< Microseconds to poll for data before sleeping
-  bool calibrate = true;          ///< Measure links and memory when a job starts
-  double link_latency_us = 0;     ///< Latency of a link between machines; 0: measured
-  double link_gbit = 0;           ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;            ///< Secret that every rank of the job shares
+  double liveness_interval = 10;   ///< Seconds of silence after which a rank counts as dead
+  int spin_us = 50;                ///< Microseconds to poll for data before sleeping
+  bool calibrate = true;           ///< Measure links and memory when a job starts
+  double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
+  double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
+  std::string job_key;             ///< Secret that every rank of the job shares
   std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
   std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
   std::string tls_key;   ///< Path of the certificate's private key

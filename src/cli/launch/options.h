@@ -27,9 +27,9 @@ struct RunOptions {
   /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
   /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
   std::optional<int> starting_port;
-  std::optional<int> input_rank;          ///< Unset: all ranks get standard input.
-  std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
-  std::optional<std::chrono::milliseconds> timeout;  ///< Of all starts together.
+  std::optional<int> input_rank;                     ///< Unset: all ranks get standard input.
+  std::chrono::milliseconds grace{5000};             ///< Time between SIGTERM and SIGKILL.
+  std::optional<std::chrono::milliseconds> timeout;  ///< Limits all starts together.
   /// Maximum number of times that all ranks are started again after a failure.
   int max_restarts = 0;
   std::vector<std::string> ssh_arguments;

@@ -46,7 +46,7 @@ struct Kind {
   const char* name;
   Kernel kernel;
   Result result;
-  std::size_t most_bytes;  ///< Of Task::bytes, with `ranks` ranks; 0: any length.
+  std::size_t most_bytes;  ///< Maximum of Task::bytes; 0 means any length.
 };
 
 std::vector<Kind> kinds(std::size_t ranks) {

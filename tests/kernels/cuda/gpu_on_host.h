@@ -71,7 +71,7 @@ class GpusOnHost {
   struct Barrier {
     unsigned waiting = 0;
     unsigned passed = 0;
-    std::array<std::byte, 32> values[32], results[32];  ///< Of the threads of a warp.
+    std::array<std::byte, 32> values[32], results[32];  ///< One per thread of a warp.
   };
   struct Thread {
     ucontext_t context;

@@ -119,11 +119,10 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
   Processes ranks;
   std::promise<std::string> second;
   ranks.start(0, {0, 3, ""}, meets(0, 3));
-  ranks.start(1,
-              {.rank = 1,
-               .size = 3,
-               .on_second = [&](const std::string& who) { second.set_value(who); }},
-              meets(1, 3));
+  ranks.start(
+      1,
+      {.rank = 1, .size = 3, .on_second = [&](const std::string& who) { second.set_value(who); }},
+      meets(1, 3));
   // Rank 1 is known to be the first process once it has published its identity, which it does after
   // it is welcomed.
   const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
