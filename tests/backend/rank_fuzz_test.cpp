@@ -39,10 +39,11 @@ constexpr int kFrames = 1000;
 constexpr std::size_t kElements = 200'000;
 constexpr std::size_t kGuard = 64;
 
-Config fuzz_config(bool two_rails) {
+Config fuzz_config(bool two_rails, bool encrypts) {
   Config config = test_config();
   config.transport = "tcp";
   config.job_key = "the key that both ranks know";
+  config.encryption = encrypts ? "on" : "off";
   config.calibrate = false;
   config.connect_timeout = 20;
   config.timeout = 2;
@@ -304,7 +305,7 @@ class Fuzzer {
 
 /// One job. Returns the number of messages that rank 1 has sent.
 int fuzz(unsigned seed) {
-  const Config config = fuzz_config(seed % 2 == 0);
+  const Config config = fuzz_config(seed % 2 == 0, seed % 4 >= 2);
   const std::shared_ptr<Store> store = make_memory_store();
   std::atomic<bool> over = false;
   Victim victim(store, config, over);
