@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -268,7 +269,7 @@ def test_mlx_launch(hosts, tmp_path: Path):
         hosts.on(
             "desk", *launcher, "--hostfile", hosts.file, "--backend", "ring",
             "--python", sys.executable, "--env", "MCCL_TRANSPORT=tcp",
-            PROGRAMS / "mlx_ring.py",
+            "--env", f"MCCL_JOB_KEY={uuid.uuid4().hex}", PROGRAMS / "mlx_ring.py",
         ),
         env=environment(PATH=f"{tmp_path}:{os.environ['PATH']}"),
         stdin=subprocess.DEVNULL,
