@@ -67,12 +67,13 @@ export PATH := $(BIN):$(PATH)
 ENVIRONMENT := $(VENV)/.installed
 TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
-# Pinned versions and hashes, for the kinds of machine and the torch for which there is a lock.
-TAG := $(if $(filter $(DEFAULT_TORCH),$(TORCH)),$(shell $(PYTHON) scripts/lock.py --tag 2>/dev/null))
-LOCK := $(wildcard scripts/requirements.$(TAG).lock)
-TEST_LOCK := $(wildcard scripts/requirements-test.$(TAG).lock)
-PINNED := $(if $(LOCK),--require-hashes -r $(LOCK),torch==$(TORCH) -r scripts/requirements.txt)
-TEST_PINNED := $(if $(TEST_LOCK),--require-hashes -r $(TEST_LOCK),torch==$(TORCH) -r scripts/requirements-test.txt)
+# Pinned versions and hashes, for the kinds of machine and the torch for which there is a lock. Read
+# when a recipe runs, because Python may have been installed by then.
+TAG = $(if $(filter $(DEFAULT_TORCH),$(TORCH)),$(shell $(PYTHON) scripts/lock.py --tag 2>/dev/null))
+LOCK = $(wildcard scripts/requirements.$(TAG).lock)
+TEST_LOCK = $(wildcard scripts/requirements-test.$(TAG).lock)
+PINNED = $(if $(LOCK),--require-hashes -r $(LOCK),torch==$(TORCH) -r scripts/requirements.txt)
+TEST_PINNED = $(if $(TEST_LOCK),--require-hashes -r $(TEST_LOCK),torch==$(TORCH) -r scripts/requirements-test.txt)
 PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
 # Sources of the package. Folders are included, since their times change when a file is added or
 # removed.
@@ -83,7 +84,7 @@ SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build
 
-$(ENVIRONMENT): scripts/requirements.txt $(LOCK) | packages
+$(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
 	@echo "setup: $(if $(LOCK),packages are checked against the hashes in $(LOCK),no lock for this Python$(comma) processor and torch: the hashes of packages are not checked)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -96,7 +97,7 @@ $(ENVIRONMENT): scripts/requirements.txt $(LOCK) | packages
 	wait; exit $$status
 	@echo "$(TORCH)" > $@
 
-$(TEST_ENVIRONMENT): scripts/requirements-test.txt $(TEST_LOCK) $(ENVIRONMENT) | packages-test
+$(TEST_ENVIRONMENT): scripts/requirements-test.txt $(wildcard scripts/*.lock) $(ENVIRONMENT) | packages-test
 	@echo "setup: what only tests need"
 	@$(BIN)/python -m $(PIP_INSTALL) $(TEST_PINNED)
 	@touch $@

@@ -214,6 +214,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   void fail_all(const std::exception& error) noexcept;
   bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }
+  bool sleeps_too_long() const override { return links_.next_deadline() < links_due_; }
   bool callbacks_wait() const override { return completions_.callbacks_wait(); }
   bool run_callbacks(std::unique_lock<std::mutex>& lock) override;
   bool arm() override;

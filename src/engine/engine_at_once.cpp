@@ -142,7 +142,7 @@ Messages::AtOnce Engine::try_to_transfer(GroupState& group, Task& message) {
     fail_at_once(group, message.call, error);
   }
   if (result == whole) completions_.end_at_once(message, now);
-  if (sends && links_.next_deadline() < links_due_) driver_.wake();
+  if (sends && sleeps_too_long()) driver_.wake();
   message.traffic.timed = true;
   return result;
 }

@@ -287,16 +287,19 @@ def test_all_ranks_start_again_after_a_failure():
     assert "restart 3 of 3" not in done.stderr
 
 
-def test_a_job_that_keeps_failing_ends_with_the_last_failure():
+def test_a_job_that_keeps_failing_ends_with_the_last_failure(tmp_path: Path):
     script = "echo started; exit $((TORCHELASTIC_RESTART_COUNT + 3))"
-    done = run("-n", 1, "--max-restarts", 1, *SH, script, status=4)
+    done = run("-n", 1, "--max-restarts", 1, "--log-dir", tmp_path, *SH, script, status=4)
     assert done.stdout.count("started") == 2
+    logs = [folder / "rank-0.log" for folder in tmp_path.iterdir() if not folder.is_symlink()]
+    assert [log.read_text() for log in logs] == ["started\n"] * 2
 
 
 def test_a_timeout_is_that_of_all_starts():
     script = "test $TORCHELASTIC_RESTART_COUNT = 0 && exit 1; sleep 1000"
     done = run("-n", 1, "--timeout", 3, "--max-restarts", 9, *SH, script, status=124)
     assert done.stderr.count("starting all ranks again") == 1
+    assert "the job was ended after 3 s (--timeout)" in done.stderr
 
 
 def test_mpirun_cannot_start_ranks_again():

@@ -101,5 +101,24 @@ TEST_F(Certificates, FilesThatCannotBeUsedAreNamedWithTheirSetting) {
   expect({good.certificate, site_.issue("rank1").key, good.authority}, "MCCL_TLS_KEY");
 }
 
+/// OpenSSL would otherwise ask at the terminal, and wait for an answer.
+TEST_F(Certificates, AKeyWithAPassphraseIsRefusedWithoutAQuestion) {
+  const CertificateFiles files = site_.issue("rank0");
+  std::FILE* file = std::fopen(files.key.c_str(), "r+");
+  ASSERT_NE(file, nullptr);
+  EVP_PKEY* const key = PEM_read_PrivateKey(file, nullptr, nullptr, nullptr);
+  std::rewind(file);
+  const unsigned char phrase[] = "secret";
+  EXPECT_EQ(PEM_write_PrivateKey(file, key, EVP_aes_128_cbc(), phrase, 6, nullptr, nullptr), 1);
+  std::fclose(file);
+  EVP_PKEY_free(key);
+  try {
+    Encryption::by_certificates(files);
+    FAIL() << "the key was accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("without a passphrase"));
+  }
+}
+
 }  // namespace
 }  // namespace mccl::transport::tcp

@@ -42,14 +42,16 @@ std::string stamp_of_now() {
                      since.count() % 1000);
 }
 
-/// Returns a name that is unique among the jobs of this machine: the time and the process id.
-std::string name_of_job() {
+/// Returns a name that is unique among the jobs of this machine: the time, the process id, and the
+/// number of the restart if there is one.
+std::string name_of_job(int restarts) {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
   ::localtime_r(&now, &parts);
   std::array<char, 32> text = {};
   const std::size_t length = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
-  return fmt::format("{}-{}", std::string_view(text.data(), length), ::getpid());
+  return fmt::format("{}-{}{}", std::string_view(text.data(), length), ::getpid(),
+                     restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
 }
 
 /// Removes and returns the rest of a line whose beginning has already been written.
@@ -160,11 +162,11 @@ Console::Console(int ranks, const ConsoleOptions& options)
   for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
         prefix_of(rank, ranks, options.colour && sinks_[0].is_terminal);
-  if (!options.log_folder.empty()) open_files(ranks, options.log_folder);
+  if (!options.log_folder.empty())
+    open_files(ranks, options.log_folder, name_of_job(options.restarts));
 }
 
-void Console::open_files(int ranks, const std::string& folder) {
-  const std::string name = name_of_job();
+void Console::open_files(int ranks, const std::string& folder, const std::string& name) {
   log_folder_ = fmt::format("{}/{}", folder, name);
   std::error_code error;
   std::filesystem::create_directories(log_folder_, error);

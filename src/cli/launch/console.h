@@ -78,6 +78,7 @@ struct ConsoleOptions {
   /// Folder for log files, in which each job makes a folder of its own. The link "latest" points to
   /// the newest. Empty: no log files.
   std::string log_folder;
+  int restarts = 0;  ///< Number of the job's restart; it is part of the name of that folder.
 };
 
 enum class Stream { output, error };
@@ -122,7 +123,7 @@ class Console {
 
   Sink& sink(Stream stream) { return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)]; }
   const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
-  void open_files(int ranks, const std::string& folder);
+  void open_files(int ranks, const std::string& folder, const std::string& name);
   std::string name_of(int descriptor) const;
   void log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text);
   /// True if lines of this rank get a prefix on this sink.

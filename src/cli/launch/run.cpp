@@ -46,7 +46,7 @@ std::size_t files_for(const Job& job, const ConsoleOptions& console) {
 
 class JobRun {
  public:
-  JobRun(const Job& job, const RunOptions& options);
+  JobRun(const Job& job, const RunOptions& options, std::optional<Clock::time_point> time_limit);
 
   Ended run();
 
@@ -105,7 +105,8 @@ class JobRun {
   bool killed_ = false;
 };
 
-JobRun::JobRun(const Job& job, const RunOptions& options)
+JobRun::JobRun(const Job& job, const RunOptions& options,
+               std::optional<Clock::time_point> time_limit)
     : job_(job),
       options_(options),
       guardian_(options.grace),
@@ -118,7 +119,7 @@ JobRun::JobRun(const Job& job, const RunOptions& options)
       hosts_.push_back(std::make_unique<SshHost>(job, host, options, *guardian_, logins_));
     }
   }
-  if (options.timeout) time_limit_ = Clock::now() + *options.timeout;
+  time_limit_ = time_limit;
   for (int rank = 0; rank < job.size(); ++rank)
     if (options.inherits_streams || options.input_rank.value_or(rank) != rank)
       input_.leave(static_cast<std::size_t>(rank));
@@ -392,15 +393,13 @@ Ended run(const Job& job, const RunOptions& options) {
                       "start fewer ranks");
   Job next = job;
   RunOptions rest = options;
-  const Clock::time_point begin = Clock::now();
+  std::optional<Clock::time_point> time_limit;
+  if (options.timeout) time_limit = Clock::now() + *options.timeout;
   for (;;) {
-    const Ended ended = JobRun(next, rest).run();
-    if (!ended.by_rank || next.restarts == options.max_restarts) return ended;
-    if (options.timeout) {
-      const auto passed = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - begin);
-      rest.timeout = std::max(*options.timeout - passed, 1ms);
-    }
-    ++next.restarts;
+    const Ended ended = JobRun(next, rest, time_limit).run();
+    const bool has_time = !time_limit || Clock::now() < *time_limit;
+    if (!ended.by_rank || !has_time || next.restarts == options.max_restarts) return ended;
+    rest.console.restarts = ++next.restarts;
     Console::say_last(fmt::format("{}: starting all ranks again, restart {} of {}\n",
                                   options.command, next.restarts, options.max_restarts));
   }

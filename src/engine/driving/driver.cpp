@@ -49,9 +49,9 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
       return;
     }
     drive(lock, &work, deadline);
-    const bool others_wait = lock && driven_.has_calls();
+    const bool needs_driver = lock && (driven_.has_calls() || driven_.sleeps_too_long());
     if (lock) lock.unlock();
-    if (others_wait) wake();
+    if (needs_driver) wake();
     if (forking_ > 0) std::this_thread::yield();
   }
 }

@@ -92,8 +92,9 @@ StoreAccess access_of(const Config& config) {
 /// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
+  const StoreAccess access = access_of(config);
   try {
-    return make_tcp_store_for(access_of(config), root, rank, timeout, report);
+    return make_tcp_store_for(access, root, rank, timeout, report);
   } catch (const InvalidArgument& error) {
     const std::string what = error.what();
     throw InvalidArgument(

@@ -100,7 +100,9 @@ class Meeting {
                     .size = o_.size,
                     .agreement = agreement_of_arrival(o_.config),
                     .advice = advice_without_key(o_.config),
-                    .on_second = [this](const std::string& who) { warn_of_second(who); }},
+                    // The store outlives the meeting, and may report a second process later.
+                    .on_second = [log = o_.log, rank = o_.rank](
+                                     const std::string& who) { warn_of_second(log, rank, who); }},
         time_, [this] { check_cables(); }, last_answers_);
     try {
       tell_places();
@@ -118,11 +120,11 @@ class Meeting {
   }
 
  private:
-  void warn_of_second(const std::string& process) const {
-    o_.log.warn(
+  static void warn_of_second(const Log& log, int rank, const std::string& process) {
+    log.warn(
         "{} also claimed to be rank {} and was refused: give every process its own rank "
         "(MCCL_RANK), and end any process left from an earlier run",
-        printable(process), o_.rank);
+        printable(process), rank);
   }
   Exchange exchange() const {
     return {*met_.store, o_.rank, o_.size, deadline_, last_answers_ * 2 / 3};

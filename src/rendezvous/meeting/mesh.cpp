@@ -367,6 +367,7 @@ void Mesh::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Mesh::next_deadline() const {
+  if (outbox_->has_unwatched()) return Clock::time_point::min();
   Clock::time_point next = acceptor_->next_deadline();
   for (const Dial& dial : dials_) next = std::min(next, dial.next_deadline());
   return next;

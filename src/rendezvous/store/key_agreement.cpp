@@ -166,8 +166,7 @@ std::string advice_without_key(const Config& config) {
   if (!config.job_key.empty() || keyless_of(config) == Keyless::anyone) return {};
   return fmt::format(
       " MCCL_JOB_KEY is not set, so a rank on another host, of another user or in another "
-      "container "
-      "cannot join; if the job has such ranks, {}",
+      "container cannot join; if the job has such ranks, {}",
       kHowToMakeAKey);
 }
 

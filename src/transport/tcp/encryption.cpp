@@ -4,6 +4,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <cstring>
+
 #include "mccl/error.h"
 
 namespace mccl::transport::tcp {
@@ -13,9 +15,16 @@ namespace {
 /// processors of servers and desktops compute it in hardware.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
+/// OpenSSL's first error has the cause. A private key must not need a passphrase.
 [[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
-  throw InvalidArgument(fmt::format("{}: cannot use the file {}: {}", setting,
-                                    path.empty() ? "(not set)" : path, take_openssl_error()));
+  const unsigned long cause = ERR_peek_error();
+  const std::string reason = ERR_SYSTEM_ERROR(cause)
+                                 ? std::strerror(static_cast<int>(ERR_GET_REASON(cause)))
+                                 : take_openssl_error();
+  ERR_clear_error();
+  throw InvalidArgument(
+      fmt::format("{}: cannot use the file {}: {}; give a PEM file without a passphrase", setting,
+                  path.empty() ? "(not set)" : path, reason));
 }
 
 }  // namespace
@@ -24,7 +33,6 @@ std::string take_openssl_error() {
   const unsigned long code = ERR_peek_last_error();
   const char* reason = ERR_reason_error_string(code);
   std::string text = reason ? reason : code != 0 ? "an error without a text" : "no reason is known";
-  if (ERR_SYSTEM_ERROR(code)) text = "the system cannot read it";
   ERR_clear_error();
   return text;
 }
@@ -68,6 +76,8 @@ std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateF
   made->has_certificates_ = true;
   if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
     refuse_file("MCCL_TLS_CERT", files.certificate);
+  // Without this, OpenSSL would ask for a passphrase at the terminal or on standard input.
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       SSL_CTX_check_private_key(context) != 1) {
     refuse_file("MCCL_TLS_KEY", files.key);

@@ -45,7 +45,7 @@ std::string explain(int error) {
     case ETIMEDOUT:
       return "the peer's host no longer answers";
     case EBADMSG:
-      return "an encrypted record was altered in transit, or is none";
+      return "an encrypted record is not valid, or was altered in transit";
     default:
       return describe_errno(error);
   }

@@ -18,10 +18,13 @@ void Outbox::leave(const SecureStream& stream) noexcept {
 }
 
 void Outbox::wait(SecureStream& stream) noexcept {
-  if (std::ranges::find(waiting_, &stream) == waiting_.end()) waiting_.push_back(&stream);
+  if (std::ranges::find(waiting_, &stream) != waiting_.end()) return;
+  waiting_.push_back(&stream);
+  has_unwatched_ = true;
 }
 
-void Outbox::watch(std::vector<pollfd>& descriptors) const {
+void Outbox::watch(std::vector<pollfd>& descriptors) {
+  has_unwatched_ = false;
   for (const SecureStream* each : waiting_) descriptors.push_back({each->descriptor(), POLLOUT, 0});
 }
 
@@ -31,6 +34,7 @@ void Outbox::flush() noexcept {
     nap_if_memory_is_short(error);
     return !would_block(error);
   });
+  if (waiting_.empty()) has_unwatched_ = false;
 }
 
 }  // namespace mccl::transport::tcp

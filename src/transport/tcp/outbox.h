@@ -20,13 +20,17 @@ class Outbox {
   /// Called by a stream that holds bytes.
   void wait(SecureStream& stream) noexcept;
   /// Appends the descriptors at which sending may go on.
-  void watch(std::vector<pollfd>& descriptors) const;
+  void watch(std::vector<pollfd>& descriptors);
+  /// True if a stream holds bytes that did not when watch() was called last, so a thread that
+  /// sleeps does not watch it yet.
+  bool has_unwatched() const { return has_unwatched_; }
   /// Sends what the system takes now.
   void flush() noexcept;
 
  private:
   std::size_t members_ = 0;
   std::vector<SecureStream*> waiting_;
+  bool has_unwatched_ = false;
 };
 
 }  // namespace mccl::transport::tcp

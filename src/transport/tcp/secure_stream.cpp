@@ -203,7 +203,11 @@ SecureStream::State SecureStream::fail(std::string why) {
 }
 
 SecureStream::State SecureStream::advance() {
-  if (is_open_) return pending() == 0 ? State::open : State::waiting;
+  if (is_open_) {
+    const int error = flush();
+    if (error != 0 && !would_block(error)) return fail(kBroke);
+    return pending() == 0 ? State::open : State::waiting;
+  }
   if (!SSL_is_init_finished(ssl_)) {
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);

@@ -58,12 +58,14 @@ TEST(MeshEncryption, TheMeshSendsWhatALinkHolds) {
   const Bytes block(1 << 20, std::byte{3});
   std::size_t sent = 0;
   while (const std::size_t taken = from.write(block)) sent += taken;
+  EXPECT_LE(job[0].mesh->next_deadline(), Clock::now()) << "a thread that sleeps must watch it";
   Bytes piece(1 << 16);
   std::size_t got = 0;
   std::vector<LinkEvent> none;
   while (got < sent) {
     std::vector<pollfd> watched = {{to.descriptor(), POLLIN, 0}};
     job[0].mesh->watch(watched);
+    EXPECT_GT(job[0].mesh->next_deadline(), Clock::now()) << "it is watched";
     ASSERT_GT(::poll(watched.data(), watched.size(), 20'000), 0) << got << " of " << sent;
     job[0].mesh->progress(none);
     while (const std::size_t bytes = to.read(piece)) got += bytes;

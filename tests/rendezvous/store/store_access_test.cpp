@@ -12,6 +12,7 @@
 #include "rendezvous/store/store_client.h"
 #include "rendezvous/store/tcp_store.h"
 #include "support/hosts.h"
+#include "support/other_user.h"
 #include "support/processes.h"
 
 namespace mccl::rendezvous {
@@ -22,7 +23,6 @@ using ::testing::HasSubstr;
 using transport::tcp::Address;
 
 constexpr auto kAccessLimit = 20s;
-constexpr uid_t kNobody = 65534;
 const std::string kCommand = "export MCCL_JOB_KEY=$(openssl rand -hex 32)";
 
 /// Runs the action in a child process and returns the text that it returns.
@@ -67,13 +67,15 @@ TEST(StoreAccess, AnotherProcessOfTheUserNeedsNoKey) {
 }
 
 TEST(StoreAccess, AnotherUserOfTheHostNeitherJoinsNorDisturbs) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (!mccl::testing::can_become_another_user())
+    GTEST_SKIP() << "no process can become another user";
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   const auto metrics = std::make_shared<Metrics>();
   const auto store = make_tcp_store(address, 0, "", kAccessLimit, {"OFF", metrics});
   for (const Keyless keyless : {Keyless::same_user, Keyless::anyone}) {
     const std::string said = in_child([&] {
-      if (::setuid(kNobody) != 0) return std::string("cannot become another user");
+      if (::setuid(mccl::testing::kOtherUser) != 0)
+        return std::string("cannot become another user");
       return set_value(address, 1, {.keyless = keyless}, 300ms);
     });
     EXPECT_THAT(said, HasSubstr("cannot read its key file"));
