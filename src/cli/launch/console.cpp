@@ -149,7 +149,7 @@ int Writer::write_all(const Piece& piece) {
   return 0;
 }
 
-Console::Console(int ranks, const ConsoleOptions& options)
+Console::Console(int ranks, const ConsoleOptions& options, int restarts)
     : prefix_(options.prefix), timestamps_(options.timestamps) {
   one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
   for (const Stream stream : {Stream::output, Stream::error}) {
@@ -162,8 +162,7 @@ Console::Console(int ranks, const ConsoleOptions& options)
   for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
         prefix_of(rank, ranks, options.colour && sinks_[0].is_terminal);
-  if (!options.log_folder.empty())
-    open_files(ranks, options.log_folder, name_of_job(options.restarts));
+  if (!options.log_folder.empty()) open_files(ranks, options.log_folder, name_of_job(restarts));
 }
 
 void Console::open_files(int ranks, const std::string& folder, const std::string& name) {

@@ -78,15 +78,15 @@ struct ConsoleOptions {
   /// Folder for log files, in which each job makes a folder of its own. The link "latest" points to
   /// the newest. Empty: no log files.
   std::string log_folder;
-  int restarts = 0;  ///< Number of the job's restart; it is part of the name of that folder.
 };
 
 enum class Stream { output, error };
 
 class Console {
  public:
+  /// The number of the job's restart, 0 at first, is part of the name of its folder for log files.
   /// Throws InvalidArgument if a log file cannot be made.
-  Console(int ranks, const ConsoleOptions& options);
+  Console(int ranks, const ConsoleOptions& options, int restarts);
 
   /// Writes whole lines, or a piece of a line that must be shown now. First ends the line that
   /// another rank left unfinished, if any.

@@ -110,7 +110,7 @@ JobRun::JobRun(const Job& job, const RunOptions& options,
     : job_(job),
       options_(options),
       guardian_(options.grace),
-      console_(job.size(), options.console),
+      console_(job.size(), options.console, job.restarts),
       input_(static_cast<std::size_t>(job.size())) {
   for (std::size_t host = 0; host < job.hosts.size(); ++host) {
     if (is_here(job.hosts[host])) {
@@ -392,14 +392,13 @@ Ended run(const Job& job, const RunOptions& options) {
   make_room_for_files(files_for(job, options.console), fmt::format("a job of {} ranks", job.size()),
                       "start fewer ranks");
   Job next = job;
-  RunOptions rest = options;
   std::optional<Clock::time_point> time_limit;
   if (options.timeout) time_limit = Clock::now() + *options.timeout;
   for (;;) {
-    const Ended ended = JobRun(next, rest, time_limit).run();
+    const Ended ended = JobRun(next, options, time_limit).run();
     const bool has_time = !time_limit || Clock::now() < *time_limit;
     if (!ended.by_rank || !has_time || next.restarts == options.max_restarts) return ended;
-    rest.console.restarts = ++next.restarts;
+    ++next.restarts;
     Console::say_last(fmt::format("{}: starting all ranks again, restart {} of {}\n",
                                   options.command, next.restarts, options.max_restarts));
   }

@@ -177,12 +177,12 @@ struct Sum {
 };
 
 /// Sums the lines of all ranks in rank order. `lines` is indexed by rank; this rank's is `own`.
-template <typename T>
+template <typename T, int kRanks>
 __device__ __forceinline__ Sum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
-                                               const Line* lines) {
+                                               const Line (&lines)[kRanks]) {
   Sum<T> sum;
 #pragma unroll
-  for (int peer = 0; peer < kMostRanks; ++peer) {
+  for (int peer = 0; peer < kRanks; ++peer) {
     if (peer >= fabric.ranks) break;
     const Line line = peer == fabric.rank ? own : lines[peer];
     peer == 0 ? sum.set(line) : sum.add(line);
@@ -208,6 +208,18 @@ __device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act)
     if (step >= fabric.ranks) break;
     const int peer = fabric.rank + step;
     act(step, peer < fabric.ranks ? peer : peer - fabric.ranks);
+  }
+}
+
+/// Calls act(peer) for each other rank for which is_wanted(peer), in rank order. Unrolled, so
+/// `peer` can index registers.
+template <typename Wanted, typename Act>
+__device__ __forceinline__ void for_wanted(const Fabric& fabric, const Wanted& is_wanted,
+                                           const Act& act) {
+#pragma unroll
+  for (int peer = 0; peer < kMostRanks; ++peer) {
+    if (peer >= fabric.ranks) break;
+    if (peer != fabric.rank && is_wanted(peer)) act(peer);
   }
 }
 

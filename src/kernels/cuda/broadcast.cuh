@@ -184,12 +184,9 @@ __device__ __forceinline__ void flagged_broadcast(const Fabric& fabric, const Ta
       Line lines[kMostRanks];
       const auto is_wanted = [&](int peer) { return peer != root && at < parts.bytes_of(peer); };
       take_flagged_of_others(fabric, half, kForwarded + at, number, is_wanted, lines);
-#pragma unroll
-      for (int peer = 0; peer < kMostRanks; ++peer) {
-        if (peer >= fabric.ranks) break;
-        if (peer == own || !is_wanted(peer)) continue;
+      for_wanted(fabric, is_wanted, [&](int peer) {
         store(task.out, parts.begin_of(peer) + at, task.bytes, lines[peer]);
-      }
+      });
     }
   }
   if (has_token) take_flagged(fabric, token_of, half, kToken, number);

@@ -58,16 +58,13 @@ __device__ __forceinline__ void take_flagged_of_others(const Fabric& fabric, std
   int missing = -1;
   do {
     missing = -1;
-#pragma unroll
-    for (int peer = 0; peer < kMostRanks; ++peer) {
-      if (peer >= fabric.ranks) break;
-      if (peer == fabric.rank || !is_wanted(peer)) continue;
+    for_wanted(fabric, is_wanted, [&](int peer) {
       const std::byte* const from = flagged_place(fabric, fabric.rank, peer, half, at);
       Line& line = lines[peer];
       const bool first = get_flagged(from, line.words[0], line.words[1], number);
       const bool second = get_flagged(from + 16, line.words[2], line.words[3], number);
       if (!(first && second)) missing = peer;
-    }
+    });
   } while (missing >= 0 && patience.lasts(missing));
 }
 
@@ -149,13 +146,8 @@ __device__ __forceinline__ void flagged_parts(const Fabric& fabric, const Task& 
       Line lines[kMostRanks];
       const auto is_wanted = [&](int peer) { return at < size_of(peer); };
       take_flagged_of_others(fabric, half, kResults + at, number, is_wanted, lines);
-#pragma unroll
-      for (int peer = 0; peer < kMostRanks; ++peer) {
-        if (peer >= fabric.ranks) break;
-        if (peer != own && is_wanted(peer)) {
-          store(task.out + part * peer, at, size_of(peer), lines[peer]);
-        }
-      }
+      for_wanted(fabric, is_wanted,
+                 [&](int peer) { store(task.out + part * peer, at, size_of(peer), lines[peer]); });
     }
   }
   leave(fabric.counters->flagged, number);

@@ -76,29 +76,20 @@ __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std:
   int missing = -1;
   do {
     missing = -1;
-#pragma unroll
-    for (int peer = 0; peer < kMostRanks; ++peer) {
-      if (peer >= fabric.ranks) break;
-      if (peer == fabric.rank || !is_wanted(peer)) continue;
+    for_wanted(fabric, is_wanted, [&](int peer) {
       const std::byte* const from =
           half_of(fabric, fabric.rank, fabric.layout.packed, kPackedArea, half, peer) +
           piece * kBytesOfWarp + lane * 16;
       words[peer] = words_of(load_by_warp(from));
-    }
-#pragma unroll
-    for (int peer = 0; peer < kMostRanks; ++peer) {
-      if (peer >= fabric.ranks) break;
-      if (peer == fabric.rank || !is_wanted(peer)) continue;
+    });
+    for_wanted(fabric, is_wanted, [&](int peer) {
       if (has_flag(lane) && words[peer].second != flag) missing = peer;
-    }
+    });
     missing = __reduce_max_sync(kAllLanes, missing);
   } while (missing >= 0 && __all_sync(kAllLanes, patience.lasts(missing)));
-#pragma unroll
-  for (int peer = 0; peer < kMostRanks; ++peer) {
-    if (peer >= fabric.ranks) break;
-    if (peer == fabric.rank || !is_wanted(peer)) continue;
+  for_wanted(fabric, is_wanted, [&](int peer) {
     lines[peer] = line_of(gather_words(words[peer], in_lines(lane, false), in_lines(lane, true)));
-  }
+  });
 }
 
 /// The pieces of 480 bytes that this warp handles, of data of `bytes` bytes.
@@ -191,12 +182,9 @@ __device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& t
     Line lines[kMostRanks];
     const auto is_wanted = [&](int peer) { return has_piece(peer, piece); };
     take_packed_of_others(fabric, half, kResults + piece, number, is_wanted, lines);
-#pragma unroll
-    for (int peer = 0; peer < kMostRanks; ++peer) {
-      if (peer >= fabric.ranks) break;
-      if (peer == own || !is_wanted(peer)) continue;
+    for_wanted(fabric, is_wanted, [&](int peer) {
       store_piece(task.out + parts.part * peer, piece, parts.size_of(peer), lines[peer]);
-    }
+    });
   }
   leave(fabric.counters->flagged, number);
 }

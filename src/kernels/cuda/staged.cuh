@@ -80,6 +80,7 @@ class Staged {
     const std::uint32_t first = count_of(fabric_.counters->rounds);
     // Rounds and half rounds are whole numbers of lines per thread. So each line of the staging
     // area is always used by the same block, which the barrier of blocks requires.
+    static_assert(kRound >= std::size_t{2} * 16 * kMostBlocks * kThreads);
     const std::size_t length = kRound / (2 * all_lines()) * (2 * all_lines());
     const bool is_long = parts_.part > length;
     const std::size_t ahead = is_long && blockIdx.x >= gridDim.x / 2 ? length / 2 : 0;
@@ -184,14 +185,7 @@ class Staged {
 #pragma unroll
     for (int i = 0; i < kLines; ++i) {
       const std::size_t at = first + i * all_lines();
-      Sum<T> sum;
-#pragma unroll
-      for (int peer = 0; peer < kRanks; ++peer) {
-        if (peer >= fabric_.ranks) break;
-        const Line line = peer == own ? mine[i] : given[i][peer];
-        peer == 0 ? sum.set(line) : sum.add(line);
-      }
-      const Line result = sum.round(task_.divisor);
+      const Line result = sum_of_ranks<T>(fabric_, mine[i], given[i]).round(task_.divisor);
       store(out, at, bytes, result);
       if (kShape == Shape::all_reduce) {
         for_others(fabric_, [&](int, int peer) {
