@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <memory>
 
 #include "base/environment.h"
+#include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "transport/tcp/interfaces.h"
@@ -62,11 +64,12 @@ std::string path_in(const std::string& folder, std::string_view name) {
   return fmt::format("{}/{}{}", folder, kFileName, name);
 }
 
-/// Removes the file if it is a key file of this user and no live process holds its lock.
-void remove_if_left_over(const std::string& path) {
+/// Removes the file if it is a key file of this user and no live process holds its lock. Returns
+/// true if it has been removed.
+bool remove_if_left_over(const std::string& path) {
   const Descriptor file(::open(path.c_str(), kReadOnly));
-  if (!file || !is_key_file(file)) return;
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  if (!file || !is_key_file(file)) return false;
+  return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
 }
 
 void remove_left_over_files(const std::string& folder) {
@@ -76,8 +79,7 @@ void remove_left_over_files(const std::string& folder) {
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string_view name = entry->d_name;
     if (!name.starts_with(kFileName) || !is_random_part(name.substr(kFileName.size()))) continue;
-    remove_if_left_over(folder + "/" + entry->d_name);
-    if (++removed == kMostRemoved) return;
+    if (remove_if_left_over(folder + "/" + entry->d_name) && ++removed == kMostRemoved) return;
   }
 }
 
@@ -127,6 +129,15 @@ bool KeyFile::write(const std::string& path) {
 
 KeyFile::~KeyFile() {
   if (!path_.empty() && process_ == static_cast<int>(::getpid())) ::unlink(path_.c_str());
+}
+
+void KeyFile::require(std::span<const std::string> folders) const {
+  if (!path_.empty()) return;
+  throw Error(
+      fmt::format("rank 0 cannot write a key file, by which ranks without a key prove that they "
+                  "run as the same user on this host, to any of {}; make one of them writable, or "
+                  "give the job a key: {}",
+                  fmt::join(folders, ", "), kHowToMakeAKey));
 }
 
 std::string_view KeyFile::name() const {

@@ -39,6 +39,8 @@ class KeyFile {
   KeyFile(const KeyFile&) = delete;
   KeyFile& operator=(const KeyFile&) = delete;
 
+  /// Throws Error if no file was written. `folders` are those given to the constructor.
+  void require(std::span<const std::string> folders) const;
   const std::string& path() const { return path_; }
   const std::string& key() const { return key_; }
   /// Random part of the file's name; kKeyFileLetters hexadecimal digits.

@@ -85,6 +85,8 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
 /// Rank 0's part: makes the key and publishes the verdict.
 std::string decide(const KeyAgreement& agreement) {
   const KeyFile file(agreement.folders);
+  const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
+  if (!publishes) file.require(agreement.folders);
   std::string key = job_key_of(file.key());
   agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
   std::vector<int> unable;
@@ -96,7 +98,6 @@ std::string decide(const KeyAgreement& agreement) {
     agreement.store.set(verdict_name(), kInTheFile);
     return key;
   }
-  const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
   key = publishes ? make_job_key() : "";
   agreement.store.set(verdict_name(),
                       fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key,

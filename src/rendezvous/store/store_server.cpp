@@ -37,12 +37,8 @@ Party party_of(const StoreAccess& access) {
   if (!access.job_key.empty() || access.keyless == Keyless::anyone) return self;
   const std::vector<std::string> folders = private_folders();
   self.key_file = std::make_shared<const KeyFile>(folders);
-  if (!self.key_file->path().empty()) return self;
-  throw Error(
-      fmt::format("rank 0 cannot write a key file, by which ranks without a key prove that they "
-                  "run as the same user on this host, to any of {}; make one of them writable, or "
-                  "give the job a key: {}",
-                  fmt::join(folders, ", "), kHowToMakeAKey));
+  self.key_file->require(folders);
+  return self;
 }
 
 }  // namespace

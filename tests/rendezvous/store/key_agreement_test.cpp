@@ -177,6 +177,15 @@ TEST(KeyAgreement, WithoutAFolderForTheFileTheKeyIsPublished) {
   EXPECT_THAT(ranks.said, HasSubstr("rank 1 cannot read"));
 }
 
+TEST(KeyAgreement, WithoutAFolderForTheFileRankZeroSaysSo) {
+  Agreed ranks(2);
+  std::filesystem::remove(ranks.folder.path());
+  ranks.agree(0);
+  EXPECT_THAT(ranks.errors[0], HasSubstr("cannot write a key file"));
+  EXPECT_THAT(ranks.errors[0], HasSubstr(ranks.folder.path()));
+  EXPECT_THAT(ranks.stores[0]->values, IsEmpty());
+}
+
 TEST(KeyAgreement, AnAnswerGivenInARanksPlaceIsFoundOut) {
   Agreed ranks(3);
   ranks.stores[1]->on_set = [](const std::string&, const std::string&) { return "no"; };
