@@ -6,7 +6,8 @@
     prose.py --sample N [PATH...] lists N of them, drawn with --seed
 
 PATH is a file or a folder; the default is the whole project. A comment may not open with a word
-that makes it a fragment, such as "Of" or "Whoever". Sentences of documents have at most 35 words.
+that makes it a fragment, such as "Of" or "What". Sentences of documents, also in tables, have at
+most 35 words. No text has a word that the glossary marks as wrong.
 """
 
 from __future__ import annotations
@@ -23,8 +24,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("src", "include", "bindings", "python", "tests", "bench", "scripts", "examples", "docs")
-FILES = ("README.md", "CONTRIBUTING.md")
+FOLDERS = (
+    "src",
+    "include",
+    "bindings",
+    "python",
+    "tests",
+    "bench",
+    "scripts",
+    "examples",
+    "cmake",
+    "docs",
+)
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "CMakeLists.txt")
 C_LIKE = (".cpp", ".h", ".c", ".cu", ".mm")
 HASHED = (".sh", ".cmake", "CMakeLists.txt", "Makefile")
 
@@ -46,6 +58,37 @@ PHRASES = {
     ),
 }
 LONGEST_SENTENCE = 35
+#: The glossary: wrong words and spellings, and the word to use. Code between backticks is exempt.
+GLOSSARY = {
+    r"allreduce|all reduce": "all-reduce, or all_reduce for the call",
+    r"allgather|all gather": "all-gather, or all_gather for the call",
+    r"reduce scatter": "reduce-scatter, or reduce_scatter for the call",
+    r"all to all|alltoall": "all-to-all, or all_to_all for the call",
+    r"host[- ]files?": "hostfile",
+    r"back[- ]ends?": "backend",
+    r"time-outs?": "timeout",
+    r"heart[- ]beats?": "heartbeat",
+    r"hand-shakes?": "handshake",
+    r"loop-back": "loopback",
+    r"end[- ]points?": "endpoint",
+    r"sub-groups?": "subgroup",
+    r"thread safe|threadsafe": "thread-safe",
+    r"bit-wise": "bitwise",
+    r"rendez-vous|rendez vous": "rendezvous",
+    r"filesystems?": "file system",
+    r"canceled|canceling": "cancelled, cancelling",
+    r"neighbors?|neighboring": "neighbour",
+    r"behaviors?": "behaviour",
+    r"(?:initial|recogn|serial|synchron|optim|normal|organ)iz(?:e|es|ed|ing|ation)": "-ise",
+    r"utili[sz](?:e|es|ed|ing)": "use",
+    r"whoever|whomever": "the name of the rank, thread or user",
+    r"nobody|somebody": "the name of the rank, thread or user",
+    r"now and then|but for|(?:is|are) told of": "a plain phrase",
+    r"e\.g\.|i\.e\.|etc\.": "for example, that is, and so on",
+}
+WRONG = re.compile(
+    "|".join(rf"(?<![\w/])(?:{pattern})(?![\w(-])" for pattern in GLOSSARY), re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +172,7 @@ def blocks(path: Path, comments: list[tuple[int, str, bool]]) -> Iterator[Text]:
 
 
 def paragraphs(path: Path, source: str) -> Iterator[Text]:
-    """Yields each paragraph, list item and heading of a document, without code and tables."""
+    """Yields each paragraph, list item, heading and cell of a table of a document, without code."""
     source = re.sub(r"(?ms)^ *```.*?^ *```", lambda code: "\n" * code[0].count("\n"), source)
     begun, words = 0, []
     for number, line in enumerate([*source.splitlines(), ""], 1):
@@ -137,7 +180,10 @@ def paragraphs(path: Path, source: str) -> Iterator[Text]:
         if (not line.strip() or new_item) and words:
             yield Text(path, begun, tidy(words))
             words = []
-        if line.strip() and not line.lstrip().startswith("|"):
+        if line.lstrip().startswith("|"):
+            cells = [tidy([cell]) for cell in re.split(r"(?<!\\)\||<br>", line)]
+            yield from (Text(path, number, cell) for cell in cells if re.search(r"\w", cell))
+        elif line.strip():
             begun = begun if words else number
             words.append(re.sub(r"^\s*([-*+]|\d+\.|#+)\s+", "", line))
 
@@ -184,6 +230,10 @@ def is_prose(text: Text) -> bool:
 
 def faults(text: Text) -> Iterator[str]:
     """Yields which rules the text breaks."""
+    plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text.words))
+    for wrong in WRONG.finditer(plain):
+        right = next(word for pattern, word in GLOSSARY.items() if matches(pattern, wrong[0]))
+        yield f'has "{wrong[0]}", which the glossary replaces by: {right}'
     opening = " ".join(re.findall(r"[\w']+", text.words.lower())[:3])
     first = opening.partition(" ")[0]
     if text.path.suffix != ".md":
@@ -193,10 +243,14 @@ def faults(text: Text) -> Iterator[str]:
         if allowed and not any((opening + " ").startswith(phrase + " ") for phrase in allowed):
             yield f'opens with "{first.capitalize()}", but not as one of: {", ".join(allowed)}'
         return
-    plain = re.sub(r"\[([^]]*)\]\([^)]*\)|`([^`]*)`", lambda m: m[1] or "code", text.words)
-    for sentence in re.split(r"(?<=[.!?:;])\s+", plain):
+    for sentence in re.split(r"(?<=[.!?;])\s+", plain):
         if (count := len(sentence.split())) > LONGEST_SENTENCE:
             yield f"has a sentence of {count} words, at most {LONGEST_SENTENCE}"
+
+
+def matches(pattern: str, word: str) -> bool:
+    """True if the word is wrong by this pattern of the glossary."""
+    return re.fullmatch(pattern, word, re.IGNORECASE) is not None
 
 
 def main() -> int:

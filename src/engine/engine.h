@@ -235,7 +235,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::atomic<std::thread::id> forker_{};
 
   Driver driver_;
-  rendezvous::Met met_;  ///< Result of meeting the other ranks; initializes later members.
+  rendezvous::Met met_;  ///< Result of meeting the other ranks; initialises later members.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;
 

@@ -36,7 +36,7 @@ static void divide(Rank* rank) {
 
 void c_group_parts(void) { run_ranks(3, divide, NULL); }
 
-/* Nobody has died, so all ranks are left. Deaths are tested in tests/backend/shrink_test.cpp. */
+/* No rank has died, so all ranks are left. Deaths are tested in tests/backend/shrink_test.cpp. */
 static void shrink(Rank* rank) {
   mccl_group* rest = NULL;
   int32_t sum = 1;

@@ -41,7 +41,7 @@ def test_comments_and_docstrings_of_python_are_found(tmp_path: Path):
 def test_paragraphs_of_documents_are_found(tmp_path: Path):
     source = "# Head\n\nA line\ngoes on.\n- One.\n- Two.\n\n```sh\n# no text\n```\n| a | table |\n"
     words = [words for _, words in comments(tmp_path, "a.md", source)]
-    assert words == ["Head", "A line goes on.", "One.", "Two."]
+    assert words == ["Head", "A line goes on.", "One.", "Two.", "a", "table"]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,13 @@ def test_paragraphs_of_documents_are_found(tmp_path: Path):
         ("a.h", "For the caller.", 'opens with "For"'),
         ("a.h", "As named.", 'opens with "As"'),
         ("a.md", "Word " * 36, "a sentence of 36 words"),
+        ("a.md", "Word: " * 36, "a sentence of 36 words"),
+        ("a.h", "Starts an allreduce.", '"allreduce", which the glossary replaces by: all-reduce'),
+        ("a.md", "The Host-file", '"Host-file", which the glossary replaces by: hostfile'),
+        ("a.py", "It is initialized.", '"initialized", which the glossary replaces by: -ise'),
+        ("a.md", "Nobody waits, etc.", '"etc.", which the glossary'),
+        ("a.h", "Calls allreduce() and `allreduce`; see /etc.", ""),
+        ("a.h", "The back end's timeout", '"back end"'),
         ("a.h", "By default, 3.", ""),
         ("a.h", "For each rank: its node.", ""),
         ("a.h", "Offset in bytes.", ""),

@@ -8,7 +8,7 @@
 //
 // Two members that include each other never decide differently. Each decision equals a vote of the
 // other member, votes of one member only grow, a member that has decided does not vote again in
-// that round, and nobody listens to a member after excluding it. A member that may live, but is
+// that round, and no member listens to one that it has excluded. A member that may live, but is
 // excluded from a decision, must not go on alone: see may_go_on().
 #pragma once
 
