@@ -171,28 +171,3 @@ def test_nobody_tells_the_rank():
         env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 1 and "the rank of this process is not set" in done.stderr
-
-
-def five_lines() -> dict[str, list[str]]:
-    """Returns the programs that docs/numpy.md compares, by name."""
-    text = (ROOT / "docs/numpy.md").read_text()
-    rows = re.findall(r"^\| (C\+\+|NumPy|MLX|torch) \| (`.*`) \|$", text, re.MULTILINE)
-    return {name: [line.strip("`") for line in cell.split("<br>")] for name, cell in rows}
-
-
-@pytest.mark.parametrize("name", ["C++", "NumPy", "MLX", "torch"])
-def test_five_lines_in_four_languages(name: str, tmp_path: Path):
-    lines = five_lines()[name]
-    assert len(lines) == 5
-    if name == "C++":
-        source = tmp_path / "five.cpp"
-        headers = '#include <iostream>\n#include <vector>\n#include "mccl/mccl.h"\n'
-        source.write_text(headers + "int main() {\n" + "\n".join(lines) + "\n}\n")
-        done = launch_any(2, compiled(source, tmp_path / "five"))
-    else:
-        script = tmp_path / "five.py"
-        script.write_text("\n".join(lines))
-        done = launch(2, script)
-    assert done.returncode == 0, done.stderr
-    numbers = [re.search(r"[\d.]+", line) for line in done.stdout.splitlines()]
-    assert [float(number[0]) for number in numbers if number] == [2, 2]
