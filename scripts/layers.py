@@ -129,11 +129,7 @@ def arrows(root: Path) -> list[tuple[str, str]]:
 
 def diagram(root: Path) -> str:
     """Returns the arrows as a Mermaid diagram."""
-
-    def node(layer: str) -> str:
-        return f'{layer.replace("/", "_")}["{layer}"]'
-
-    lines = [f"    {node(source)} --> {node(target)}\n" for source, target in arrows(root)]
+    lines = [f"    {source} --> {target}\n" for source, target in arrows(root)]
     return "```mermaid\nflowchart TD\n" + "".join(lines) + "```\n"
 
 

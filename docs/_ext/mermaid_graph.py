@@ -9,8 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.ext.graphviz import graphviz
 from sphinx.util.docutils import SphinxDirective
 
-NODE = r'(\w+)(?:\["([^"]*)"\])?'
-ARROW = re.compile(rf"^\s*{NODE}\s*-->\s*{NODE}\s*$")
+ARROW = re.compile(r"^\s*([\w/]+)\s*-->\s*([\w/]+)\s*$")
 
 
 def dot_of(text: str) -> str:
@@ -20,11 +19,7 @@ def dot_of(text: str) -> str:
         arrow = ARROW.match(line)
         if arrow is None:
             raise ValueError(f"expected an arrow, found: {line}")
-        source, source_label, target, target_label = arrow.groups()
-        for name, label in ((source, source_label), (target, target_label)):
-            if label:
-                lines.append(f'{name} [label="{label}"];')
-        lines.append(f"{source} -> {target};")
+        lines.append('"{}" -> "{}";'.format(*arrow.groups()))
     style = (
         'bgcolor=transparent; rankdir=TB; node [shape=box, fontname="sans-serif", fontsize=11, '
         'color="#888888", fontcolor="#888888"]; edge [color="#888888"];'
