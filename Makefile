@@ -315,7 +315,7 @@ clean:
 #   make bench-check       measure only the bounds of bench/bounds.json, and fail if one is broken
 #   make lock              renew the pinned hashes of the Python packages that setup downloads
 #   make sbom              a software bill of materials (CycloneDX) in build/sbom.json
-#   make lint              clang-format, clang-tidy and ruff
+#   make lint              clang-format, clang-tidy, ruff, codespell, and the wording of texts
 #   make format            let clang-format and ruff rewrite what they can
 #   make sanitize          the C++ tests under address, undefined and thread sanitizers (25 minutes
 #                          on two cores)

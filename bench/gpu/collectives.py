@@ -1,12 +1,12 @@
-"""How long collectives on GPUs take: MCCL's kernels beside NCCL and torch's symmetric memory.
+"""Times collectives on GPUs: MCCL's kernels beside NCCL and torch's symmetric memory.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/collectives.py [--calls all_reduce]
         [--dtypes bf16] [--ways graph] [--sizes 1K,8M] [--backend cuda]
 
-Microseconds a call, medians of many calls in a row, the slowest rank's; the libraries take turns.
-`bytes` is the length of the longer buffer of a call. In a graph, the calls are captured and
-replayed; eager calls are enqueued one by one while the GPU works. The last columns show MCCL's time
-divided by NCCL's, and by that of torch's fastest kernel where torch has one.
+Prints microseconds per call: medians of many calls in a row, on the slowest rank. The libraries
+take turns. `bytes` is the length of the longer buffer of a call. In a graph, the calls are captured
+and replayed; eager calls are enqueued one by one while the GPU works. The last columns show MCCL's
+time divided by NCCL's, and by that of torch's fastest kernel where torch has one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Call = Callable[[], object]
 
 
 def call_of(name: str, whole: torch.Tensor, group: dist.ProcessGroup | None) -> Call:
-    """The call on a buffer of its longer length; a group of None is MCCL's."""
+    """Returns the call whose longer buffer is `whole`. If `group` is None, MCCL makes it."""
     part = torch.zeros_like(whole[: whole.numel() // dist.get_world_size()])
     if name == "all_reduce":
         # Sums of calls that follow each other in place would overflow; averages do not.
@@ -48,7 +48,7 @@ def call_of(name: str, whole: torch.Tensor, group: dist.ProcessGroup | None) -> 
 
 
 def calls_of_torch(name: str, shared: torch.Tensor, group: str) -> dict[str, Call]:
-    """The kernels of torch's symmetric memory that do the same; `shared` is of such memory."""
+    """Returns torch's kernels for the same call on `shared`, which lies in symmetric memory."""
     if name != "all_reduce":
         return {}
     kernels = torch.ops.symm_mem

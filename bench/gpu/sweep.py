@@ -53,7 +53,7 @@ class Sweep:
         self.root = kernels.ranks - 1 if call == "broadcast" else -1
 
     def part(self, size: int) -> int:
-        """Bytes of one part of a buffer that has a part for each rank."""
+        """Returns the bytes of one part, for a buffer with one part per rank."""
         return size // self.kernels.ranks // 16 * 16
 
     def buffers(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,11 +71,11 @@ class Sweep:
         return size if self.call in ("all_reduce", "broadcast") else self.part(size)
 
     def run(self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, size: int) -> None:
-        """Sums are means here, so that calls in a row do not overflow."""
+        """Launches the kernel. Computes means, because sums would overflow after some calls."""
         self.kernels.launch(variant, given, taken, self.task_bytes(size), root=self.root, mean=True)
 
     def of_nccl(self, given: torch.Tensor, taken: torch.Tensor) -> Callable[[], object]:
-        """The same call by NCCL; all_reduce and broadcast work in place on `taken`."""
+        """Returns the same call of NCCL. all_reduce and broadcast work in place on `taken`."""
         mean = dist.ReduceOp.AVG
         if self.call == "all_reduce":
             return functools.partial(dist.all_reduce, taken, op=mean, group=self.nccl)
@@ -90,7 +90,7 @@ class Sweep:
         return functools.partial(dist.broadcast, taken, src=self.root, group=self.nccl)
 
     def variants(self, size: int, names: list[str]) -> list[Variant]:
-        """Grids in which every block has work, each about twice as large as the one before."""
+        """Returns grids in which every block has work, each about twice the previous size."""
         found = []
         whole = self.call == "broadcast"
         for kernel in names:
@@ -107,7 +107,7 @@ class Sweep:
         return [variant for variant in found if variant.has_room(size, self.kernels.ranks)]
 
     def right_variants(self, size: int, names: list[str]) -> list[Variant]:
-        """The variants whose results are right several times in a row. Prints the others."""
+        """Returns the variants that are right several times in a row. Prints the others."""
         kernels = self.kernels
         generator = torch.Generator(device=self.where).manual_seed(kernels.rank)
         given, taken = self.buffers(size)

@@ -1,8 +1,8 @@
-"""How long an all_reduce of f32 on GPUs takes through the host, by its parts.
+"""Times an all_reduce of f32 on GPUs through the host, and its parts.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/through_host.py
 
-Microseconds, medians: on GPU memory, on pinned host memory, and the copies alone.
+Prints medians in microseconds: on GPU memory, on pinned host memory, and of the copies alone.
 """
 
 from __future__ import annotations

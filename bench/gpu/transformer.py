@@ -1,9 +1,10 @@
-"""Steps of DDP and FSDP2 and tensor-parallel forwards of a transformer, by MCCL and by NCCL.
+"""Times steps of DDP and FSDP2, and tensor-parallel forwards, of a transformer with MCCL and NCCL.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/transformer.py [--backend auto]
 
-Milliseconds, medians, the slowest rank's; the last column is MCCL's over NCCL's. The results of
-both are compared first, and they take turns. --backend: MCCL's way, see docs/gpus.md.
+Prints milliseconds: medians of the slowest rank. The last column is MCCL's time divided by NCCL's.
+The results of both are compared first, and the two take turns. --backend is described in
+docs/gpus.md.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ SMALL, LARGE = Shape(1024, 8), Shape(2048, 20)
 
 
 class Layer(nn.Module):
-    """One layer of which this rank has its heads and its part of the inner width.
+    """This rank's share of one layer: its heads, and its part of the inner width.
 
-    With a group of one rank it is the whole. Two sums over the ranks, as Megatron makes them.
+    In a group of one rank, the share is the whole layer. A forward makes two sums over the ranks,
+    as in Megatron.
     """
 
     def __init__(self, width: int, group: dist.ProcessGroup | None) -> None:
@@ -166,7 +168,7 @@ def parallel(where: torch.device, groups: dict[str, dist.ProcessGroup], timer: T
         x = torch.randn(1, words, SMALL.width, generator=generator, device=where).bfloat16()
         forwards = {name: partial(model, x) for name, model in models.items()}
         results = {name: forward() for name, forward in forwards.items()}
-        # Both round sums to bf16, NCCL once a rank, and the differences grow from layer to layer.
+        # Both round sums to bf16 (NCCL once per rank), and differences grow from layer to layer.
         torch.testing.assert_close(results["mccl"], results["nccl"], rtol=0.1, atol=0.2)
         size = f"{x.nbytes >> 10} KiB per sum"
         for _ in range(3):

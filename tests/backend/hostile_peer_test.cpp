@@ -250,7 +250,7 @@ TEST(HostilePeer, NoiseHugeLengthsAndHalfMessagesAreClosed) {
 
 TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   Job job;
-  // Reflection: the rank's own challenge, and what it says after it, comes back to it.
+  // Reflection: the rank receives its own challenge and its own later messages.
   Handshake reflected = dialer("guess");
   const Socket mirror = connection(job.port());
   send_all(mirror, take_output(reflected));

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 using testing::Processes;
 using testing::test_config;
 
-/// The sum of the ranks' numbers in the job, which tells who takes part.
+/// Returns the sum of the members' ranks in the job, which shows which ranks take part.
 std::int64_t sum_of_ranks(Context& context, Group& group) {
   std::int64_t value = context.rank();
   const Buffer buffer{&value, 1, DType::i64};
@@ -184,7 +184,7 @@ TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   quick.config_of = [base = quick.config_of](int rank) {
     Config config = base(rank);
     config.liveness_interval = 1;
-    config.connect_timeout = 10;  // a rank that stops before its first heartbeat is missed later
+    config.connect_timeout = 10;  // detects a rank that stops before its first heartbeat
     return config;
   };
   Processes job(

@@ -233,7 +233,7 @@ def test_csv_is_the_same_as_json(tmp_path: Path):
 def test_a_plan_can_measure_this_machine():
     done = run("plan", "--ranks", 2, "--sizes", "64K", "--measure")
     assert "# facts, measured here" in done.stdout
-    assert "transport" not in done.stdout  # which the header of `mccl bench` would tell
+    assert "transport" not in done.stdout  # in the header of `mccl bench`
 
 
 def test_without_a_check_nothing_counts_as_right(tmp_path: Path):

@@ -102,7 +102,7 @@ def test_the_built_files_are_hardened():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a build for Linux")
 def test_every_source_is_compiled_with_the_options():
-    """The files above show only that some source is; the build files show the same of each."""
+    """A hardened file shows only that some source had the options. The build files list each."""
     commands = json.loads((BUILD / "compile_commands.json").read_text())
     sources = [each for each in commands if f"{ROOT}/src/" in each["file"]]
     assert sources

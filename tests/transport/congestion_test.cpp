@@ -17,7 +17,7 @@ std::string present(const Socket& socket) {
 
 TEST(CongestionControl, ItsNameIsTaken) {
   const Socket socket = Socket::stream(AF_INET);
-  ASSERT_TRUE(use_congestion_control(socket, "reno"));  // every Linux has and allows it
+  ASSERT_TRUE(use_congestion_control(socket, "reno"));  // available on every Linux
   EXPECT_EQ(present(socket), "reno");
   ASSERT_TRUE(use_congestion_control(socket, kOfTheSystem));
   EXPECT_EQ(present(socket), "reno");

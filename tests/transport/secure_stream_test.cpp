@@ -169,7 +169,7 @@ TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
   EXPECT_EQ(received(got, [](std::span<std::byte>) {}).error, EBADMSG);
 }
 
-/// The next owner of the connection polls it before it reads.
+/// The owner of the connection after the handshake polls before it reads.
 TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
   while (ends_.first.secure()->advance() != State::open && Clock::now() < limit) {
@@ -177,7 +177,7 @@ TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
     ASSERT_NE(ends_.second.secure()->advance(), State::failed);
     pass();
   }
-  // They reach the server together with the end of the handshake.
+  // These bytes reach the server together with the end of the handshake.
   ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
   pass();
   while (ends_.second.secure()->advance() != State::open && Clock::now() < limit) pass();
@@ -223,7 +223,7 @@ TEST(SecureStream, EachConnectionHasItsOwnKeys) {
   EXPECT_NE(on_the_wire[0], on_the_wire[1]);
 }
 
-/// Otherwise it could keep the engine's thread.
+/// Endless replacements of the key would otherwise occupy the engine's thread.
 TEST(SecureStream, APeerThatOnlyReplacesItsKeyIsRefused) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(near.secure()->replace_key());
@@ -261,7 +261,7 @@ TEST(SecureStream, AcceptedBytesMayChange) {
   EXPECT_TRUE(got == sent);
 }
 
-/// A process that is closed by a fork's child would otherwise end its parent's stream.
+/// If the child of a fork sent TLS's closing message, it would end its parent's stream.
 TEST(SecureStream, TheChildOfAForkSendsNothing) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
   const pid_t child = ::fork();

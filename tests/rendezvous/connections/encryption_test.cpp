@@ -104,8 +104,8 @@ TEST(EncryptedConnection, EachHandshakeGivesAnotherKey) {
   EXPECT_NE(keys[0], keys[1]);
 }
 
-/// A process between the ranks takes part in both handshakes unchanged, and then answers in place
-/// of the acceptor. It cannot, without the job key.
+/// A process between the ranks relays the handshake unchanged, and then tries to continue in place
+/// of the acceptor. Without the job key it must fail.
 TEST(EncryptedConnection, AnotherProcessCannotTakeOverAfterTheHandshake) {
   auto [near, relay_near] = connected_sockets("127.0.0.1");
   auto [relay_far, far] = connected_sockets("127.0.0.1");

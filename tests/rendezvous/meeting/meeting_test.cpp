@@ -212,7 +212,7 @@ TEST_P(ADeath, IsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(BeforeAllListen, ADeath, ::testing::ValuesIn(kBeforeAllListen), name_of);
 INSTANTIATE_TEST_SUITE_P(WhenAllListen, ADeath, ::testing::ValuesIn(kWhenAllListen), name_of);
 
-/// Records until when each request may take.
+/// Records the deadline of each request.
 class StoreThatNotesItsLimit final : public RemoteAnswers {
  public:
   explicit StoreThatNotesItsLimit(std::shared_ptr<Store> store) : store_(std::move(store)) {}
