@@ -31,6 +31,11 @@ FENCE = re.compile(r"^( *)```(\w+)((?: [^\n]*)?)\n(.*?)^\1```$", re.MULTILINE | 
 #: test_readme_example.py runs it.
 RUNS_ELSEWHERE = "train.py"
 LANGUAGES = {"c", "cmake", "cpp", "json", "mermaid", "python", "sh", "text", "yaml"}
+#: Programs that parse a file without running it, and the text around the block in the file.
+PARSERS = {
+    "cmake": (("cmake", "-P"), "if(FALSE)\n%s\nendif()\n"),
+    "sh": (("bash", "-n"), "%s"),
+}
 #: Makes a program of a fragment of C or C++.
 AROUND = {
     "c": "#include <mccl/c.h>\n#include <stdio.h>\nint main(void) {\n%s\n}\n",
@@ -139,17 +144,20 @@ def test_the_errors_that_are_explained_are_raised():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_code_blocks_are_well_formed(page: Path):
+def test_code_blocks_are_well_formed(page: Path, tmp_path: Path):
     for block in blocks_of(page):
         assert block.language in LANGUAGES, block.language
         if block.language == "python":
             ast.parse(block.text)
         elif block.language == "json":
             json.loads(block.text)
-        elif block.language == "sh":
-            done = subprocess.run(
-                ["bash", "-n"], input=block.text, capture_output=True, text=True, check=False
-            )
+        elif block.language == "yaml":
+            list(pytest.importorskip("yaml").safe_load_all(block.text))
+        elif block.language in PARSERS:
+            command, around = PARSERS[block.language]
+            source = tmp_path / "block"
+            source.write_text(around % block.text)
+            done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
             assert done.returncode == 0, block.text + done.stderr
 
 
