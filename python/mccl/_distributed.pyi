@@ -1,18 +1,18 @@
 # Types of mccl._distributed; the docstrings of the module document the calls.
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Generic, Literal, Protocol, SupportsIndex, overload
+from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypedDict, overload
 
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Buffer, TypeVar
+from typing_extensions import Buffer, TypeVar, Unpack
 
 class _LendsDLPack(Protocol):
     def __dlpack__(self, /, *args: Any, **kwargs: Any) -> Any: ...
 
 # Types of inputs, and the type of the result: that of `out`, or a NumPy array without `out`.
-_Readable = ArrayLike | _LendsDLPack | Buffer
+_In = ArrayLike | _LendsDLPack | Buffer
 _Out = TypeVar("_Out", bound=NDArray[Any] | _LendsDLPack | Buffer, default=NDArray[Any])
 _Result = TypeVar("_Result", covariant=True)
-_Counts = Iterable[SupportsIndex]
+_Counts = Iterable[SupportsIndex] | None
 _OpName = Literal["sum", "avg", "product", "min", "max", "band", "bor", "bxor"]
 _Op = _OpName | tuple[Literal["premul_sum"], float]
 
@@ -25,6 +25,22 @@ class Work(Generic[_Result]):
     def source(self) -> int | None: ...
     def on_done(self, callback: Callable[[], object]) -> None: ...
     def __await__(self) -> Generator[Any, Any, _Result]: ...
+
+# Keywords of a call that waits for its end, and of one that returns a Work. Sums have one more.
+class _Options(TypedDict, total=False):
+    timeout: float | None
+
+class _Waits(_Options, total=False):
+    wait: Literal[True]
+
+class _Starts(_Options):
+    wait: Literal[False]
+
+class _Compresses(TypedDict, total=False):
+    compression: str | tuple[str, float] | None
+
+class _SumWaits(_Waits, _Compresses): ...
+class _SumStarts(_Starts, _Compresses): ...
 
 class Group:
     @property
@@ -42,221 +58,123 @@ class Group:
     def abort(self, reason: str) -> None: ...
     @overload
     def all_reduce(
-        self,
-        x: _Readable,
-        op: _Op = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
-        compression: str | tuple[str, float] | None = ...,
+        self, x: _In, op: _Op = ..., out: _Out | None = ..., **kw: Unpack[_SumWaits]
     ) -> _Out: ...
     @overload
     def all_reduce(
-        self,
-        x: _Readable,
-        op: _Op = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
-        compression: str | tuple[str, float] | None = ...,
+        self, x: _In, op: _Op = ..., out: _Out | None = ..., **kw: Unpack[_SumStarts]
     ) -> Work[_Out]: ...
     @overload
     def broadcast(
-        self,
-        x: _Readable | None,
-        root: int = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        self, x: _In | None, root: int = ..., out: _Out | None = ..., **kw: Unpack[_Waits]
     ) -> _Out: ...
     @overload
     def broadcast(
-        self,
-        x: _Readable | None,
-        root: int = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        self, x: _In | None, root: int = ..., out: _Out | None = ..., **kw: Unpack[_Starts]
     ) -> Work[_Out]: ...
     @overload
     def reduce(
-        self,
-        x: _Readable,
-        op: _Op = ...,
-        root: int = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        self, x: _In, op: _Op = ..., root: int = ..., out: _Out | None = ..., **kw: Unpack[_Waits]
     ) -> _Out | None: ...
     @overload
     def reduce(
-        self,
-        x: _Readable,
-        op: _Op = ...,
-        root: int = ...,
-        out: _Out | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        self, x: _In, op: _Op = ..., root: int = ..., out: _Out | None = ..., **kw: Unpack[_Starts]
     ) -> Work[_Out | None]: ...
     @overload
     def all_gather(
-        self,
-        x: _Readable,
-        out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        self, x: _In, out: _Out | None = ..., counts: _Counts = ..., **kw: Unpack[_Waits]
     ) -> _Out: ...
     @overload
     def all_gather(
-        self,
-        x: _Readable,
-        out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        self, x: _In, out: _Out | None = ..., counts: _Counts = ..., **kw: Unpack[_Starts]
     ) -> Work[_Out]: ...
     @overload
     def gather(
         self,
-        x: _Readable,
+        x: _In,
         root: int = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_Waits],
     ) -> _Out | None: ...
     @overload
     def gather(
         self,
-        x: _Readable,
+        x: _In,
         root: int = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_Starts],
     ) -> Work[_Out | None]: ...
     @overload
     def reduce_scatter(
         self,
-        x: _Readable,
+        x: _In,
         op: _Op = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
-        compression: str | tuple[str, float] | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_SumWaits],
     ) -> _Out: ...
     @overload
     def reduce_scatter(
         self,
-        x: _Readable,
+        x: _In,
         op: _Op = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
-        compression: str | tuple[str, float] | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_SumStarts],
     ) -> Work[_Out]: ...
     @overload
     def scatter(
         self,
-        x: _Readable | None,
+        x: _In | None,
         root: int = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_Waits],
     ) -> _Out: ...
     @overload
     def scatter(
         self,
-        x: _Readable | None,
+        x: _In | None,
         root: int = ...,
         out: _Out | None = ...,
-        counts: _Counts | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        counts: _Counts = ...,
+        **kw: Unpack[_Starts],
     ) -> Work[_Out]: ...
     @overload
     def all_to_all(
         self,
-        x: _Readable,
+        x: _In,
         out: _Out | None = ...,
-        in_counts: _Counts | None = ...,
-        out_counts: _Counts | None = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        in_counts: _Counts = ...,
+        out_counts: _Counts = ...,
+        **kw: Unpack[_Waits],
     ) -> _Out: ...
     @overload
     def all_to_all(
         self,
-        x: _Readable,
+        x: _In,
         out: _Out | None = ...,
-        in_counts: _Counts | None = ...,
-        out_counts: _Counts | None = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        in_counts: _Counts = ...,
+        out_counts: _Counts = ...,
+        **kw: Unpack[_Starts],
     ) -> Work[_Out]: ...
     @overload
-    def barrier(self, *, wait: Literal[True] = ..., timeout: float | None = ...) -> None: ...
+    def barrier(self, **kw: Unpack[_Waits]) -> None: ...
     @overload
-    def barrier(self, *, wait: Literal[False], timeout: float | None = ...) -> Work[None]: ...
+    def barrier(self, **kw: Unpack[_Starts]) -> Work[None]: ...
     @overload
-    def send(
-        self,
-        x: _Readable,
-        peer: int,
-        tag: int = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
-    ) -> None: ...
+    def send(self, x: _In, peer: int, tag: int = ..., **kw: Unpack[_Waits]) -> None: ...
     @overload
-    def send(
-        self,
-        x: _Readable,
-        peer: int,
-        tag: int = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
-    ) -> Work[None]: ...
+    def send(self, x: _In, peer: int, tag: int = ..., **kw: Unpack[_Starts]) -> Work[None]: ...
     @overload
     def recv(
-        self,
-        out: _Out,
-        peer: int | None = ...,
-        tag: int = ...,
-        *,
-        wait: Literal[True] = ...,
-        timeout: float | None = ...,
+        self, out: _Out, peer: int | None = ..., tag: int = ..., **kw: Unpack[_Waits]
     ) -> _Out: ...
     @overload
     def recv(
-        self,
-        out: _Out,
-        peer: int | None = ...,
-        tag: int = ...,
-        *,
-        wait: Literal[False],
-        timeout: float | None = ...,
+        self, out: _Out, peer: int | None = ..., tag: int = ..., **kw: Unpack[_Starts]
     ) -> Work[_Out]: ...
 
 def start(settings: Mapping[str, str]) -> Group: ...

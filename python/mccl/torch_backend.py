@@ -31,7 +31,7 @@ def register() -> None:
         return
     torch_names.register(create)
     torch_names.wrap_calls(lambda: None if _shim is None else _shim.ProcessGroupMCCL)
-    torch_meeting.install()
+    torch_meeting.install(lambda settings: load().open_job_store(settings))
 
 
 def load() -> ModuleType:

@@ -11,7 +11,7 @@ import importlib
 import os
 import socket
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
@@ -36,23 +36,33 @@ _set_here: dict[str, str] = {}
 _Meeting = Iterator[tuple["dist.Store", int, int]]
 
 
-def install() -> None:
-    """Registers "mccl://" and takes over "env://"."""
+def install(open_store: Callable[[dict[str, str]], dist.Store]) -> None:
+    """Registers "mccl://" and takes over "env://".
+
+    Args:
+        open_store: Joins the job that the settings and the environment describe; returns its store.
+    """
     # The package also has a function of that name, which hides the module.
     rendezvous = importlib.import_module("torch.distributed.rendezvous")
     torchs = rendezvous._rendezvous_handlers["env"]
+    meet_here = functools.partial(meet, open_store)
 
     @functools.wraps(torchs)
     def meet_by_environment(url: str, **options: Any) -> _Meeting:
         if _complete_environment(url):
-            return meet(url, **options)
+            return meet_here(url, **options)
         return torchs(url, **options)
 
     rendezvous._rendezvous_handlers["env"] = meet_by_environment
-    rendezvous.register_rendezvous_handler(SCHEME, meet)
+    rendezvous.register_rendezvous_handler(SCHEME, meet_here)
 
 
-def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
+def meet(
+    open_store: Callable[[dict[str, str]], dist.Store],
+    url: str,
+    timeout: timedelta | None = None,
+    **_: object,
+) -> _Meeting:
     """Handler of ``init_process_group("mccl", init_method="mccl://")``.
 
     The ranks meet at the address of MCCL_ROOT or the launcher, or along the cables of
@@ -65,7 +75,7 @@ def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
     """
     from torch.distributed import HashStore
 
-    from . import _core, config, torch_backend
+    from . import _core, config
 
     settings = config.resolved_settings()
     place = _core.placement(settings, dict(os.environ))
@@ -81,7 +91,7 @@ def meet(url: str, timeout: timedelta | None = None, **_: object) -> _Meeting:
                 f"{url}: {name} is {given[name][0]}, but the environment sets {found}; leave it out"
             )
     if place["size"] > 1 and settings.get("backend") != "mpi":
-        yield torch_backend.load().open_job_store(settings), place["rank"], place["size"]
+        yield open_store(settings), place["rank"], place["size"]
         return
     store = HashStore()
     store.set(_ELSEWHERE, "")

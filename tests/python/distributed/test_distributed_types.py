@@ -34,7 +34,19 @@ def stubbed_classes() -> dict[str, ast.ClassDef]:
 
 def names_of(declared: ast.FunctionDef) -> tuple[list[str], list[str]]:
     """Returns the positional and the keyword-only arguments of a function in the stub."""
-    return [a.arg for a in declared.args.args], [a.arg for a in declared.args.kwonlyargs]
+    keywords = [a.arg for a in declared.args.kwonlyargs]
+    if declared.args.kwarg:  # **options: Unpack[…]
+        keywords += keys_of(stubbed_classes()[declared.args.kwarg.annotation.slice.id])
+    return [a.arg for a in declared.args.args], keywords
+
+
+def keys_of(dictionary: ast.ClassDef) -> list[str]:
+    """Returns the keys of a TypedDict of the stub: its own, then those of its bases."""
+    own = [node.target.id for node in dictionary.body if isinstance(node, ast.AnnAssign)]
+    known = stubbed_classes()
+    return own + [
+        k for base in dictionary.bases if base.id in known for k in keys_of(known[base.id])
+    ]
 
 
 def names_in_module(function) -> tuple[list[str], list[str]]:

@@ -35,11 +35,7 @@ def pool_with_gpus(shared: bool):
         def run(self, function, *args, deadline: float = 240.0, group: bool = True):
             return super().run(function, *args, deadline=deadline, group=group)
 
-        def _start_workers(self) -> None:
-            super()._start_workers()
-            self._everywhere([(start, (shared,))] * self.size, 240.0)
-
-    return Pool(size=3)
+    return Pool(size=3, prepare=(start, (shared,)))
 
 
 @pytest.fixture(scope="module", params=["shared", "private"])

@@ -1,32 +1,20 @@
-"""Worker processes, one per rank, that serve all tests of a file: importing torch takes seconds."""
+"""Worker processes, one per rank, that form process groups of torch."""
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import multiprocessing
-import multiprocessing.connection
 import os
-import sys
 import tempfile
-import time
-import traceback
 from datetime import timedelta
 from pathlib import Path
 
-from pool_origin import Origin
+from worker_pool import Origin, RankError, Task, WorkerPool
 
 SIZE = 4
 DEADLINE = 90.0
 TIMEOUT = timedelta(seconds=30)
 
-_DIED = (False, "the process died")
-_HERE = str(Path(__file__).parent)
 _ORIGIN = Origin("torch", "torch.distributed", "pytest")
-
-
-class RankError(AssertionError):
-    """Reports each failure with the ranks on which it happened."""
 
 
 def start_group(folder: str, rank: int, size: int, number: int, **options) -> None:
@@ -46,8 +34,7 @@ def end_group() -> None:
             dist.destroy_process_group()
 
 
-def _serve(connection, rank: int, size: int, folder: str) -> None:
-    sys.path.insert(0, _HERE)
+def _prepare(further: Task | None) -> None:
     os.environ["MCCL_PORT_BASE"] = "0"
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
@@ -55,32 +42,25 @@ def _serve(connection, rank: int, size: int, folder: str) -> None:
     import mccl  # noqa: F401  # registers the backend, installed or not
 
     torch.set_num_threads(1)
-    while True:
-        try:
-            task = connection.recv()
-        except EOFError:
-            return
-        function, args, deadline = task
-        # Dumps the stack of a rank that hangs, before the pool is killed.
-        faulthandler.dump_traceback_later(max(deadline - 2, 1), exit=False)
-        try:
-            answer = (True, function(*args))
-        except BaseException:
-            answer = (False, traceback.format_exc())
-        faulthandler.cancel_dump_traceback_later()
-        connection.send(answer)
+    if further:
+        further[0](*further[1])
 
 
-class RankPool:
-    """Runs functions on all ranks at once. All tests of the pool share the default group."""
+class RankPool(WorkerPool):
+    """Runs functions on all ranks at once. All tests of the pool share the default group.
 
-    def __init__(self, size: int = SIZE) -> None:
-        self.size = size
+    `prepare` is a function with its arguments that each process runs before its first test.
+    """
+
+    def __init__(self, size: int = SIZE, prepare: Task | None = None) -> None:
+        super().__init__(size, _ORIGIN.start)
+        self._prepare = prepare
         self._folder = tempfile.TemporaryDirectory(prefix="mccl-torch-")
-        self._workers: list[tuple[multiprocessing.Process, multiprocessing.connection.Connection]]
-        self._workers = []
         self._groups = 0
         self._has_group = False
+
+    def preparations(self):
+        return [(_prepare, (self._prepare,))] * self.size
 
     def run(self, function, *args, deadline: float = DEADLINE, group: bool = True):
         """Runs `function(*args)` on every rank and returns the results in rank order.
@@ -92,7 +72,7 @@ class RankPool:
         if not group:
             self._end_group()
         try:
-            return self._everywhere([(function, args)] * self.size, deadline)
+            return self.results([(function, args)] * self.size, deadline)
         except RankError:
             self._end_group()
             raise
@@ -102,7 +82,7 @@ class RankPool:
         group.
         """
         self._end_group()
-        return self._everywhere([(function, args) for args in arguments], deadline)
+        return self.results([(function, args) for args in arguments], deadline)
 
     def run_and_break(self, function, *args, deadline: float = DEADLINE):
         """Runs a function that leaves the default group failed. Destroys the group afterwards."""
@@ -114,13 +94,11 @@ class RankPool:
     def start_group(self, **options) -> None:
         self._end_group()
         self._groups += 1
-        self._everywhere(
-            [
-                (_start_group, (self._folder.name, rank, self.size, self._groups, options))
-                for rank in range(self.size)
-            ],
-            DEADLINE,
-        )
+        tasks = [
+            (_start_group, (self._folder.name, rank, self.size, self._groups, options))
+            for rank in range(self.size)
+        ]
+        self.results(tasks, DEADLINE)
         self._has_group = True
 
     def store_path(self) -> str:
@@ -128,55 +106,13 @@ class RankPool:
         return str(Path(self._folder.name) / f"store{self._groups}")
 
     def close(self) -> None:
-        for process, connection in self._workers:
-            connection.close()
-            process.join(10)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._workers = []
+        super().close()
         self._has_group = False
 
     def _end_group(self) -> None:
         if self._has_group and self._workers:
             self._has_group = False
-            self._everywhere([(end_group, ())] * self.size, DEADLINE)
-
-    def _start_workers(self) -> None:
-        for rank in range(self.size):
-            here, there = multiprocessing.Pipe()
-            process = _ORIGIN.start(_serve, (there, rank, self.size, self._folder.name))
-            there.close()
-            self._workers.append((process, here))
-
-    def _everywhere(self, tasks, deadline: float):
-        if not self._workers:
-            self._start_workers()
-        for (_, connection), (function, args) in zip(self._workers, tasks, strict=True):
-            connection.send((function, args, deadline))
-        end = time.monotonic() + deadline
-        answers = [self._answer(rank, end) for rank in range(self.size)]
-        if any(answer is None or answer is _DIED for answer in answers):
-            for process, _ in self._workers:
-                process.kill()
-            self.close()
-        failures: dict[str, list[int]] = {}
-        for rank, answer in enumerate(answers):
-            if answer is None or not answer[0]:
-                text = "no answer in time" if answer is None else answer[1]
-                failures.setdefault(text, []).append(rank)
-        if failures:
-            raise RankError("\n".join(f"ranks {who}: {what}" for what, who in failures.items()))
-        return [answer[1] for answer in answers]
-
-    def _answer(self, rank: int, end: float):
-        _, connection = self._workers[rank]
-        try:
-            if connection.poll(max(end - time.monotonic(), 0)):
-                return connection.recv()
-        except (EOFError, ConnectionError):
-            return _DIED
-        return None
+            self.results([(end_group, ())] * self.size, DEADLINE)
 
 
 def _start_group(folder: str, rank: int, size: int, number: int, options: dict) -> None:
