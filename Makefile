@@ -21,7 +21,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
-.PHONY: help packages packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
+.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -80,22 +80,28 @@ PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--q
 SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src bindings -name __pycache__ -prune -o -print)
 # The compiler that this Python was built with; $(1) is CC or CXX.
 pythons = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("$(1)").split()[0])')
+CTEST := ctest --test-dir $(BUILD) --output-on-failure -LE large
 SHOW_PROGRESS := $(PYTHON) scripts/show_progress.py
 
 setup: build
 
-$(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages
+# Goals that run tests. For these, one call of pip installs what tests need too, and the C++ tests
+# are compiled meanwhile.
+FOR_TESTS := $(filter test test-cpp test-python test-long build-tests,$(MAKECMDGOALS))
+
+$(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages $(if $(FOR_TESTS),packages-test)
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
 	@echo "setup: $(if $(LOCK),packages are checked against the hashes in $(LOCK),no lock for this Python$(comma) processor and torch: the hashes of packages are not checked)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@# Compiles the library in the background, since it does not need torch. A failure there also fails
-	@# the build below. The compilers are those that pip uses: under another name, ccache would miss.
+	@# Compiles in the background what does not need torch. A failure there also fails the build below.
+	@# The compilers are those that pip uses: under another name, ccache would miss.
 	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
-		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF && \
-		cmake --build $(BUILD) --parallel $(JOBS) --target mccl; } || true; } >$(BUILD)/library.log 2>&1 & \
-	status=0; $(BIN)/python -m $(PIP_INSTALL) $(PINNED) || status=$$?; \
+		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF $(if $(FOR_TESTS),-DMCCL_TESTS=ON) && \
+		cmake --build $(BUILD) --parallel $(JOBS) $(if $(FOR_TESTS),,--target mccl); } || true; } >$(BUILD)/library.log 2>&1 & \
+	status=0; $(BIN)/python -m $(PIP_INSTALL) $(if $(FOR_TESTS),$(TEST_PINNED),$(PINNED)) || status=$$?; \
 	wait; exit $$status
 	@echo "$(TORCH)" > $@
+	@$(if $(FOR_TESTS),touch $(TEST_ENVIRONMENT))
 
 $(TEST_ENVIRONMENT): scripts/requirements-test.txt $(wildcard scripts/*.lock) $(ENVIRONMENT) | packages-test
 	@echo "setup: what only tests need"
@@ -146,13 +152,20 @@ demo-mlx: build
 wheel: build $(TEST_ENVIRONMENT)
 	@scripts/build_wheel.sh $(BIN)/python $(BUILD) build/wheels
 
-test: test-cpp test-python
+# The C++ tests run beside the Python tests, because both wait more than they compute.
+test: build-tests packages-cluster
+	@echo "test: C++; the output is in $(BUILD)/ctest.log"
+	@$(CTEST) --parallel $(TESTS_AT_ONCE) >$(BUILD)/ctest.log 2>&1 & cpp=$$!; status=0; \
+	$(MAKE) --no-print-directory test-python || status=$$?; \
+	wait $$cpp || { \
+		grep -A30 'tests FAILED' $(BUILD)/ctest.log; echo "test: the C++ tests that failed, once more and alone"; \
+		$(CTEST) --rerun-failed || status=$$?; }; \
+	[ $$status -ne 0 ] || echo "test: all C++ and Python tests passed"; exit $$status
 
 test-cpp: build-tests
 	@echo "test: C++"
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(TESTS_AT_ONCE) -LE large || { \
-		echo "test: what failed, once more and alone"; \
-		ctest --test-dir $(BUILD) --output-on-failure --rerun-failed; }
+	@$(CTEST) --parallel $(TESTS_AT_ONCE) || { \
+		echo "test: what failed, once more and alone"; $(CTEST) --rerun-failed; }
 
 test-large: build-tests
 	@ctest --test-dir $(BUILD) --output-on-failure -L large
@@ -166,13 +179,15 @@ test-cluster: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
 	@BUILD_FOLDER=$(BUILD) $(BIN)/python tests/campaign/campaign.py $(CLUSTER)
 
-# MARKS selects tests by their marks; without it, long tests and campaigns are left out.
-test-long: MARKS := -m long
-test-python test-long: build $(TEST_ENVIRONMENT)
+packages-cluster: | packages
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
+
+# MARKS selects tests by their marks; without it, long tests and campaigns are left out.
+test-long: MARKS := -m long
+test-python test-long: build $(TEST_ENVIRONMENT) packages-cluster
 	@echo "test: Python, examples and installation$(if $(MARKS), ($(MARKS)))"
 	@# Test files start in the order that tests/conftest.py sets.
 	@export BUILD_FOLDER=$(BUILD); \

@@ -130,6 +130,8 @@ TEST_P(MismatchOverSharedMemory, OfCollectivesNamesBothCalls) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MismatchOverSharedMemory, ::testing::Values(2, 3, 5));
 
+/// Returns the open files of this process and the named shared memory of all engines. Keys of other
+/// jobs, which may start meanwhile, are left out.
 std::set<std::string> files_of_this_process() {
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -137,7 +139,8 @@ std::set<std::string> files_of_this_process() {
     files.insert(std::filesystem::read_symlink(entry.path(), error).string());
   }
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    files.insert(entry.path().string());
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("mccl-") && !name.starts_with("mccl-key-")) files.insert(name);
   }
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
