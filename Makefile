@@ -283,9 +283,10 @@ coverage: | packages-test
 	@echo "coverage: build/coverage/html/index.html"
 
 # Needs no build of MCCL. Warnings are errors; the pages work from the disk, without a server.
+# Sphinx does not know that the API pages depend on headers and bindings, so -E reads everything anew.
 docs: .venv-docs/.installed
 	@mkdir -p build/docs
-	@.venv-docs/bin/sphinx-build -W --keep-going -n -q -b html -d build/docs/doctrees docs build/docs/html
+	@.venv-docs/bin/sphinx-build -E -W --keep-going -n -q -b html -d build/docs/doctrees docs build/docs/html
 	@echo "docs: build/docs/html/index.html"
 
 .venv-docs/.installed: scripts/requirements-docs.txt scripts/apt-packages-docs.txt

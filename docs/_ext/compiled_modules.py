@@ -1,7 +1,8 @@
 """Stand-ins for the compiled modules of the Python package, so that autodoc needs no build.
 
-`mccl._distributed` has its signatures from _distributed.pyi and its docstrings from the sources of
-the binding. Tests compare both with the compiled module.
+`mccl._distributed` has its signatures from _distributed.pyi. Its docstrings and the default values
+of arguments are from the sources of the binding. Tests compare the signatures and docstrings with
+the compiled module.
 """
 
 from __future__ import annotations
@@ -44,17 +45,46 @@ def docstrings() -> dict[str, str]:
     return found
 
 
-def first_overloads(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, with one function of each name and without its decorator `overload`."""
+def defaults() -> dict[str, object]:
+    """The default of each argument that has one; equal in all functions."""
+    words = {"none": None, "nb::none()": None, "true": True, "false": False}
+    found: dict[str, object] = {}
+    for path in sorted(BINDING.glob("*.cpp")):
+        for name, value in re.findall(
+            r'(?:nb::arg\()?"(\w+)"(?:_a|\)) = ([\w:]+(?:\(\))?|"\w+")', path.read_text()
+        ):
+            default = words[value] if value in words else ast.literal_eval(value)
+            if found.setdefault(name, default) != default:
+                raise ValueError(f"{name} has the defaults {found[name]} and {default}")
+    return found
+
+
+def with_defaults(function: ast.FunctionDef, values: dict[str, object]) -> None:
+    """Replaces each `...` of the stub by the default of that argument."""
+    arguments = function.args
+    positional = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+    arguments.defaults = [ast.Constant(values[each.arg]) for each in positional]
+    arguments.kw_defaults = [
+        default and ast.Constant(values[each.arg])
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+
+
+def first_overloads(body: list[ast.stmt], values: dict[str, object]) -> list[ast.stmt]:
+    """The statements, with one function of each name and without its decorator `overload`.
+
+    `values` are the defaults of arguments.
+    """
     kept: list[ast.stmt] = []
     seen: set[str] = set()
     for statement in body:
         if isinstance(statement, ast.ClassDef):
-            statement.body = first_overloads(statement.body)
+            statement.body = first_overloads(statement.body, values)
         elif isinstance(statement, ast.FunctionDef):
             if statement.name in seen:
                 continue
             seen.add(statement.name)
+            with_defaults(statement, values)
             statement.decorator_list = [
                 each for each in statement.decorator_list if ast.unparse(each) != "overload"
             ]
@@ -65,10 +95,10 @@ def first_overloads(body: list[ast.stmt]) -> list[ast.stmt]:
 def distributed_module() -> types.ModuleType:
     """`mccl._distributed`, of which nothing can be called."""
     tree = ast.parse("from __future__ import annotations\n" + STUB.read_text())
-    tree.body = first_overloads(tree.body)
+    tree.body = first_overloads(tree.body, defaults())
     module = types.ModuleType("mccl._distributed")
     sys.modules[module.__name__] = module
-    exec(compile(tree, str(STUB), "exec"), module.__dict__)
+    exec(compile(ast.fix_missing_locations(tree), str(STUB), "exec"), module.__dict__)
     texts = docstrings()
     for owner in (module.Group, module.Work):
         owner.__module__ = "mccl.distributed"

@@ -158,7 +158,7 @@ typedef struct mccl_work mccl_work;       /* handle of one call */
  * versions add fields at the end; zero in a new field keeps the old behaviour. The call fails if a
  * field that the library does not know is not zero. */
 typedef struct mccl_context_options {
-  uint32_t struct_size;
+  uint32_t struct_size;      /* sizeof of this struct */
   int32_t rank;              /* 0 to size - 1 */
   int32_t size;              /* number of ranks, at least 1 */
   uint32_t flags;            /* must be 0: no flag is defined */
@@ -171,7 +171,7 @@ typedef struct mccl_context_options {
 #define MCCL_CALLER_WAITS 1u
 
 typedef struct mccl_call_options {
-  uint32_t struct_size;
+  uint32_t struct_size; /* sizeof of this struct */
   uint32_t flags;       /* 0 or MCCL_CALLER_WAITS */
   int64_t timeout_ms;   /* timeout of the call; 0: the group's; negative: none */
   const double* factor; /* required for MCCL_PREMUL_SUM; must be NULL for every other call */
@@ -194,7 +194,7 @@ typedef struct mccl_call_options {
 
 /* Options of mccl_context_group_with(). Since version 2. */
 typedef struct mccl_group_options {
-  uint32_t struct_size;
+  uint32_t struct_size;   /* sizeof of this struct */
   uint32_t flags;         /* must be 0: no flag is defined */
   const char* name;       /* unique among the living groups of the context */
   const int32_t* members; /* ranks of the context, in the order of their new ranks */
@@ -280,9 +280,9 @@ MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;
 /* Shuts down, then frees the handle; NULL is allowed. */
 MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
 
-/* Rank of this process in the context, and the number of ranks. Both return -1 for NULL or a handle
- * of another kind, as do mccl_group_rank() and mccl_group_size(). */
+/* This process's rank in the context; -1 for NULL or a handle of another kind. */
 MCCL_API int32_t mccl_context_rank(const mccl_context* context) MCCL_NOEXCEPT;
+/* The number of ranks of the context; -1 for NULL or a handle of another kind. */
 MCCL_API int32_t mccl_context_size(const mccl_context* context) MCCL_NOEXCEPT;
 /* Copies out the value of one of the context's settings; see "Text out" above. */
 MCCL_API mccl_status mccl_context_setting(const mccl_context* context, const char* name, char* text,
@@ -321,7 +321,9 @@ MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* 
  * destroying a handle is allowed there, and the peers do not notice it. Without mccl_before_fork()
  * the child's copies of the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
+/* Called in the parent; see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;
+/* Called in the child; see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_child(mccl_context* context) MCCL_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -11,10 +11,9 @@ extern "C" {
 
 /* ---- Groups -------------------------------------------------------------------------------- */
 
-/* This process's rank in the group, and the group's number of ranks; -1 for NULL or a handle of
- * another kind.
- */
+/* This process's rank in the group; -1 for NULL or a handle of another kind. */
 MCCL_API int32_t mccl_group_rank(const mccl_group* group) MCCL_NOEXCEPT;
+/* The number of ranks of the group; -1 for NULL or a handle of another kind. */
 MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
 /* The name of the group. The text lives as long as the handle. Returns NULL if `group` is NULL or a
  * handle of another kind. */
