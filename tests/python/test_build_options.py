@@ -13,7 +13,7 @@ BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
 #: Kernels, and the cost model, from which all ranks must choose the same algorithm.
 EXACT = [
-    *("src/kernels/" + name for name in ("fold_float.cpp", "reference.cpp", "codec/blocks.cpp")),
+    *("src/kernels/" + name for name in ("fold_float.cpp", "codec/blocks.cpp")),
     *(
         "src/schedule/" + name
         for name in ("cable_map.cpp", "choose.cpp", "cost.cpp", "step_times.cpp", "walk.cpp")

@@ -5,13 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/reference.h"
+#include "kernels/elements.h"
 
 namespace mccl::cli::bench {
 namespace {
-
-using kernels::reference::narrow_bf16;
-using kernels::reference::narrow_f16;
 
 /// Scrambles all bits (the finaliser of splitmix64).
 constexpr std::uint64_t scrambled(std::uint64_t x) {
@@ -56,9 +53,9 @@ void encode(DType dtype, double value, std::byte* to) {
   static_assert(std::endian::native == std::endian::little);
   switch (dtype) {
     case DType::f16:
-      return put(to, narrow_f16(static_cast<float>(value)));
+      return put(to, kernels::F16::narrow(static_cast<float>(value)));
     case DType::bf16:
-      return put(to, narrow_bf16(static_cast<float>(value)));
+      return put(to, kernels::Bf16::narrow(static_cast<float>(value)));
     case DType::f32:
     case DType::c64:
       return put(to, static_cast<float>(value));
@@ -147,12 +144,26 @@ double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, st
   return 0;
 }
 
-/// Returns one period of what a rank contributes.
-std::vector<std::byte> given_by(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
-  return cycle_of(dtype, [&](std::size_t element, std::size_t c) {
-    return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
-                static_cast<std::uint64_t>(ranks), most);
-  });
+/// Combines two components. Every operation is exact, as the header explains.
+double combined(DType dtype, ReduceKind kind, double a, double b) {
+  const auto bits = [](double value) { return static_cast<std::int64_t>(value); };
+  const bool is_bool = dtype == DType::boolean;
+  switch (kind) {
+    case ReduceKind::product:
+      return a * b;
+    case ReduceKind::min:
+      return std::min(a, b);
+    case ReduceKind::max:
+      return std::max(a, b);
+    case ReduceKind::band:
+      return static_cast<double>(bits(a) & bits(b));
+    case ReduceKind::bor:
+      return static_cast<double>(bits(a) | bits(b));
+    case ReduceKind::bxor:
+      return static_cast<double>(bits(a) ^ bits(b));
+    default:
+      return is_bool ? std::max(a, b) : a + b;
+  }
 }
 
 /// Returns an element of a floating type as a double.
@@ -167,9 +178,9 @@ double value_of(DType dtype, const std::byte* element) {
     case DType::f32:
       return as(float());
     case DType::f16:
-      return kernels::reference::widen_f16(as(std::uint16_t()));
+      return kernels::F16::widen(as(std::uint16_t()));
     case DType::bf16:
-      return kernels::reference::widen_bf16(as(std::uint16_t()));
+      return kernels::Bf16::widen(as(std::uint16_t()));
     default:
       return 0;
   }
@@ -218,22 +229,26 @@ double Pattern::largest_error(DType dtype, std::span<const std::byte> memory,
 }
 
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
-  return {given_by(dtype, kind, rank, ranks, most), size_of(dtype)};
+  return {cycle_of(dtype,
+                   [&](std::size_t element, std::size_t c) {
+                     return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
+                                 static_cast<std::uint64_t>(ranks), most);
+                   }),
+          size_of(dtype)};
 }
 
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most) {
-  namespace reference = kernels::reference;
-  const bool sums = kind == ReduceKind::avg || kind == ReduceKind::premul_sum;
-  std::vector<std::byte> result = given_by(dtype, kind, 0, ranks, most);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const std::vector<std::byte> given = given_by(dtype, kind, rank, ranks, most);
-    reference::reduce(dtype, sums ? ReduceKind::sum : kind, result.data(), given.data(),
-                      result.data(), kPeriod);
-  }
-  if (kind == ReduceKind::avg) reference::divide(dtype, result.data(), kPeriod, ranks);
-  if (kind == ReduceKind::premul_sum)
-    reference::scale(dtype, result.data(), result.data(), kPeriod, kPremulFactor);
-  return {std::move(result), size_of(dtype)};
+  const auto result = [&](std::size_t element, std::size_t c) {
+    const auto given_by = [&](int rank) {
+      return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
+                  static_cast<std::uint64_t>(ranks), most);
+    };
+    double value = given_by(0);
+    for (int rank = 1; rank < ranks; ++rank) value = combined(dtype, kind, value, given_by(rank));
+    if (kind == ReduceKind::avg) return value / ranks;
+    return kind == ReduceKind::premul_sum ? value * kPremulFactor : value;
+  };
+  return {cycle_of(dtype, result), size_of(dtype)};
 }
 
 Pattern message(DType dtype, std::uint64_t source) {

@@ -1,15 +1,25 @@
-#include "kernels/reference.h"
+// Defines the kernels' results by loops over single elements. Tests compare the vector code with
+// these functions bit for bit.
+//
+// 16-bit floats are computed in f32 and rounded to nearest even, once. Every NaN result is the
+// positive quiet NaN with no payload. min(-0, +0) is -0 and max(-0, +0) is +0, in either order. A
+// complex product is the plain formula; it does not recover infinities as C's operator does.
+// Integers wrap. bool treats every byte except 0 as true, and results are 0 or 1.
+#pragma once
 
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include "kernels/fold.h"
+#include "mccl/types.h"
 
 namespace mccl::kernels::reference {
-namespace {
 
 // ---- 16-bit formats, computed from their definition ----
 
@@ -20,11 +30,11 @@ struct Format {
 constexpr Format kF16 = {10, -14};
 constexpr Format kBf16 = {7, -126};
 
-std::uint16_t special_bits(Format format) {
+inline std::uint16_t special_bits(Format format) {
   return static_cast<std::uint16_t>(0x7FFF & ~((1 << format.mantissa_bits) - 1));
 }
 
-float widen(Format format, std::uint16_t bits) {
+inline float widen(Format format, std::uint16_t bits) {
   const int mantissa = bits & ((1 << format.mantissa_bits) - 1);
   const int biased = (bits & 0x7FFF) >> format.mantissa_bits;
   const double sign = (bits & 0x8000) ? -1 : 1;
@@ -38,7 +48,7 @@ float widen(Format format, std::uint16_t bits) {
                             std::ldexp(implicit + mantissa, exponent - format.mantissa_bits));
 }
 
-std::uint16_t narrow(Format format, float value) {
+inline std::uint16_t narrow(Format format, float value) {
   const std::uint16_t infinity = special_bits(format);
   if (std::isnan(value)) {
     return static_cast<std::uint16_t>(infinity | (1 << (format.mantissa_bits - 1)));
@@ -56,6 +66,11 @@ std::uint16_t narrow(Format format, float value) {
                     (static_cast<long>(exponent - format.least_exponent) << format.mantissa_bits);
   return static_cast<std::uint16_t>(sign | (bits < infinity ? bits : infinity));
 }
+
+inline float widen_f16(std::uint16_t bits) { return widen(kF16, bits); }
+inline float widen_bf16(std::uint16_t bits) { return widen(kBf16, bits); }
+inline std::uint16_t narrow_f16(float value) { return narrow(kF16, value); }
+inline std::uint16_t narrow_bf16(float value) { return narrow(kBf16, value); }
 
 // ---- elements: the type a value is computed in, and how it is read and written ----
 
@@ -135,7 +150,7 @@ T combine_integers(ReduceKind kind, T a, T b) {
   }
 }
 
-bool combine_bools(ReduceKind kind, bool a, bool b) {
+inline bool combine_bools(ReduceKind kind, bool a, bool b) {
   switch (kind) {
     case ReduceKind::product:
     case ReduceKind::min:
@@ -162,7 +177,10 @@ T combine(ReduceKind kind, T a, T b) {
 template <class T>
 Complex<T> combine(ReduceKind kind, Complex<T> a, Complex<T> b) {
   if (kind != ReduceKind::product) return {a.re + b.re, a.im + b.im};
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  // Volatile, so that no compiler fuses a multiplication with the addition.
+  const volatile T straight[] = {a.re * b.re, a.im * b.im};
+  const volatile T crossed[] = {a.re * b.im, a.im * b.re};
+  return {straight[0] - straight[1], crossed[0] + crossed[1]};
 }
 
 // ---- finishing: every NaN becomes the same NaN ----
@@ -256,20 +274,10 @@ void visit(DType dtype, const Visit& visit) {
   visit_float(dtype, visit);
 }
 
-}  // namespace
+// The functions of reduce.h.
 
-float widen_f16(std::uint16_t bits) { return widen(kF16, bits); }
-float widen_bf16(std::uint16_t bits) { return widen(kBf16, bits); }
-std::uint16_t narrow_f16(float value) { return narrow(kF16, value); }
-std::uint16_t narrow_bf16(float value) { return narrow(kBf16, value); }
-
-void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n) {
-  const std::array<const void*, 2> operands = {a, b};
-  fold(dtype, kind == ReduceKind::avg ? ReduceKind::sum : kind, operands, dst, n);
-}
-
-void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
-          std::size_t n) {
+inline void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, void* dst,
+                 std::size_t n) {
   if (operands.empty()) return;
   const int divisor = kind == ReduceKind::avg ? static_cast<int>(operands.size()) : 1;
   visit(dtype, [&]<class Element>(Element) {
@@ -278,7 +286,13 @@ void fold(DType dtype, ReduceKind kind, std::span<const void* const> operands, v
   });
 }
 
-void divide(DType dtype, void* data, std::size_t n, int divisor) {
+inline void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
+                   std::size_t n) {
+  const std::array<const void*, 2> operands = {a, b};
+  fold(dtype, kind == ReduceKind::avg ? ReduceKind::sum : kind, operands, dst, n);
+}
+
+inline void divide(DType dtype, void* data, std::size_t n, int divisor) {
   const std::array<const void*, 1> operands = {data};
   visit(dtype, [&]<class Element>(Element) {
     each_element<Element>(ReduceKind::sum, operands, data, n,
@@ -286,7 +300,7 @@ void divide(DType dtype, void* data, std::size_t n, int divisor) {
   });
 }
 
-void scale(DType dtype, const void* src, void* dst, std::size_t n, double factor) {
+inline void scale(DType dtype, const void* src, void* dst, std::size_t n, double factor) {
   const std::array<const void*, 1> operands = {src};
   visit_float(dtype, [&]<class Element>(Element) {
     each_element<Element>(ReduceKind::sum, operands, dst, n,
