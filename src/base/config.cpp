@@ -5,10 +5,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <type_traits>
 
 #include "base/environment.h"
+#include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/settings.h"
 #include "base/value_text.h"
@@ -62,44 +65,26 @@ std::optional<double> parse(const Setting& setting, std::string_view text, doubl
   return value;
 }
 
-std::optional<int> parse(const Setting& setting, std::string_view text, int*) {
-  const auto value = parse_integer(text);
-  if (!value || !in_range(setting, static_cast<double>(*value))) return {};
-  return static_cast<int>(*value);
-}
-
-std::optional<std::size_t> parse(const Setting& setting, std::string_view text, std::size_t*) {
-  if (setting.kind == SettingKind::bytes) {
-    const auto value = parse_bytes(text);
+template <typename Integer>
+std::optional<Integer> parse(const Setting& setting, std::string_view text, Integer*) {
+  const auto checked = [&](const auto& value) -> std::optional<Integer> {
     if (!value || !in_range(setting, static_cast<double>(*value))) return {};
-    return static_cast<std::size_t>(*value);
-  }
-  const auto value = parse_integer(text);
-  if (!value || !in_range(setting, static_cast<double>(*value))) return {};
-  return static_cast<std::size_t>(*value);
+    return static_cast<Integer>(*value);
+  };
+  return setting.kind == SettingKind::bytes ? checked(parse_bytes(text))
+                                            : checked(parse_integer(text));
 }
 
-std::string_view wanted(const Setting& setting) {
-  if (setting.accepts != nullptr) return "one of";
-  switch (setting.kind) {
-    case SettingKind::text:
-      return "text without control characters, at most 4096 bytes";
-    case SettingKind::integer:
-      return "an integer";
-    case SettingKind::number:
-      return "a number";
-    case SettingKind::bytes:
-      return "bytes, as an integer or with a unit of 1024 such as 256K or 4M";
-    case SettingKind::boolean:
-      return "true or false (1 or 0, yes or no, on or off)";
-    case SettingKind::choice:
-      return "one of";
-  }
-  return "";
-}
+/// Texts for messages, by SettingKind, except for choices.
+constexpr std::string_view kExpectations[] = {
+    "text without control characters, at most 4096 bytes", "an integer", "a number",
+    "bytes, as an integer or with a unit of 1024 such as 256K or 4M",
+    "true or false (1 or 0, yes or no, on or off)"};
 
 [[noreturn]] void refuse(const Setting& setting, std::string_view text, std::string_view label) {
   const bool is_one_of = setting.kind == SettingKind::choice || setting.accepts != nullptr;
+  const std::string_view wanted =
+      is_one_of ? "one of" : kExpectations[static_cast<std::size_t>(setting.kind)];
   const bool self_explaining =
       setting.kind == SettingKind::boolean || (setting.kind == SettingKind::text && !is_one_of);
   const std::string_view separator = is_one_of ? " " : ", ";
@@ -108,7 +93,7 @@ std::string_view wanted(const Setting& setting) {
       nearest ? fmt::format("did you mean {}? Correct it", *nearest) : "correct it";
   throw InvalidArgument(fmt::format(
       "{}: expected {}{}{}; found {}; {}, or leave it out for the default {}", printable(label),
-      wanted(setting), self_explaining ? "" : separator, self_explaining ? "" : setting.info.range,
+      wanted, self_explaining ? "" : separator, self_explaining ? "" : setting.info.range,
       setting.info.secret ? "a secret value" : in_quotes(text), advice,
       setting.info.default_value.empty() ? "(none)" : setting.info.default_value));
 }
@@ -212,6 +197,76 @@ std::map<std::string, std::string> Config::texts() const {
     texts.emplace(setting.info.name, text_of(*this, setting));
   }
   return texts;
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kExpected =
+    R"(a JSON object of settings such as {"port_base": 29600, "log_level": "INFO"})";
+
+json parse_settings(const std::string& text, const std::string& origin) {
+  std::set<std::string_view> seen;
+  // Refuses duplicate keys, of which the last would otherwise silently win.
+  const auto see_key = [&](const std::string& key) {
+    try {
+      const std::string_view name = find_setting(key).info.name;
+      if (!seen.insert(name).second)
+        throw InvalidArgument(
+            fmt::format("the setting {} is given twice; leave one of them out", name));
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("{}: {}", printable(origin), error.what()));
+    }
+  };
+  json parsed = parse_json(text, origin, kExpected, see_key);
+  if (!parsed.is_object()) {
+    throw InvalidArgument(fmt::format("{}, line 1: expected {}; found a JSON {}", printable(origin),
+                                      kExpected, parsed.type_name()));
+  }
+  return parsed;
+}
+
+/// The value as text. Throws InvalidArgument if its JSON type does not suit the setting.
+std::string text_of_json(const json& value, const Setting& setting, std::string_view label) {
+  if (value.is_string()) return value.get<std::string>();
+  const bool numeric = setting.kind == SettingKind::integer ||
+                       setting.kind == SettingKind::number || setting.kind == SettingKind::bytes;
+  const bool boolean = setting.kind == SettingKind::boolean;
+  if ((value.is_number() && numeric) || (value.is_boolean() && boolean)) return value.dump();
+  throw InvalidArgument(fmt::format("{}: expected a JSON {}; found a JSON {}", printable(label),
+                                    numeric   ? "number or string"
+                                    : boolean ? "boolean or string"
+                                              : "string",
+                                    value.type_name()));
+}
+
+}  // namespace
+
+void Config::merge_json(const std::string& text, const std::string& origin) {
+  const json object = parse_settings(text, origin);
+  Config merged = *this;  // so that a faulty file changes nothing
+  for (const auto& [key, value] : object.items()) {
+    const Setting& setting = find_setting(key);
+    const std::string label = fmt::format("{}: {}", origin, key);
+    const std::string given = text_of_json(value, setting, label);
+    refuse_empty_secret(setting, given, label);
+    assign(merged, setting, given, label);
+  }
+  *this = merged;
+}
+
+std::size_t chunk_bytes_of(const Config& config) {
+  // A C++ program may assign the field directly, without set().
+  const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
+  // On a faster cable, messages must be larger for their fixed cost to be negligible.
+  const bool is_fast = config.link_profile == "thunderbolt";
+  return is_fast && !given ? std::size_t{8} << 20 : config.chunk_bytes;
+}
+
+std::size_t socket_buffer_bytes_of(const Config& config) {
+  if (config.socket_buffer_bytes > 0) return config.socket_buffer_bytes;
+  return config.link_profile == "thunderbolt" ? std::size_t{4} << 20 : 0;
 }
 
 }  // namespace mccl

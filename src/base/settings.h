@@ -66,4 +66,9 @@ std::string changed_settings(const Config& config,
 /// The value for display: escaped and truncated to one line; "(set)" or "(not set)" for a secret.
 std::string shown_value(const Config& config, const Setting& setting);
 
+/// Values that depend on the kind of cable unless they are set: the maximum size of a message on
+/// the wire, and the buffer size to request for sockets (0 for the kernel's default). In bytes.
+std::size_t chunk_bytes_of(const Config& config);
+std::size_t socket_buffer_bytes_of(const Config& config);
+
 }  // namespace mccl

@@ -20,6 +20,82 @@ std::size_t rounded(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
 }
 
+/// A passage through a queue that waits for the host. Device and host report their progress to each
+/// other in words of pinned memory.
+class QueuePassage final : public Passage {
+ public:
+  /// `words`: three words of pinned memory on a cache line of their own.
+  QueuePassage(std::unique_ptr<Queue> queue, Word* words)
+      : queue_(std::move(queue)), words_(words) {}
+
+  /// Enqueues the whole call now, so that no driver call is needed later. A driver call while
+  /// the device waits for the host could block on the device.
+  void begin(const Trip& trip) override;
+
+  std::size_t arrived() override;
+  void release(std::size_t bytes) override;
+  /// The output of a failed call is copied too, because the queue already holds the copy.
+  void finish(bool /*failed*/) override { release(output_bytes_); }
+  bool ended() override { return reached(&words_[kEnded], number_); }
+  bool leads() const override { return true; }
+  void lead(void* stream) override { queue_->lead(stream); }
+
+ private:
+  enum { kArrived, kReleased, kEnded };
+  Word word_at(std::size_t bytes, std::size_t whole) const;
+
+  const std::unique_ptr<Queue> queue_;
+  Word* const words_;
+  /// Value of the words before the call. During the call, they count its pieces.
+  Word before_ = 0;
+  Word number_ = 0;  ///< Value of the words at the end of the call.
+  std::size_t piece_ = 1;
+  std::size_t input_bytes_ = 0;
+  std::size_t output_bytes_ = 0;
+};
+
+void QueuePassage::begin(const Trip& trip) {
+  input_bytes_ = trip.input_bytes;
+  output_bytes_ = trip.output_bytes;
+  const std::size_t longest = std::max<std::size_t>({input_bytes_, output_bytes_, 1});
+  piece_ = trip.piece == 0 ? longest : trip.piece;
+  before_ = number_;
+  number_ += static_cast<Word>((longest + piece_ - 1) / piece_);
+  queue_->follow(trip.stream);
+  for (std::size_t at = 0; at < input_bytes_; at += piece_) {
+    const std::size_t bytes = std::min(piece_, input_bytes_ - at);
+    queue_->copy_to_host(trip.staged_input + at, static_cast<const std::byte*>(trip.from) + at,
+                         bytes);
+    queue_->write(&words_[kArrived], word_at(at + bytes, input_bytes_));
+  }
+  for (std::size_t at = 0; at < output_bytes_; at += piece_) {
+    const std::size_t bytes = std::min(piece_, output_bytes_ - at);
+    queue_->await(&words_[kReleased], word_at(at + bytes, output_bytes_));
+    queue_->copy_to_device(static_cast<std::byte*>(trip.to) + at, trip.staged_output + at, bytes);
+  }
+  queue_->write(&words_[kEnded], number_);
+  queue_->mark();
+}
+
+/// Value of a word once the first `bytes` of `whole` have been copied.
+Word QueuePassage::word_at(std::size_t bytes, std::size_t whole) const {
+  return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
+}
+
+std::size_t QueuePassage::arrived() {
+  const Word word = __atomic_load_n(&words_[kArrived], __ATOMIC_ACQUIRE);
+  const auto past = [word](Word value) { return static_cast<std::int32_t>(word - value); };
+  if (input_bytes_ == 0 || past(number_) >= 0) return input_bytes_;
+  return past(before_) <= 0 ? 0 : static_cast<std::size_t>(past(before_)) * piece_;
+}
+
+void QueuePassage::release(std::size_t bytes) {
+  const Word word = word_at(bytes, output_bytes_);
+  if (!reached(&words_[kReleased], word)) {
+    __atomic_store_n(&words_[kReleased], word, __ATOMIC_RELEASE);
+  }
+}
+
 }  // namespace
 
 Block& Block::operator=(Block&& other) noexcept {
@@ -32,8 +108,6 @@ Block& Block::operator=(Block&& other) noexcept {
 Block::~Block() {
   if (data_) depot_->take_back(data_, bytes_);
 }
-
-std::unique_ptr<Passage> Accelerator::make_passage() { return nullptr; }
 
 Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 

@@ -1,4 +1,4 @@
-// Keeps pinned memory and passages (passage.h) of one device for reuse. Making either is slow and
+// Keeps pinned memory and passages of one device for reuse. Making either is slow and
 // may wait for all work of the device.
 #pragma once
 
@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "device/device.h"
-#include "device/passage.h"
 
 namespace mccl::device {
 

@@ -43,7 +43,45 @@ class Queue {
   virtual void* handle() = 0;
 };
 
-class Passage;
+/// Moves the data of one call between device memory and host memory. Serves one call at a time.
+/// Only begin() may block. Threads may use it in turn, but not concurrently.
+class Passage {
+ public:
+  virtual ~Passage() = default;
+
+  /// The copies of one call. Empty copies are omitted.
+  struct Trip {
+    void* stream;  ///< Stream of the caller, which owns the data.
+    const void* from;
+    std::byte* staged_input;
+    std::size_t input_bytes;
+    void* to;
+    const std::byte* staged_output;
+    std::size_t output_bytes;
+    /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes in one
+    /// copy.
+    std::size_t piece = 0;
+    void* from_allocation = nullptr;  ///< Same as Buffer::allocation.
+    void* to_allocation = nullptr;
+  };
+  virtual void begin(const Trip& trip) = 0;
+
+  /// Number of bytes of the input that have arrived on the host, from its beginning. Throws Error
+  /// if no more will arrive; so does ended().
+  virtual std::size_t arrived() = 0;
+  /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
+  virtual void release(std::size_t bytes) = 0;
+  /// Must be called when the host has finished its part of the call. The rest of the output is then
+  /// copied to the device. If the call has failed, the output has no use and need not be copied.
+  virtual void finish(bool failed) = 0;
+  /// True if the device has finished its part of the call.
+  virtual bool ended() = 0;
+
+  /// True if lead() can make streams wait for the end of the call.
+  virtual bool leads() const = 0;
+  /// Makes later work of `stream` wait for the end of the call.
+  virtual void lead(void* stream) = 0;
+};
 
 /// One device. Thread-safe.
 class Accelerator {
@@ -55,9 +93,9 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a passage of the device's own kind. Returns null if a QueuePassage is to be used, whose
-  /// queue waits for the host.
-  virtual std::unique_ptr<Passage> make_passage();
+  /// Makes a passage of the device's own kind. Returns null if the device has none; a passage
+  /// through make_queue() is then used, whose queue waits for the host.
+  virtual std::unique_ptr<Passage> make_passage() { return nullptr; }
   /// Allocates device memory. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// Blocks until the device has finished all work that it has been given.

@@ -8,7 +8,6 @@
 
 #include "base/cores.h"
 #include "base/environment.h"
-#include "base/link_profile.h"
 #include "base/open_files.h"
 #include "base/settings.h"
 #include "base/thread.h"

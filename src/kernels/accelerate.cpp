@@ -1,7 +1,6 @@
-#include "kernels/accelerate.h"
-
 #include <cstdint>
 
+#include "kernels/unit.h"
 #include "mccl/error.h"
 
 #ifdef __APPLE__

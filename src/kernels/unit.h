@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "mccl/types.h"
 
@@ -17,5 +19,20 @@ class Unit {
   virtual bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
                       std::size_t n) = 0;
 };
+
+/// Makes the unit that sums f32 with Accelerate, the arithmetic library of macOS. Throws
+/// InvalidArgument if this system has none.
+std::shared_ptr<Unit> make_accelerate();
+
+struct ReducerOptions {
+  bool fast_math = true;
+  /// Path of the kernels, compiled or as source text. If empty, MCCL's own source is used.
+  std::string path;
+  std::size_t threshold = 1;  ///< The reducer leaves calls with fewer elements to other units.
+};
+
+/// Makes the unit that reduces 16-bit floats on a Mac's GPU. Throws InvalidArgument if this machine
+/// has no Metal or the kernels cannot be loaded.
+std::shared_ptr<Unit> make_reducer(const ReducerOptions& options);
 
 }  // namespace mccl::kernels

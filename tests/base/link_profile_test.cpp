@@ -1,6 +1,6 @@
-#include "base/link_profile.h"
-
 #include <gtest/gtest.h>
+
+#include "base/settings.h"
 
 namespace mccl {
 namespace {

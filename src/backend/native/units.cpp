@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "base/value_text.h"
-#include "kernels/accelerate.h"
-#include "kernels/metal/reducer.h"
+#include "kernels/unit.h"
 #include "mccl/error.h"
 
 namespace mccl::native {
@@ -46,7 +45,7 @@ std::shared_ptr<kernels::Unit> units_of(const Config& config) {
   std::vector<std::shared_ptr<kernels::Unit>> units;
   if (config.reduce_on == "gpu") {
     units.push_back(
-        kernels::metal::make_reducer({config.fast_math, config.shader_path, config.gpu_threshold}));
+        kernels::make_reducer({config.fast_math, config.shader_path, config.gpu_threshold}));
   }
   if (config.accelerate) units.push_back(kernels::make_accelerate());
   if (units.size() < 2) return units.empty() ? nullptr : units.front();

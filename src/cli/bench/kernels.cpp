@@ -11,9 +11,8 @@
 
 #include "base/clock.h"
 #include "cli/kit/quantity.h"
-#include "kernels/accelerate.h"
-#include "kernels/metal/reducer.h"
 #include "kernels/reduce.h"
+#include "kernels/unit.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -66,7 +65,7 @@ std::string kernels_text(const Config& config) {
   const Way ways[] = {{"own", nullptr, {}},
                       way("accelerate", [] { return kernels::make_accelerate(); }),
                       way("gpu", [&] {
-                        return kernels::metal::make_reducer({config.fast_math, config.shader_path});
+                        return kernels::make_reducer({config.fast_math, config.shader_path});
                       })};
   std::string text = "# a = a + b on one core, GB/s of the result\n";
   text += fmt::format("# {:<6} {:>8}", "type", "size");

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "device/metal/driver.h"
-#include "device/passage.h"
 #include "mccl/error.h"
 
 namespace mccl::device::metal {

@@ -1,5 +1,3 @@
-#include "kernels/metal/reducer.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +12,11 @@
 
 #include "device/metal/driver.h"
 #include "kernels/metal/source.h"
+#include "kernels/unit.h"
 #include "mccl/error.h"
 
-namespace mccl::kernels::metal {
+namespace mccl::kernels {
+namespace metal {
 namespace {
 
 using device::metal::Driver;
@@ -124,12 +124,14 @@ std::string kernel_for(DType dtype, ReduceKind kind) {
   return fmt::format("mccl_{}_{}", name_of(operation), name_of(dtype));
 }
 
+}  // namespace metal
+
 std::shared_ptr<Unit> make_reducer(const ReducerOptions& options) {
   try {
-    return std::make_shared<Reducer>(device::metal::driver(), options);
+    return std::make_shared<metal::Reducer>(device::metal::driver(), options);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("reduce_on=gpu: {}", error.what()));
   }
 }
 
-}  // namespace mccl::kernels::metal
+}  // namespace mccl::kernels

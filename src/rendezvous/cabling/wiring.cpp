@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/link_profile.h"
+#include "base/settings.h"
 #include "base/thread.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/trunk.h"

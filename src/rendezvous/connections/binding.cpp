@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "base/link_profile.h"
+#include "base/settings.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/connections/wire.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/link_profile.h"
+#include "base/settings.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/connections/candidates.h"

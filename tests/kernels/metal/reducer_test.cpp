@@ -1,6 +1,4 @@
 // Tests reductions on a simulated Mac GPU, which runs the source of the real kernels.
-#include "kernels/metal/reducer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include "kernels/metal/source.h"
 #include "kernels/reference.h"
 #include "kernels/samples.h"
+#include "kernels/unit.h"
 #include "mccl/error.h"
 #include "support/metal_double.h"
 
