@@ -74,7 +74,8 @@ LOCK = $(wildcard scripts/requirements.$(TAG).lock)
 TEST_LOCK = $(wildcard scripts/requirements-test.$(TAG).lock)
 PINNED = $(if $(LOCK),--require-hashes -r $(LOCK),torch==$(TORCH) -r scripts/requirements.txt)
 TEST_PINNED = $(if $(TEST_LOCK),--require-hashes -r $(TEST_LOCK),torch==$(TORCH) -r scripts/requirements-test.txt)
-PIP_INSTALL := pip install --disable-pip-version-check $(if $(MAKE_TERMOUT),,--quiet)
+# Python compiles the modules that are imported; compiling all of them takes longer.
+PIP_INSTALL := pip install --disable-pip-version-check --no-compile $(if $(MAKE_TERMOUT),,--quiet)
 # Sources of the package. Folders are included, since their times change when a file is added or
 # removed.
 SOURCES := $(shell find CMakeLists.txt pyproject.toml cmake include src bindings -name __pycache__ -prune -o -print)

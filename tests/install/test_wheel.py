@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from environments import ROOT, Environment, readme_training, run
 
+pytestmark = pytest.mark.long
+
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
 

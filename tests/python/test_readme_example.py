@@ -47,6 +47,7 @@ def test_the_example_trains_under_torchrun(example: Path):
     check_training(run(*torchrun, "--nproc_per_node=2", example, **ONE_THREAD))
 
 
+@pytest.mark.long
 def test_the_example_trains_under_mccl_launch(example: Path):
     launch = (program(), "launch", "--python", sys.executable)
     check_training(run(*launch, "-n", 2, example, **ONE_THREAD))

@@ -52,6 +52,7 @@ def test_five_lines(tmp_path: Path):
         assert output.startswith(f"{rank} array([2, 2, 2")
 
 
+@pytest.mark.long
 def test_tensor_parallel_inference(tmp_path: Path):
     pytest.importorskip("mlx_lm")
     make_model(tmp_path)

@@ -62,6 +62,7 @@ def chat(ranks: int, model: Path, *flags: str) -> str:
     return " ".join(answer)
 
 
+@pytest.mark.long
 def test_chat_with_the_model_cut_either_way(model: Path):
     alone = chat(1, model)
     assert len(alone.split()) > 1
