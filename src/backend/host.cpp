@@ -7,7 +7,7 @@
 #include "mccl/error.h"
 #include "transport/rdma/survey/device_table.h"
 #include "transport/rdma/survey/survey.h"
-#include "transport/rdma/verbs/library.h"
+#include "transport/rdma/verbs/verbs.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl {

@@ -1,17 +1,67 @@
 #include "node/arena.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <random>
 #include <utility>
 
+#include "base/open_files.h"
 #include "mccl/error.h"
 
 namespace mccl::node {
 namespace {
+
+[[noreturn]] void fail(const char* what) {
+  const int error = errno;
+  throw Error(fmt::format("shared memory: cannot {}: {}{}", what, std::strerror(error),
+                          open_files_advice(error)));
+}
+
+#ifdef __linux__
+constexpr int kNoReserve = MAP_NORESERVE;
+constexpr int kReserve = 0;
+constexpr int kDiscard = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+#else
+constexpr int kNoReserve = 0;
+constexpr int kReserve = 0, kDiscard = 0;
+#endif
+
+/// Allocates the memory for a part of the file now, so that no later access can fail (kReserve), or
+/// returns it to the system (kDiscard); no process may access it meanwhile. Returns false if the
+/// system refused. Other systems allocate pages on first use, and keep them.
+bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int mode,
+                   [[maybe_unused]] std::size_t offset,
+                   [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef __linux__
+  while (::fallocate(file.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+    if (errno != EINTR) return false;
+#endif
+  return true;
+}
+
+/// The size of a file received from a peer. Throws Error if the file was not made by
+/// make_memory_file().
+std::size_t size_of_memory_file(const Descriptor& file) {
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) fail("inspect a peer's");
+#ifdef __linux__
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    throw Error("shared memory: a peer's memory is not sealed against shrinking");
+  }
+#endif
+  return static_cast<std::size_t>(status.st_size);
+}
 
 /// Number of readers that have not released a range. Stored in the range's first cache line.
 using Readers = std::atomic<std::uint32_t>;
@@ -23,6 +73,65 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 }  // namespace
+
+Mapping::~Mapping() {
+  if (data_) ::munmap(data_, size_);
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Mapping Mapping::of(const Descriptor& file, std::size_t offset, std::size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
+                      static_cast<off_t>(offset));
+  if (data == MAP_FAILED) fail("map it");
+  return {static_cast<std::byte*>(data), bytes};
+}
+
+Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t bytes) {
+  void* room =
+      ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | kNoReserve, -1, 0);
+  if (room == MAP_FAILED) fail("find room to map it twice");
+  Mapping both(static_cast<std::byte*>(room), 2 * bytes);
+  for (const std::size_t at : {std::size_t{0}, bytes}) {
+    void* half = ::mmap(both.data() + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        file.get(), static_cast<off_t>(offset));
+    if (half == MAP_FAILED) fail("map it twice");
+  }
+  return both;
+}
+
+Descriptor make_memory_file(std::size_t bytes) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+    throw Error(
+        fmt::format("shared memory: {} bytes of it count as a file, and files are limited to {} "
+                    "(see ulimit -f)",
+                    bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
+  }
+#ifdef __linux__
+  Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) fail("create it");
+#else
+  std::random_device random;
+  const std::string name = fmt::format("/mccl-{:08x}{:08x}", random(), random());
+  Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+  if (!file) fail("create it");
+  ::shm_unlink(name.c_str());
+  ::fcntl(file.get(), F_SETFD, FD_CLOEXEC);
+#endif
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) fail("size it");
+#ifdef __linux__
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) fail("seal it");
+#endif
+  return file;
+}
 
 Range::~Range() {
   if (arena_) arena_->retired_.push_back({place_, std::move(mapping_)});
@@ -44,7 +153,7 @@ std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
 }
 
 Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
-  if (!reserve_memory(file_, 0, page_bytes())) {
+  if (!change_memory(file_, kReserve, 0, page_bytes())) {
     throw Error("shared memory: the system has not one page of it left");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
@@ -69,7 +178,7 @@ void Arena::collect() noexcept {
 
 /// Returns the memory to the system. Returns false if the system refused.
 bool Arena::discard(const RangePlace& place) noexcept {
-  if (!discard_memory(file_, place.offset, place.bytes)) return false;
+  if (!change_memory(file_, kDiscard, place.offset, place.bytes)) return false;
   give_back(place);
   return true;
 }
@@ -114,7 +223,7 @@ bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   };
   const auto best = std::min_element(free_.begin(), free_.end(), better);
   if (best == free_.end() || best->bytes < bytes) return false;
-  if (!reserve_memory(file_, best->offset, bytes)) return false;
+  if (!change_memory(file_, kReserve, best->offset, bytes)) return false;
   place = {best->offset, bytes};
   best->offset += bytes;
   best->bytes -= bytes;

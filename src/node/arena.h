@@ -1,8 +1,12 @@
-// Memory that a process shares with the other processes of its node: one file, passed to them once.
-// Groups and links allocate ranges of it. Peers receive the offset of a range and map it
-// themselves.
+// Memory that a process shares with the other processes of its node: a file without a name, passed
+// to them once by its descriptor. It is freed when the last process that holds it ends, however
+// that happens. Groups and links allocate ranges of it. Peers receive the offset of a range and map
+// it themselves.
 #pragma once
 
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +14,41 @@
 #include <span>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/machine.h"
-#include "node/memory_file.h"
+#include "base/no_signal.h"
 
 namespace mccl::node {
+
+/// Mapped memory; unmaps itself.
+class Mapping {
+ public:
+  Mapping() = default;
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). Pages are mapped when
+  /// first touched, which delays a call less than mapping it all in one go. Throws Error.
+  static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
+  /// Maps the same bytes twice in a row, so that an access past the end continues at the beginning.
+  static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  Mapping(std::byte* data, std::size_t size) : data_(data), size_(size) {}
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Makes a file of this size, without allocating memory for it yet. The file can never shrink, so
+/// accesses to a mapping of it never fault. Throws Error.
+Descriptor make_memory_file(std::size_t bytes);
 
 /// Distance in bytes between data that different processes write, to avoid false sharing.
 inline constexpr std::size_t kLine = kLongestLine;
@@ -156,5 +191,86 @@ class PeerArena {
   std::size_t size_ = 0;
   Mapping first_page_;
 };
+
+/// The side of a bell that the sleeping process uses. A process that is about to sleep sets a flag
+/// in its arena, and then checks once more for the event that it waits for. A process that causes
+/// an event checks the flag afterwards. At least one of the two therefore sees what the other did.
+class Sleeper {
+ public:
+  explicit Sleeper(ArenaHeader& header) : header_(header) {}
+
+  /// Announces that this process is about to sleep. The caller must then check for events once more
+  /// before it sleeps.
+  void fall_asleep() {
+    header_.asleep.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  void wake_up() {
+    if (header_.asleep.load(std::memory_order_relaxed) != 0) {
+      header_.asleep.store(0, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  ArenaHeader& header_;
+};
+
+/// The waking side. `socket` is one end of a socket pair; the sleeper polls the other end.
+/// Thread-safe.
+class Bell {
+ public:
+  Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
+
+  /// Wakes the sleeper if it sleeps. Otherwise the sleeper sees everything that was stored before
+  /// this call.
+  void ring() const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    ring_after_fence();
+  }
+  /// Rings without the fence: the caller has issued one fence for several bells.
+  void ring_after_fence() const {
+    if (header_->asleep.load(std::memory_order_relaxed) != 0) wake();
+  }
+
+ private:
+  void wake() const {
+    if (header_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
+    // If the sleeper has died, send() without kNoSignal would end this process with SIGPIPE.
+    const char byte = 1;
+    static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
+                      1);  // a full socket wakes the sleeper as well
+  }
+
+  ArenaHeader* header_;
+  int socket_;
+};
+
+/// Shared memory that a rank plans to use, in bytes: kGroupBytes for all groups, and
+/// kBytesPerNeighbour for the links to each neighbour. It is allocated only when it is needed.
+inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
+/// Maximum number of neighbours for which memory is planned. Additional neighbours share that
+/// memory.
+inline constexpr std::size_t kMostNeighbours = 512;
+
+/// Address space of an arena, as a multiple of the planned memory: enough for thousands of windows
+/// or links of reduced size.
+inline constexpr std::size_t kRoomForThrift = 4;
+
+inline std::size_t arena_bytes(std::size_t neighbours) {
+  return kRoomForThrift *
+         (kGroupBytes + kBytesPerNeighbour * std::min(neighbours, kMostNeighbours));
+}
+
+/// Chooses the size of a group's window or of a link by the amount of shared memory that this rank
+/// has in use, so that even a thousand groups get shared memory. Returns `usual` while less than
+/// half of the planned memory is in use, usual / 4 while less than all of it is, usual / 16 while
+/// less than twice as much is, and usual / 64 beyond that. Never returns less than `least`.
+inline std::size_t thrifty(std::size_t usual, std::size_t least, const Arena& arena) {
+  const std::size_t taken = arena.taken();
+  const std::size_t all = arena.capacity() / kRoomForThrift;
+  const int quarterings = taken < all / 2 ? 0 : taken < all ? 1 : taken < 2 * all ? 2 : 3;
+  return std::max(least, usual >> (2 * quarterings));
+}
 
 }  // namespace mccl::node

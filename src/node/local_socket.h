@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "mccl/error.h"
-#include "node/memory_file.h"
 
 namespace mccl::node {
 

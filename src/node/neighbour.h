@@ -7,7 +7,6 @@
 
 #include "base/rank.h"
 #include "node/arena.h"
-#include "node/bell.h"
 
 namespace mccl::node {
 

@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "node/arena.h"
-#include "node/bell.h"
 
 namespace mccl::node {
 

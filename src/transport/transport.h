@@ -26,7 +26,6 @@
 #include "base/clock.h"
 #include "base/rank.h"
 #include "transport/link.h"
-#include "transport/link_key.h"
 
 namespace mccl::transport {
 

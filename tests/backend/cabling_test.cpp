@@ -28,29 +28,28 @@ using Joined = std::function<bool(int, int)>;
 
 Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
 
+rendezvous::WiringOptions wiring_of(int rank, const AddressTable& table, const Config& config,
+                                    const Joined& joined) {
+  return {.rank = rank,
+          .table = table,
+          .config = config,
+          .deadline = soon(),
+          .may_reach = [rank, joined](int peer) { return joined(rank, peer); }};
+}
+
 std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined& joined,
                               const std::string& encryption = "off") {
-  const std::string key = "a key of these tests";
   ContextOptions options;
   options.config.encryption = encryption;
-  auto wiring = std::make_shared<Wiring>(rendezvous::WiringOptions{
-      .rank = rank,
-      .table = table,
-      .job_key = key,
-      .log = Log(rank, LogLevel::warn),
-      .deadline = soon(),
-      .liveness = std::chrono::seconds(20),
-      .congestion_control = "auto",
-      .encryption = transport::tcp::Encryption::of(options.config),
-      .may_reach = [rank, joined](int peer) { return joined(rank, peer); }});
+  options.config.job_key = "a key of these tests";
+  options.config.liveness_interval = 20;
+  auto wiring = std::make_shared<Wiring>(wiring_of(rank, table, options.config, joined));
   wiring->wait();
   options.rank = rank;
   options.size = static_cast<int>(table.size());
   options.config.backend = "native";
   options.config.transport = "tcp";
-  options.config.job_key = key;
-  options.config.liveness_interval = 20;
-  options.store = rendezvous::make_wired_store(wiring, rank, {.job_key = key},
+  options.store = rendezvous::make_wired_store(wiring, rank, {.job_key = options.config.job_key},
                                                std::chrono::seconds(60), {"WARN", nullptr});
   options.wiring = std::move(wiring);
   return Context::create(options);
@@ -202,13 +201,10 @@ TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
   const AddressTable table = free_places(4);
   const pid_t dying = ::fork();
   if (dying == 0) {
-    Wiring wiring({.rank = kDying,
-                   .table = table,
-                   .job_key = "a key of these tests",
-                   .log = Log(kDying, LogLevel::off),
-                   .deadline = soon(),
-                   .liveness = std::chrono::seconds(20),
-                   .may_reach = [](int peer) { return in_a_ring_of_four(kDying, peer); }});
+    Config config;
+    config.job_key = "a key of these tests";
+    config.log_level = "OFF";
+    Wiring wiring(wiring_of(kDying, table, config, in_a_ring_of_four));
     wiring.wait();
     ::raise(SIGKILL);
   }
@@ -234,12 +230,13 @@ TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
 
 TEST(Cables, PartsThatNothingJoinsAreTold) {
   const AddressTable table = free_places(3);
+  Config config;
+  config.job_key = "key";
+  config.log_level = "OFF";
   Wiring alone({.rank = 0,
                 .table = table,
-                .job_key = "key",
-                .log = Log(0, LogLevel::off),
-                .deadline = Clock::now() + std::chrono::milliseconds(300),
-                .liveness = std::chrono::seconds(20)});
+                .config = config,
+                .deadline = Clock::now() + std::chrono::milliseconds(300)});
   try {
     alone.wait();
     FAIL() << "it has met nobody";

@@ -1,9 +1,9 @@
 // A failure on one rank is a clear error on every rank, in bounded time.
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
 #include "support/ranks.h"
-#include "transport/rdma/survey/card.h"
+#include "transport/rdma/survey/survey.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 

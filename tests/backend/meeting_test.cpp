@@ -7,11 +7,11 @@
 
 #include "base/cores.h"
 #include "engine/engine.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
 #include "support/processes.h"
-#include "transport/rdma/survey/card.h"
+#include "transport/rdma/survey/survey.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 

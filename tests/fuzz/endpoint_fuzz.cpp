@@ -4,7 +4,7 @@
 
 #include "input.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -5,7 +5,7 @@
 #include "base/value_text.h"
 #include "input.h"
 #include "mccl/error.h"
-#include "transport/rdma/survey/card.h"
+#include "transport/rdma/survey/survey.h"
 
 namespace rdma = mccl::transport::rdma;
 

@@ -5,8 +5,8 @@
 
 #include "input.h"
 #include "mccl/error.h"
-#include "transport/rdma/offer.h"
 #include "transport/rdma/pair/message.h"
+#include "transport/rdma/transport.h"
 
 namespace rdma = mccl::transport::rdma;
 

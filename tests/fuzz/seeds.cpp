@@ -22,12 +22,12 @@
 #include "kernels/codec/codec.h"
 #include "node/window.h"
 #include "rendezvous/cabling/link_state.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "rendezvous/connections/handshake.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/memory_store.h"
 #include "script.h"
-#include "transport/rdma/offer.h"
-#include "transport/rdma/survey/card.h"
+#include "transport/rdma/survey/survey.h"
+#include "transport/rdma/transport.h"
 
 namespace {
 
@@ -159,10 +159,10 @@ void write_rdma(const std::filesystem::path& root) {
   gid.bytes[10] = gid.bytes[11] = 0xff;
   rdma::Offer offer;
   offer.queue_pair = 17;
-  offer.end.token = 7;
+  offer.token = 7;
   offer.gids = {gid, gid};
   rdma::Offer answer = offer;
-  answer.is_answer = true;
+  answer.is_answer = 1;
   answer.service = rdma::Service::uc;
   answer.gids = {gid};
   const Corpus offers(root, "rdma_offer");

@@ -5,7 +5,7 @@
 
 #include "input.h"
 #include "mccl/error.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/memory_store.h"
 
 using namespace mccl::rendezvous;
 

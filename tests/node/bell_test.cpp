@@ -1,11 +1,10 @@
-#include "node/bell.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <random>
 #include <thread>
 
+#include "node/arena.h"
 #include "support/node_process.h"
 
 namespace mccl::node {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "mccl/error.h"
+#include "support/no_more_files.h"
 #include "support/node_process.h"
 
 namespace mccl::node {
@@ -127,49 +128,35 @@ TEST(LocalSocket, AFullQueueHoldsNobodyUp) {
   EXPECT_TRUE(LocalConnection::dial(listener.name()).connection);
 }
 
-/// Keeps this process from opening more files during its lifetime.
-class NoMoreFiles {
- public:
-  NoMoreFiles() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const Descriptor next(::dup(0));
-    limit_ = {static_cast<rlim_t>(next.get()), before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit_), 0);
+/// Expects that `action` fails because there are no descriptors left, and names the limit.
+void expect_no_more_files(const mccl::testing::NoMoreFiles& full,
+                          const std::function<void()>& action) {
+  std::exception_ptr thrown;
+  try {
+    action();
+    ADD_FAILURE() << "there was room";
+  } catch (const OutOfDescriptors&) {
+    thrown = std::current_exception();
   }
-  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
-  void expect_named_by(const std::function<void()>& action) const {
-    std::exception_ptr thrown;
-    try {
-      action();
-      ADD_FAILURE() << "there was room";
-    } catch (const OutOfDescriptors&) {
-      thrown = std::current_exception();
-    }
-    if (!thrown) return;
-    // A sanitizer needs to open files to check an object.
-    ::setrlimit(RLIMIT_NOFILE, &before_);
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const OutOfDescriptors& error) {
-      EXPECT_THAT(error.what(), HasSubstr("ulimit -n"));
-      EXPECT_THAT(error.what(), HasSubstr(std::to_string(limit_.rlim_cur)));
-    }
-    ::setrlimit(RLIMIT_NOFILE, &limit_);
+  if (!thrown) return;
+  // A sanitizer needs to open files to check an object.
+  full.suspend();
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const OutOfDescriptors& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ulimit -n"));
+    EXPECT_THAT(error.what(), HasSubstr(std::to_string(full.limit())));
   }
-
- private:
-  rlimit before_ = {};
-  rlimit limit_ = {};
-};
+  full.resume();
+}
 
 TEST(LocalSocket, NoDescriptorsLeftIsAnErrorThatNamesTheLimit) {
   const LocalListener listener(4);
   const LocalConnection near = LocalConnection::dial(listener.name()).connection;
   {
-    const NoMoreFiles full;
-    full.expect_named_by([&] { listener.accept(in(seconds(20))); });
-    full.expect_named_by([] { LocalConnection::dial("mccl-nobody"); });
+    const mccl::testing::NoMoreFiles full;
+    expect_no_more_files(full, [&] { listener.accept(in(seconds(20))); });
+    expect_no_more_files(full, [] { LocalConnection::dial("mccl-nobody"); });
   }
   EXPECT_TRUE(listener.accept(in(seconds(20))));
 }
@@ -178,8 +165,8 @@ TEST(LocalSocket, DescriptorsThatFindNoRoomAreAnErrorThatNamesTheLimit) {
   const Ends ends;
   ASSERT_TRUE(ends.near.send(bytes_of("hello"), std::array<int, 2>{0, 1}));
   std::array<std::byte, 5> got;
-  const NoMoreFiles full;
-  full.expect_named_by([&] { ends.far.receive(got, in(seconds(20))); });
+  const mccl::testing::NoMoreFiles full;
+  expect_no_more_files(full, [&] { ends.far.receive(got, in(seconds(20))); });
 }
 
 /// The kernel counts the descriptors in flight of a user over all processes, and compares them to

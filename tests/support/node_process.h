@@ -11,7 +11,6 @@
 
 #include "mccl/error.h"
 #include "node/arena.h"
-#include "node/bell.h"
 
 namespace mccl::node {
 

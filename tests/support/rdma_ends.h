@@ -13,7 +13,7 @@
 #include "transport/rdma/link.h"
 #include "transport/rdma/pair/pair.h"
 #include "transport/rdma/station.h"
-#include "transport/rdma/verbs/gid.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::testing {
 

@@ -395,8 +395,7 @@ struct DoubleDevice {
                   .lid = 0,
                   .message_bytes = std::size_t{1} << 30};
   std::vector<rdma::Gid> gids;
-  rdma::Limits limits{
-      .regions = 100, .queue_pairs = 1000, .requests = 1000, .completions = 10000, .lends = true};
+  rdma::Limits limits{.regions = 100, .lends = true};
 };
 
 class DoubleContext final : public rdma::VerbsContext {

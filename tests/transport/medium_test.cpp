@@ -1,5 +1,3 @@
-#include "transport/tcp/medium.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

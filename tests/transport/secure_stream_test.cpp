@@ -12,7 +12,6 @@
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
-#include "transport/tcp/outbox.h"
 #include "transport/tcp_pair.h"
 
 namespace mccl::transport {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mccl/error.h"
-#include "transport/shm/ring.h"
+#include "transport/shm/link.h"
 
 namespace mccl::transport::shm {
 namespace {

@@ -9,26 +9,16 @@
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
-#include "transport/tcp/listener.h"
+#include "transport/tcp_pair.h"
 
 namespace mccl::transport {
 namespace {
 
 using tcp::Address;
+using tcp::connected_sockets;
 using tcp::Listener;
 using tcp::Socket;
 using tcp::Splice;
-
-std::pair<Socket, Socket> connected_sockets() {
-  Listener listener(*Address::parse_numeric("127.0.0.1", 0), 0);
-  Socket near = Socket::stream(AF_INET);
-  (void)tcp::start_connect(near, listener.address(), nullptr);
-  pollfd waiting = {listener.descriptor(), POLLIN, 0};
-  EXPECT_GT(::poll(&waiting, 1, 20'000), 0);
-  tcp::Accepted accepted = listener.accept();
-  tcp::tune_stream(near);
-  return {std::move(near), std::move(accepted.socket)};
-}
 
 /// A thread that forwards bytes like a relay.
 class Relay {
@@ -64,8 +54,8 @@ class Relay {
 
 LinkPair through_a_relay() {
   static Relay relay;
-  auto [near, first] = connected_sockets();
-  auto [second, far] = connected_sockets();
+  auto [near, first] = connected_sockets("127.0.0.1");
+  auto [second, far] = connected_sockets("127.0.0.1");
   relay.pass_on(std::move(first), std::move(second));
   return {std::make_unique<tcp::TcpLink>(std::move(near), "rank 1"),
           std::make_unique<tcp::TcpLink>(std::move(far), "rank 0")};
@@ -86,8 +76,8 @@ std::size_t send_all_there_is_room_for(const Socket& socket) {
 }
 
 TEST(Splice, HoldsNoMoreThanItMay) {
-  auto [near, first] = connected_sockets();
-  auto [second, far] = connected_sockets();
+  auto [near, first] = connected_sockets("127.0.0.1");
+  auto [second, far] = connected_sockets("127.0.0.1");
   for (const Socket* socket : {&near, &first, &second, &far}) tcp::set_buffer_bytes(*socket, 16384);
   Splice splice(std::move(first), std::move(second));
   std::size_t sent = 0;
@@ -114,8 +104,8 @@ TEST(Splice, HoldsNoMoreThanItMay) {
 }
 
 TEST(Splice, EndsWhenEitherEndBreaks) {
-  auto [near, first] = connected_sockets();
-  auto [second, far] = connected_sockets();
+  auto [near, first] = connected_sockets("127.0.0.1");
+  auto [second, far] = connected_sockets("127.0.0.1");
   Splice splice(std::move(first), std::move(second));
   EXPECT_TRUE(splice.advance());
   const linger now = {1, 0};
@@ -129,8 +119,8 @@ TEST(Splice, EndsWhenEitherEndBreaks) {
 
 TEST(Inlet, WhatIsHandedOverComesOutInOrder) {
   tcp::Inlet inlet;
-  auto [near, first] = connected_sockets();
-  auto [other, second] = connected_sockets();
+  auto [near, first] = connected_sockets("127.0.0.1");
+  auto [other, second] = connected_sockets("127.0.0.1");
   const Address from = first.remote();
   inlet.hand_over(std::move(first));
   inlet.hand_over(std::move(second));
@@ -146,7 +136,7 @@ TEST(Inlet, WhatIsHandedOverComesOutInOrder) {
 }
 
 TEST(Inlet, WhatNobodyTakesIsClosed) {
-  auto [near, far] = connected_sockets();
+  auto [near, far] = connected_sockets("127.0.0.1");
   {
     tcp::Inlet inlet;
     inlet.hand_over(std::move(far));

@@ -10,7 +10,7 @@
 
 #include "engine/calls/call_code.h"
 #include "mccl/error.h"
-#include "node/thrift.h"
+#include "node/arena.h"
 
 namespace mccl::engine {
 namespace {

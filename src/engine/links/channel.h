@@ -15,7 +15,7 @@
 #include "engine/calls/membership.h"
 #include "engine/links/departing.h"
 #include "engine/links/lane.h"
-#include "transport/link_key.h"
+#include "transport/link.h"
 
 namespace mccl::engine {
 

@@ -14,7 +14,6 @@
 #include "engine/calls/call.h"
 #include "engine/calls/failure.h"
 #include "transport/link.h"
-#include "transport/link_key.h"
 #include "transport/transport.h"
 
 namespace mccl::engine {

@@ -174,7 +174,7 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender learned of the fault before any decision, and is about to fail.
+    // The sender knew of the fault before it received a decision, so it will fail.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/cabling/link_state.h"
-#include "rendezvous/cabling/trunk.h"
 #include "rendezvous/connections/dialing.h"
 
 namespace mccl::rendezvous {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/cabling/trunk.h"
+#include "rendezvous/cabling/link_state.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {

@@ -9,7 +9,7 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "mccl/error.h"
-#include "rendezvous/cabling/trunk.h"
+#include "rendezvous/cabling/link_state.h"
 #include "rendezvous/connections/binding.h"
 #include "rendezvous/connections/dialing.h"
 #include "rendezvous/store/key_agreement.h"
@@ -33,13 +33,20 @@ constexpr Clock::duration kOnwardsLimit = 20s;
 /// True if another rank also listens at that port. It may be on this host, at another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
-    const auto has_port = [port](const auto& address) { return address.port == port; };
     if (static_cast<int>(rank) != options.rank &&
-        std::ranges::any_of(options.table[rank], has_port)) {
+        std::ranges::find(options.table[rank], port, &transport::tcp::HostPort::port) !=
+            options.table[rank].end()) {
       return true;
     }
   }
   return false;
+}
+
+Party self_of(const WiringOptions& options) {
+  Party self = party_of(options.config);
+  self.rank = options.rank;
+  self.size = static_cast<int>(options.table.size());
+  return self;
 }
 
 AddressTable reachable(const WiringOptions& options) {
@@ -50,60 +57,47 @@ AddressTable reachable(const WiringOptions& options) {
   return table;
 }
 
-std::vector<Address> addresses_of(const std::vector<Listener>& listeners) {
-  std::vector<Address> addresses;
-  for (const Listener& each : listeners) addresses.push_back(each.address());
-  return addresses;
-}
-
 }  // namespace
 
-struct Wiring::Listening {
-  std::vector<Listener> listeners;
-  std::uint16_t port = 0;  ///< Port at which this rank is reached along any of its cables.
-};
+Wiring::Wiring(WiringOptions options)
+    : options_(std::move(options)),
+      log_(options_.rank, log_level_of(options_.config.log_level)),
+      liveness_(milliseconds_of(options_.config.liveness_interval)),
+      buffer_bytes_(socket_buffer_bytes_of(options_.config)),
+      self_(self_of(options_)),
+      acceptor_({}, self_, log_, options_.on_refused),
+      port_(listen()),
+      discovery_(self_, reachable(options_), port_, log_),
+      relaying_(options_.config.congestion_control,
+                milliseconds_of(options_.config.connect_timeout), log_) {
+  for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
+  thread_ = start_thread("mccl wiring", [this] { run(); });
+}
 
 /// Listens at the addresses that the hostfile lists, and at no others. If another rank has the same
-/// port, also listens at a free one.
-Wiring::Listening Wiring::listen(const WiringOptions& options) {
-  Listening listening;
-  for (const Address& address : own_addresses(options.table, options.rank)) {
+/// port, also listens at a free one. Returns the port at which this rank is reached.
+std::uint16_t Wiring::listen() {
+  for (const Address& address : own_addresses(options_.table, options_.rank)) {
     try {
       const bool is_any = address.is_wildcard() && address.family() == AF_INET6;
-      listening.listeners.push_back(is_any ? listen_everywhere(address.port(), options.buffer_bytes)
-                                           : Listener(address, options.buffer_bytes));
+      listen_at(is_any ? listen_everywhere(address.port(), buffer_bytes_)
+                       : Listener(address, buffer_bytes_));
     } catch (const BindError& error) {
       throw InvalidArgument(
           fmt::format("rank {} cannot listen at its address in the hostfile, {}: {}; another "
                       "program uses the port, or the address belongs to another host",
-                      options.rank, address.text(), error.what()));
+                      options_.rank, address.text(), error.what()));
     }
   }
-  const Address first = listening.listeners.front().address();
-  listening.port = first.port();
-  if (is_shared(options, first.port())) {
-    listening.listeners.emplace_back(first.with_port(0), options.buffer_bytes);
-    listening.port = listening.listeners.back().address().port();
-  }
-  return listening;
+  const Address first = heard_at_.front();
+  if (!is_shared(options_, first.port())) return first.port();
+  listen_at(Listener(first.with_port(0), buffer_bytes_));
+  return heard_at_.back().port();
 }
 
-Wiring::Wiring(const WiringOptions& options) : Wiring(options, listen(options)) {}
-
-Wiring::Wiring(WiringOptions options, Listening listening)
-    : options_(std::move(options)),
-      self_{.rank = options_.rank,
-            .size = static_cast<int>(options_.table.size()),
-            .job_key = options_.job_key,
-            .keyless = options_.keyless,
-            .encryption = options_.encryption},
-      port_(listening.port),
-      heard_at_(addresses_of(listening.listeners)),
-      acceptor_(std::move(listening.listeners), self_, options_.log, options_.on_refused),
-      discovery_(self_, reachable(options_), port_, options_.log),
-      relaying_(options_.congestion_control, options_.patience, options_.log) {
-  for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
-  thread_ = start_thread("mccl wiring", [this] { run(); });
+void Wiring::listen_at(Listener listener) {
+  heard_at_.push_back(listener.address());
+  acceptor_.listen_also(std::move(listener));
 }
 
 Wiring::~Wiring() {
@@ -121,15 +115,18 @@ void Wiring::leave() {
   wake_.wake();
   const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
   if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
-    options_.log.info("stays until ranks {} have finished: this rank relays their connections",
-                      fmt::join(relaying_.users(), ", "));
+    log_.info("stays until ranks {} have finished: this rank relays their connections",
+              fmt::join(relaying_.users(), ", "));
     changed_.wait(lock, nobody);
   }
   is_over_ = true;
   wake_.wake();
   lock.unlock();
   thread_.join();
-  // Frees the addresses now, even if this object is still referenced.
+  close();  // Frees the addresses now, even if this object is still referenced.
+}
+
+void Wiring::close() noexcept {
   acceptor_.close();
   discovery_.close();
   relaying_.close();
@@ -154,7 +151,7 @@ void Wiring::run() {
     } catch (const std::exception&) {
       trouble_ = std::current_exception();
       changed_.notify_all();
-      options_.log.error("rank {} no longer relays connections", self_.rank);
+      log_.error("rank {} no longer relays connections", self_.rank);
       return;
     }
     std::vector<pollfd> watched;
@@ -183,7 +180,7 @@ void Wiring::serve(Clock::time_point now) {
 
 void Wiring::watch_cables(Clock::time_point now) {
   if (now >= next_beat_) {
-    next_beat_ = now + options_.liveness / kBeats;
+    next_beat_ = now + liveness_ / kBeats;
     discovery_.beat();
   }
   for (CutCable& cut : discovery_.cut(now, silence())) {
@@ -203,10 +200,9 @@ void Wiring::listen_at_own_ends() {
     };
     if (std::ranges::any_of(heard_at_, covers)) continue;
     try {
-      acceptor_.listen_also(Listener(wanted, options_.buffer_bytes));
-      heard_at_.push_back(wanted);
+      listen_at(Listener(wanted, buffer_bytes_));
     } catch (const BindError& error) {
-      options_.log.debug("cannot listen at {} yet: {}", wanted.text(), error.what());
+      log_.debug("cannot listen at {} yet: {}", wanted.text(), error.what());
     }
   }
 }
@@ -223,7 +219,7 @@ void Wiring::take(Newcomer& newcomer) {
     case Purpose::relay:
       break;
     default:
-      options_.log.warn(
+      log_.warn(
           "rank {} opens an ordinary connection at an address where ranks look for cables; give it "
           "the same hostfile (MCCL_HOSTFILE)",
           newcomer.peer);
@@ -241,8 +237,7 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto destination = static_cast<Destination>(newcomer.key.rail);
   const auto inlet = inlets_.find(destination);
   if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    options_.log.warn("rank {} asks for a relay to rank {}, which does not exist", newcomer.peer,
-                      rank);
+    log_.warn("rank {} asks for a relay to rank {}, which does not exist", newcomer.peer, rank);
     return;
   }
   const auto to = static_cast<int>(rank);
@@ -254,7 +249,7 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   onwards.key = way.first.key;
   onwards.deadline = Clock::now() + kOnwardsLimit;
   onwards.candidates = std::move(way.candidates);
-  onwards.buffer_bytes = options_.buffer_bytes;
+  onwards.buffer_bytes = buffer_bytes_;
   onwards.refused_for = kRefusedFor;
   relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
 }
@@ -272,13 +267,13 @@ void Wiring::agreed() {
   }
   acceptor_.everyone_is_here(neighbours, Clock::now());
   changed_.notify_all();
-  if (options_.log.enabled(LogLevel::info)) {
+  if (log_.enabled(LogLevel::info)) {
     std::vector<int> near;
     for (int peer = 0; peer < self_.size; ++peer) {
       if (cabling_.joins(self_.rank, peer)) near.push_back(peer);
     }
-    options_.log.info("{} cables connect the {} ranks; this rank has cables to ranks {}",
-                      cabling_.cables().size(), self_.size, fmt::join(near, ", "));
+    log_.info("{} cables connect the {} ranks; this rank has cables to ranks {}",
+              cabling_.cables().size(), self_.size, fmt::join(near, ", "));
   }
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
@@ -365,9 +360,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
 /// Called in the child of a fork, where the thread does not exist.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
-  acceptor_.close();
-  discovery_.close();
-  relaying_.close();
+  close();
   inlets_.clear();
   wake_.abandon();
   mutex_.unlock();
@@ -393,19 +386,11 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
   auto wiring = std::make_shared<Wiring>(
       WiringOptions{.rank = rank,
                     .table = std::move(table),
-                    .job_key = config.job_key,
-                    .keyless = keyless_of(config),
-                    .log = Log(rank, log_level_of(config.log_level)),
+                    .config = config,
                     .deadline = Clock::now() + milliseconds_of(config.connect_timeout),
-                    .liveness = milliseconds_of(config.liveness_interval),
-                    .patience = milliseconds_of(config.connect_timeout),
-                    .buffer_bytes = socket_buffer_bytes_of(config),
-                    .congestion_control = config.congestion_control,
-                    .on_refused =
-                        [metrics] {
-                          if (metrics) metrics->record_refused_connection();
-                        },
-                    .encryption = transport::tcp::Encryption::of(config)});
+                    .on_refused = [metrics] {
+                      if (metrics) metrics->record_refused_connection();
+                    }});
   wiring->wait();
   return wiring;
 }

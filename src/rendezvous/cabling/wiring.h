@@ -40,20 +40,12 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  std::string job_key;
-  Keyless keyless = Keyless::same_user;  ///< Must be `anyone` if there is no job key.
-  Log log;
+  /// Its MCCL_CONNECT_TIMEOUT also limits how long the other side of a relayed connection may take
+  /// to receive the remaining bytes, once one side has left or died. The messages about cables are
+  /// encrypted as it says; relayed connections are encrypted by the ranks at their ends.
+  Config config;
   Clock::time_point deadline;
-  Clock::duration liveness{};
-  /// Once one side of a relayed connection has left or died: time limit for the other side to
-  /// receive the remaining bytes.
-  Clock::duration patience = std::chrono::seconds(60);
-  std::size_t buffer_bytes = 0;
-  std::string congestion_control = {};
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
-  /// How the messages about cables are encrypted; null if they are not. Relayed connections are
-  /// encrypted by the ranks at their ends.
-  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
   /// Selects the ranks that count as reachable; null for all. Used by tests on one machine, where
   /// all ranks reach each other.
   std::function<bool(int rank)> may_reach = {};
@@ -64,7 +56,7 @@ struct WiringOptions {
 class Wiring {
  public:
   /// Starts to listen and to look for the other ranks. Throws InvalidArgument if it cannot listen.
-  explicit Wiring(const WiringOptions& options);
+  explicit Wiring(WiringOptions options);
   /// Calls leave(), except in the child of a fork.
   ~Wiring();
   Wiring(const Wiring&) = delete;
@@ -116,10 +108,9 @@ class Wiring {
   void abandon_after_fork() noexcept;
 
  private:
-  struct Listening;
-  static Listening listen(const WiringOptions& options);
-  Wiring(WiringOptions options, Listening listening);
-
+  std::uint16_t listen();
+  void listen_at(transport::tcp::Listener listener);
+  void close() noexcept;
   void run();
   void serve(Clock::time_point now);
   void watch_cables(Clock::time_point now);
@@ -130,21 +121,24 @@ class Wiring {
   std::vector<CableEnds> rails_over(const std::vector<CableEnds>& cables, int peer) const;
   /// Time without messages after which a cable counts as cut. It is shorter than the liveness
   /// interval, so that the cut is reported before the failures that it causes.
-  Clock::duration silence() const { return options_.liveness * (kBeats - 1) / kBeats; }
+  Clock::duration silence() const { return liveness_ * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
   /// Number of "alive" messages per trunk and liveness interval.
   static constexpr int kBeats = 5;
 
   const WiringOptions options_;
+  const Log log_;
+  const Clock::duration liveness_;
+  const std::size_t buffer_bytes_;
   const Party self_;
   WakePipe wake_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  const std::uint16_t port_;                       ///< Port at this rank's end of every cable.
-  std::vector<transport::tcp::Address> heard_at_;  ///< Addresses at which `acceptor_` listens.
   Acceptor acceptor_;
+  std::vector<transport::tcp::Address> heard_at_;  ///< Addresses at which `acceptor_` listens.
+  const std::uint16_t port_;  ///< Port at which this rank is reached along any of its cables.
   Discovery discovery_;
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;

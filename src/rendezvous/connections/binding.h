@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "mccl/config.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 

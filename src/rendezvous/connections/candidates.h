@@ -1,15 +1,34 @@
-// The possible paths to a peer, best first.
+// The addresses that a rank publishes through the store, and the possible paths to a peer.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "rendezvous/connections/endpoint.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
+
+struct Endpoint {
+  int rank = -1;
+  /// Ranks with equal host strings share a kernel and a network namespace, so loopback joins them.
+  std::string host;
+  std::uint16_t port = 0;
+  /// Numeric addresses, best first.
+  std::vector<std::string> addresses;
+  /// True if the user listed the addresses explicitly. Each address is then a separate rail.
+  bool listed = false;
+
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+
+/// Convert an endpoint to JSON of at most a few KiB, and back. parse_endpoint() throws
+/// InvalidArgument for text that serialise() cannot have written.
+std::string serialise(const Endpoint& endpoint);
+Endpoint parse_endpoint(std::string_view text);
 
 struct Candidate {
   transport::tcp::Address to;

@@ -31,10 +31,9 @@
 #include <string>
 #include <string_view>
 
-#include "rendezvous/connections/key_file.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
-#include "transport/link_key.h"
+#include "transport/link.h"
 #include "transport/tcp/encryption.h"
 
 namespace mccl::rendezvous {

@@ -1,15 +1,105 @@
 #include "rendezvous/connections/proof.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/environment.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/wire.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
+namespace {
+
+Proof mac(std::string_view key, std::span<const std::byte> message) {
+  Proof proof;
+  unsigned int length = 0;
+  // OpenSSL treats a null key differently from an empty one.
+  const char* secret = key.empty() ? "" : key.data();
+  if (HMAC(EVP_sha256(), secret, static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+           reinterpret_cast<unsigned char*>(proof.data()), &length) == nullptr ||
+      length != proof.size()) {
+    throw Error("OpenSSL cannot compute HMAC-SHA256; check the OpenSSL configuration");
+  }
+  return proof;
+}
+
+constexpr std::string_view kFileName = "mccl-key-";
+constexpr std::size_t kLongestPath = 4096;
+constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
+/// Maximum number of leftover files that one process removes.
+constexpr int kMostRemoved = 16;
+// If the path is a pipe or a terminal, open must neither block nor have side effects.
+constexpr int kReadOnly = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+bool write_all(const Descriptor& file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(file.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+/// True if the file belongs to this user, has a single hard link and the size of a key, and no
+/// other user may open it.
+bool is_key_file(const Descriptor& file) {
+  struct stat facts = {};
+  if (::fstat(file.get(), &facts) != 0) return false;
+  return S_ISREG(facts.st_mode) && (facts.st_mode & 07777) == kPrivate &&
+         facts.st_uid == ::geteuid() && facts.st_nlink == 1 &&
+         facts.st_size == static_cast<off_t>(kJobKeyLetters);
+}
+
+bool is_random_part(std::string_view name) {
+  return name.size() == kKeyFileLetters && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+bool is_named_like_one(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return path.starts_with('/') && path.size() <= kLongestPath &&
+         path.substr(slash + 1).starts_with(kFileName) && path.find('\0') == path.npos;
+}
+
+std::string path_in(const std::string& folder, std::string_view name) {
+  return fmt::format("{}/{}{}", folder, kFileName, name);
+}
+
+/// Removes the file if it is a key file of this user and no live process holds its lock. Returns
+/// true if it has been removed.
+bool remove_if_left_over(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), kReadOnly));
+  if (!file || !is_key_file(file)) return false;
+  return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
+}
+
+void remove_left_over_files(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), &::closedir);
+  if (!entries) return;
+  int removed = 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(kFileName) || !is_random_part(name.substr(kFileName.size()))) continue;
+    if (remove_if_left_over(folder + "/" + entry->d_name) && ++removed == kMostRemoved) return;
+  }
+}
+
+}  // namespace
 
 Nonce make_nonce() {
   Nonce nonce;
@@ -27,24 +117,6 @@ std::string hex_of(std::span<const std::byte> bytes) {
   for (const std::byte byte : bytes) digits += fmt::format("{:02x}", static_cast<unsigned>(byte));
   return digits;
 }
-
-namespace {
-
-Proof mac(std::string_view key, std::span<const std::byte> message) {
-  Proof proof;
-  unsigned int length = 0;
-  // OpenSSL treats a null key differently from an empty one.
-  const char* secret = key.empty() ? "" : key.data();
-  if (HMAC(EVP_sha256(), secret, static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-           reinterpret_cast<unsigned char*>(proof.data()), &length) == nullptr ||
-      length != proof.size()) {
-    throw Error("OpenSSL cannot compute HMAC-SHA256; check the OpenSSL configuration");
-  }
-  return proof;
-}
-
-}  // namespace
 
 Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data) {
   Bytes message;
@@ -75,6 +147,92 @@ void erase(std::span<std::byte> secret) { OPENSSL_cleanse(secret.data(), secret.
 
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::vector<std::string> private_folders() { return private_folders(process_environment()); }
+
+/// A folder that every process of the machine knows precedes those that an environment may name,
+/// because two processes of a user may have different environments.
+std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> folders = {"/dev/shm"};
+  for (const char* variable : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
+    const auto found = environment.find(variable);
+    if (found != environment.end() && found->second.starts_with('/'))
+      folders.push_back(found->second);
+  }
+  if (std::ranges::find(folders, "/tmp") == folders.end()) folders.emplace_back("/tmp");
+  return folders;
+}
+
+KeyFile::KeyFile(std::span<const std::string> folders)
+    : key_(make_job_key()), process_(static_cast<int>(::getpid())) {
+  for (const std::string& folder : folders) {
+    // The name cannot be guessed, so no other process can create the file first.
+    const std::string path = path_in(folder, make_job_key().substr(0, kKeyFileLetters));
+    if (!write(path)) continue;
+    path_ = path;
+    remove_left_over_files(folder);
+    return;
+  }
+}
+
+bool KeyFile::write(const std::string& path) {
+  Descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
+  if (!file) return false;
+  // The umask may have removed the owner's permissions. The lock precedes the content: until then,
+  // no other process takes the file for a key file that was left over.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::fchmod(file.get(), kPrivate) == 0 &&
+      write_all(file, key_)) {
+    file_ = std::move(file);
+    return true;
+  }
+  ::unlink(path.c_str());
+  return false;
+}
+
+KeyFile::~KeyFile() {
+  if (!path_.empty() && process_ == static_cast<int>(::getpid())) ::unlink(path_.c_str());
+}
+
+void KeyFile::require(std::span<const std::string> folders) const {
+  if (!path_.empty()) return;
+  throw Error(
+      fmt::format("rank 0 cannot write a key file, by which ranks without a key prove that they "
+                  "run as the same user on this host, to any of {}; make one of them writable, or "
+                  "give the job a key: {}",
+                  fmt::join(folders, ", "), kHowToMakeAKey));
+}
+
+std::string_view KeyFile::name() const {
+  const std::string_view path = path_;
+  return path.substr(path.size() - std::min(path.size(), kKeyFileLetters));
+}
+
+std::optional<std::string> read_key_file(const std::string& path) {
+  if (!is_named_like_one(path)) return {};
+  const Descriptor file(::open(path.c_str(), kReadOnly));
+  if (!file || !is_key_file(file)) return {};
+  std::string key(kJobKeyLetters, '\0');
+  const ssize_t got = ::read(file.get(), key.data(), key.size());
+  if (got != static_cast<ssize_t>(key.size())) return {};
+  return key;
+}
+
+std::optional<std::string> find_key_file(std::span<const std::string> folders,
+                                         std::string_view name) {
+  if (!is_random_part(name)) return {};
+  for (const std::string& folder : folders) {
+    if (auto key = read_key_file(path_in(folder, name))) return key;
+  }
+  return {};
+}
+
+std::string same_user_secret(const std::string& key, std::uint16_t port) {
+  Bytes scope;
+  append(scope, port);
+  append(scope, bytes_of(transport::tcp::host_identity()));
+  return std::string(text_of(prove(key, "mccl same user", scope)));
 }
 
 }  // namespace mccl::rendezvous

@@ -1,11 +1,18 @@
-// Secrets: nonces, keys of jobs, and proofs that a process knows a key.
+// Secrets: nonces, keys of jobs, and proofs that a process knows a key. Processes without a job key
+// prove by a key file that they run as the same user on the same host: only they can read it.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/descriptor.h"
 
 namespace mccl::rendezvous {
 
@@ -35,5 +42,59 @@ void erase(std::span<std::byte> secret);
 
 /// Compares in constant time.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
+
+/// Says how to make a job key; part of the errors of jobs that need one.
+inline constexpr std::string_view kHowToMakeAKey =
+    "run `export MCCL_JOB_KEY=$(openssl rand -hex 32)` once, and start every rank with that value";
+
+/// Number of letters in the random part of a key file's name.
+inline constexpr std::size_t kKeyFileLetters = 32;
+
+/// Folders for a small file that only processes of this machine should see, best first: folders in
+/// memory, then the folders for temporary files.
+std::vector<std::string> private_folders();
+std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
+
+/// A file that holds a key and that no other user may open. Removed on destruction. A file whose
+/// process was killed is removed by the next KeyFile of the same user in that folder.
+class KeyFile {
+ public:
+  /// Writes a new key to a file in the first of the folders where that succeeds. The path is empty
+  /// if it succeeds in none of them.
+  explicit KeyFile(std::span<const std::string> folders);
+  /// No-op in the child of a fork.
+  ~KeyFile();
+  KeyFile(const KeyFile&) = delete;
+  KeyFile& operator=(const KeyFile&) = delete;
+
+  /// Throws Error if no file was written. `folders` are those given to the constructor.
+  void require(std::span<const std::string> folders) const;
+  const std::string& path() const { return path_; }
+  const std::string& key() const { return key_; }
+  /// Random part of the file's name; kKeyFileLetters hexadecimal digits.
+  std::string_view name() const;
+
+ private:
+  bool write(const std::string& path);
+
+  std::string key_;
+  std::string path_;
+  Descriptor file_;  ///< Holds a lock, which shows that the process lives.
+  int process_;      ///< Process that removes the file.
+};
+
+/// Returns the key in a file that a KeyFile of this user wrote; empty for any other file. The path
+/// may come from an untrusted process.
+std::optional<std::string> read_key_file(const std::string& path);
+
+/// Returns the key in the file with that random part in one of the folders; empty if there is none
+/// that this process can read, or if the name is malformed. It may come from an untrusted process.
+std::optional<std::string> find_key_file(std::span<const std::string> folders,
+                                         std::string_view name);
+
+/// Returns the secret by which two processes on this host prove that both can read a key file. It
+/// differs between hosts, even if they share the folder, and between ports, so that a connection
+/// cannot be passed on to another listener of the same user.
+std::string same_user_secret(const std::string& key, std::uint16_t port);
 
 }  // namespace mccl::rendezvous

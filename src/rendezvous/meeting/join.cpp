@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -15,8 +14,10 @@
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/hostfile.h"
+#include "rendezvous/connections/wire.h"
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
+#include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -70,10 +71,8 @@ class Pmi {
 
   static std::string value_of(std::string_view answer, std::string_view name) {
     while (!answer.empty()) {
-      const std::string_view pair = answer.substr(0, answer.find(' '));
-      if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=')
-        return std::string(pair.substr(name.size() + 1));
-      answer.remove_prefix(std::min(answer.size(), pair.size() + 1));
+      std::string_view value = next_part(answer, ' ');
+      if (next_part(value, '=') == name) return std::string(value);
     }
     return {};
   }
@@ -82,19 +81,12 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-StoreAccess access_of(const Config& config) {
-  return {.job_key = config.job_key,
-          .keyless = keyless_of(config),
-          .encryption = transport::tcp::Encryption::of(config)};
-}
-
 /// Opens the store at `root`. If that address is from MCCL_ROOT, an error about it mentions that
 /// setting.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
-  const StoreAccess access = access_of(config);
   try {
-    return make_tcp_store_for(access, root, rank, timeout, report);
+    return make_tcp_store_for(party_of(config), root, rank, timeout, report);
   } catch (const InvalidArgument& error) {
     const std::string what = error.what();
     throw InvalidArgument(
@@ -122,22 +114,19 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
 }  // namespace
 
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
-                                        const StoreAccess& access,
-                                        std::chrono::milliseconds timeout,
+                                        Party access, std::chrono::milliseconds timeout,
                                         const StoreReport& report) {
-  if (rank != 0) return reach_store(entrance_of(wiring), rank, access, timeout);
+  if (rank != 0) return reach_store(entrance_of(wiring), rank, std::move(access), timeout);
   std::vector<transport::tcp::Listener> listeners;
   listeners.push_back(wiring->inlet(Destination::store));
-  return serve_store(std::move(listeners), access, report);
+  return serve_store(std::move(listeners), std::move(access), report);
 }
 
 std::string own_root(bool one_host) {
   using transport::tcp::Address;
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
   const int port =
       transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
-  return fmt::format("{}:{}", one_host ? "127.0.0.1" : name.data(), port);
+  return fmt::format("{}:{}", one_host ? "127.0.0.1" : transport::tcp::host_name(), port);
 }
 
 std::string exchange_root(int descriptor, int rank, const std::string& root,
@@ -170,7 +159,7 @@ Joined join(const Placement& placement, const Config& config,
   const auto timeout = milliseconds_of(config.connect_timeout);
   const StoreReport report{config.log_level, metrics};
   if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
-    auto store = make_wired_store(wiring, placement.rank, access_of(config), timeout, report);
+    auto store = make_wired_store(wiring, placement.rank, party_of(config), timeout, report);
     return {std::move(store), std::move(wiring)};
   }
   std::string root = meeting_point(placement, config);

@@ -8,7 +8,6 @@
 #include "mccl/meeting.h"
 #include "mccl/store.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/store/store_server.h"
 
 namespace mccl::rendezvous {
 
@@ -25,8 +24,7 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 /// Makes a TCP store whose connections follow the cables on which the ranks have agreed, through
 /// relays if necessary. Otherwise the same as make_tcp_store().
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
-                                        const StoreAccess& access,
-                                        std::chrono::milliseconds timeout,
+                                        Party access, std::chrono::milliseconds timeout,
                                         const StoreReport& report);
 
 }  // namespace mccl::rendezvous

@@ -12,7 +12,7 @@
 #include "base/open_files.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "node/thrift.h"
+#include "node/arena.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
@@ -31,6 +31,7 @@ namespace {
 using node::Arena;
 using node::LocalListener;
 using std::chrono::milliseconds;
+using transport::Purpose;
 using transport::tcp::Encryption;
 
 /// Extra length of the local listener's queue, for connections from other programs.
@@ -43,8 +44,7 @@ constexpr milliseconds kLongestWaitForMesh{100};
 /// they are alive. At most kMostProbes are dialed at a time.
 constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
-constexpr transport::LinkKey kProbe{
-    .group = 0, .purpose = transport::Purpose::control, .rail = 255};
+constexpr transport::LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
 /// The interval between checks of the store for failures of other ranks is kBetweenLooksAtStore,
 /// plus kBetweenLooksOfEach per rank, because more ranks check in a large job.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
@@ -64,24 +64,8 @@ std::string key_of(const std::string& job_key, const std::string& incarnation) {
   return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
 }
 
-/// The first card of a rank: "host\ncores", followed by "\ngpus" if it has GPUs.
-struct Place {
-  std::string_view host;
-  Cores cores;
-  bool has_gpus = false;
-};
+/// Follows the host and the cores in the first card of a rank that has GPUs.
 constexpr std::string_view kHasGpus = "gpus";
-
-Place parse_place(int rank, std::string_view card) {
-  const std::string_view host = next_part(card, '\n');
-  const auto cores = parse_cores(next_part(card, '\n'));
-  if (!cores) {
-    throw CorruptionError(fmt::format(
-        "rank {} published no valid host and cores; is the store shared with another program?",
-        rank));
-  }
-  return {host, *cores, card == kHasGpus};
-}
 
 class Meeting {
  public:
@@ -101,8 +85,14 @@ class Meeting {
                     .agreement = agreement_of_arrival(o_.config),
                     .advice = advice_without_key(o_.config),
                     // The store outlives the meeting, and may report a second process later.
-                    .on_second = [log = o_.log, rank = o_.rank](
-                                     const std::string& who) { warn_of_second(log, rank, who); }},
+                    .on_second =
+                        [log = o_.log, rank = o_.rank](const std::string& process) {
+                          log.warn(
+                              "{} also claimed to be rank {} and was refused: give every process "
+                              "its own rank (MCCL_RANK), and end any process left from an earlier "
+                              "run",
+                              printable(process), rank);
+                        }},
         time_, [this] { check_cables(); }, last_answers_);
     try {
       tell_places();
@@ -120,12 +110,6 @@ class Meeting {
   }
 
  private:
-  static void warn_of_second(const Log& log, int rank, const std::string& process) {
-    log.warn(
-        "{} also claimed to be rank {} and was refused: give every process its own rank "
-        "(MCCL_RANK), and end any process left from an earlier run",
-        printable(process), rank);
-  }
   Exchange exchange() const {
     return {*met_.store, o_.rank, o_.size, deadline_, last_answers_ * 2 / 3};
   }
@@ -141,13 +125,21 @@ class Meeting {
     std::vector<Cores> cores;
     met_.all_have_gpus = true;
     for (int rank = 0; rank < o_.size; ++rank) {
-      const Place place = parse_place(rank, cards[static_cast<std::size_t>(rank)]);
-      met_.all_have_gpus &= place.has_gpus;
-      if (place.host == host_) cores.push_back(place.cores);
+      std::string_view card = cards[static_cast<std::size_t>(rank)];
+      const std::string_view host = next_part(card, '\n');
+      const auto found = parse_cores(next_part(card, '\n'));
+      if (!found) {
+        throw CorruptionError(
+            fmt::format("rank {} published no valid host and cores; is the store shared with "
+                        "another program?",
+                        rank));
+      }
+      met_.all_have_gpus &= card == kHasGpus;
+      if (host == host_) cores.push_back(*found);
     }
     here_ = cores.size();
-    const auto all = static_cast<int>(std::thread::hardware_concurrency());
-    met_.ranks_per_core = processes_per_core(cores, all);
+    met_.ranks_per_core =
+        processes_per_core(cores, static_cast<int>(std::thread::hardware_concurrency()));
     check_open_files();
   }
 
@@ -181,16 +173,13 @@ class Meeting {
     const std::string devices = transport::rdma::serialise(rdma_.card);
     const std::vector<std::string> cards = exchange().all_gather(
         "endpoints", name + "\n" + devices + "\n" + serialise(mesh_->endpoint()));
-    for (const std::string& card : cards) read_card(card);
+    for (std::string_view card : cards) {  // "local listener\nRDMA devices\nendpoint"
+      const WorldRank rank(static_cast<int>(names_.size()));
+      names_.emplace_back(next_part(card, '\n'));
+      rdma_cards_.push_back(transport::rdma::parse_card(rank, next_part(card, '\n')));
+      endpoints_.push_back(parse_endpoint(card));
+    }
     mesh_->set_endpoints(endpoints_);
-  }
-
-  /// Reads a card "local listener\nRDMA devices\nendpoint".
-  void read_card(std::string_view card) {
-    const WorldRank rank(static_cast<int>(names_.size()));
-    names_.emplace_back(next_part(card, '\n'));
-    rdma_cards_.push_back(transport::rdma::parse_card(rank, next_part(card, '\n')));
-    endpoints_.push_back(parse_endpoint(card));
   }
 
   /// Makes the arena and the local listener. If this fails, this rank publishes that it shares no
@@ -265,8 +254,7 @@ class Meeting {
         probed_.erase(peer);
         continue;
       }
-      if (event.key.purpose != transport::Purpose::control)
-        continue;  // No group exists yet that could have links.
+      if (event.key.purpose != Purpose::control) continue;  // While ranks meet, no group has links.
       auto& control = met_.controls[event.peer.index()];
       if (!control) --missing_;
       if (!control && peer < o_.rank) --dials_;
@@ -344,9 +332,8 @@ class Meeting {
     constexpr short kEnd = 0;
 #endif
     std::vector<pollfd> entries;
-    for (const auto& control : met_.controls) {
+    for (const auto& control : met_.controls)
       entries.push_back({control ? control->descriptor() : -1, kEnd, 0});
-    }
     if (::poll(entries.data(), entries.size(), 0) <= 0) return;
     for (std::size_t peer = 0; peer < entries.size(); ++peer) {
       if ((entries[peer].revents & (kEnd | POLLHUP | POLLERR)) == 0) continue;
@@ -356,10 +343,8 @@ class Meeting {
   }
 
   void hand_over() {
-    auto memory = std::make_shared<node::SharedMemory>();
-    memory->arena = std::move(arena_);
-    memory->neighbours = std::move(found_.neighbours);
-    memory->nodes = std::move(found_.nodes);
+    auto memory = std::make_shared<node::SharedMemory>(node::SharedMemory{
+        std::move(arena_), std::move(found_.neighbours), std::move(found_.nodes)});
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
     if (o_.wiring) o_.wiring->everyone_is_here();
@@ -368,13 +353,11 @@ class Meeting {
     auto rdma = make_rdma({.rank = o_.rank,
                            .config = o_.config,
                            .log = o_.log,
-                           .host = host_,
                            .endpoints = endpoints_,
                            .cards = rdma_cards_,
                            .ranks_per_core = met_.ranks_per_core},
                           std::move(rdma_));
-    if (memory->arena)
-      met_.transports.push_back(std::make_unique<transport::shm::ShmTransport>(memory));
+    if (memory->arena) met_.transports.push_back(transport::shm::make_shm_transport(memory));
     met_.uses_rdma = rdma != nullptr;
     if (rdma) met_.transports.push_back(std::move(rdma));
     met_.transports.push_back(std::move(mesh_));

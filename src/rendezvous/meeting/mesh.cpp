@@ -65,20 +65,12 @@ int listed_count(const Endpoint& endpoint) {
 
 /// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
 std::string purpose_of(const LinkKey& key) {
-  switch (key.purpose) {
-    case transport::Purpose::control:
-      return "control";
-    case transport::Purpose::collective:
-      return fmt::format("collectives, rail {}, group {:x}", key.rail, key.group);
-    case transport::Purpose::point_to_point:
-      return fmt::format("messages, rail {}, group {:x}", key.rail, key.group);
-    case transport::Purpose::store:
-      return "the store";
-    case transport::Purpose::cable:
-    case transport::Purpose::relay:
-      break;
-  }
-  return "unknown purpose";
+  using transport::Purpose;
+  if (key.purpose == Purpose::control) return "control";
+  const bool is_collective = key.purpose == Purpose::collective;
+  if (!is_collective && key.purpose != Purpose::point_to_point) return "another purpose";
+  return fmt::format("{}, rail {}, group {:x}", is_collective ? "collectives" : "messages",
+                     key.rail, key.group);
 }
 
 void warn_of_small_buffers(std::size_t wanted, const Log& log) {
@@ -245,8 +237,6 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
   }
   endpoints_ = std::move(endpoints);
 }
-
-int Mesh::rails(WorldRank peer) const { return rails_of(peer.number()); }
 
 std::map<int, int> Mesh::relayed() const {
   std::map<int, int> found;

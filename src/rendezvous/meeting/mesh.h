@@ -19,8 +19,8 @@
 #include "mccl/config.h"
 #include "rendezvous/connections/accepting.h"
 #include "rendezvous/connections/binding.h"
+#include "rendezvous/connections/candidates.h"
 #include "rendezvous/connections/dialing.h"
-#include "rendezvous/connections/endpoint.h"
 #include "transport/transport.h"
 
 namespace mccl::rendezvous {
@@ -75,7 +75,7 @@ class Mesh final : public transport::Transport {
   std::string describe(WorldRank peer) const override;
   /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
   /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
-  int rails(WorldRank peer) const override;
+  int rails(WorldRank peer) const override { return rails_of(peer.number()); }
   /// Judged by what the systems report: "eth1, to 10.0.0.2". One element if the pair has several
   /// rails, or with cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;

@@ -106,16 +106,21 @@ class NeighbourSearch {
     return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
   }
 
-  /// Sends this rank's introduction. Returns false if the caller must try again later.
+  /// Sends this rank's introduction. Returns false if the caller must try again later. Returns true
+  /// for a closed connection, because a read of the answer then reports the error.
   bool introduce(const LocalConnection& connection, int peer) {
     Introduction mine;
     mine.rank = o_.rank;
     mine.to = peer;
     mine.proof = proof(o_.rank, peer);
     const std::array<int, 2> passed = {o_.arena->descriptor(), o_.bell_pipe};
-    const bool sent = connection.send(std::as_bytes(std::span(&mine, 1)), passed);
-    if (!sent) pause();
-    return sent;
+    try {
+      if (connection.send(std::as_bytes(std::span(&mine, 1)), passed)) return true;
+    } catch (const PeerError&) {
+      return true;
+    }
+    pause();
+    return false;
   }
 
   /// Receives an introduction, which must arrive in one piece. The rank is -1 if the proof is
@@ -158,27 +163,14 @@ class NeighbourSearch {
     }
   }
 
-  /// A closed connection counts as introduced here; reading its answer then reports the error.
   bool try_introduce(int peer, Dialled& dialled) {
-    try {
-      dialled.introduced = introduce(dialled.connection, peer);
-    } catch (const PeerError&) {
-      dialled.introduced = true;
-    }
-    return dialled.introduced;
+    return dialled.introduced = introduce(dialled.connection, peer);
   }
 
   void answer_again() {
-    while (!unanswered_.empty() && answer(unanswered_.front().second, unanswered_.front().first)) {
+    while (!unanswered_.empty() &&
+           introduce(unanswered_.front().second, unanswered_.front().first)) {
       unanswered_.pop_front();
-    }
-  }
-
-  bool answer(const LocalConnection& connection, int peer) {
-    try {
-      return introduce(connection, peer);
-    } catch (const PeerError&) {
-      return true;  // The peer has closed the connection.
     }
   }
 
@@ -228,7 +220,7 @@ class NeighbourSearch {
       const int peer = introduced.rank;
       if (expected_.count(peer) == 0 || found_.count(WorldRank(peer)) != 0) return;
       remember(std::move(introduced));
-      if (!answer(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
+      if (!introduce(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const Error&) {
@@ -277,16 +269,13 @@ class NeighbourSearch {
   }
 
   [[noreturn]] void give_up() const {
-    std::string ranks;
-    const auto name = [&](int peer) {
-      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", peer);
-    };
-    for (const auto& [peer, each] : dialled_) name(peer);
-    for (const int peer : expected_) name(peer);
+    std::vector<int> ranks;
+    for (const auto& [peer, each] : dialled_) ranks.push_back(peer);
+    ranks.insert(ranks.end(), expected_.begin(), expected_.end());
     throw TimeoutError(
         fmt::format("rank {} connected to rank {} on this host, which then sent nothing more "
                     "before the time limit (MCCL_CONNECT_TIMEOUT): is it stopped?",
-                    o_.rank, ranks));
+                    o_.rank, fmt::join(ranks, ", ")));
   }
 
   const NeighbourOptions& o_;

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "node/local_socket.h"
 #include "node/neighbour.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "transport/link.h"
 

@@ -8,7 +8,7 @@
 #include "base/cores.h"
 #include "base/placement.h"
 #include "mccl/error.h"
-#include "transport/rdma/verbs/library.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::rendezvous {
 
@@ -152,7 +152,8 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       add_to(unreached, peer);
       continue;
     }
-    const bool elsewhere = o.endpoints[peer.index()].host != o.host;
+    const bool elsewhere =
+        o.endpoints[peer.index()].host != o.endpoints[static_cast<std::size_t>(o.rank)].host;
     if (why.empty() && elsewhere) {
       o.log.warn("no RDMA to rank {}: {}; tcp is used", peer, made->missing(peer));
     }

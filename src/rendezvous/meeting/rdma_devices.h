@@ -10,7 +10,7 @@
 #include "base/cabling.h"
 #include "base/log.h"
 #include "mccl/config.h"
-#include "rendezvous/connections/endpoint.h"
+#include "rendezvous/connections/candidates.h"
 #include "transport/rdma/survey/survey.h"
 #include "transport/rdma/transport.h"
 
@@ -32,7 +32,6 @@ struct RdmaOptions {
   int rank = 0;
   const Config& config;
   const Log& log;
-  const std::string& host;                 ///< Host of this rank, in the form of Endpoint::host.
   const std::vector<Endpoint>& endpoints;  ///< Indexed by rank.
   const std::vector<transport::rdma::Card>& cards;
   double ranks_per_core = 1;  ///< Ranks per core on this host.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -14,7 +13,8 @@
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/memory_store.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -68,9 +68,7 @@ int number_of(std::string_view text) {
 }  // namespace
 
 std::string this_process() {
-  std::array<char, 256> host = {};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("process {} on {}", ::getpid(), host.data());
+  return fmt::format("process {} on {}", ::getpid(), transport::tcp::host_name());
 }
 
 std::string agreement_of_arrival(const Config& config) {
@@ -97,7 +95,8 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
 /// the other ranks. Some of them may be dead or duplicates, so look() also answers processes that
 /// arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
-  deaths_before_ = store_->add(kDeaths, 0);  // first, so that deaths in this reign are counted
+  // This must be first, so that deaths in this reign are counted.
+  deaths_before_ = store_->add(kDeaths, 0);
   reign_ = store_->add(kReigns, 1);
   answered_ = answered_before_ = store_->add(kAnswered, 0);
   name_ = make_job_key().substr(0, kStartLetters);

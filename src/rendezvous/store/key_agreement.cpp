@@ -149,6 +149,12 @@ Keyless keyless_of(const Config& config) {
   return config.require_key == "0" ? Keyless::anyone : Keyless::same_user;
 }
 
+Party party_of(const Config& config) {
+  return {.job_key = config.job_key,
+          .keyless = keyless_of(config),
+          .encryption = transport::tcp::Encryption::of(config)};
+}
+
 void check_required_key(const Config& config, int rank, int size) {
   if (size == 1 || !config.job_key.empty()) return;
   if (config.require_key == "0" && config.encryption == "on") {

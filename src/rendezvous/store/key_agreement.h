@@ -21,12 +21,16 @@
 #include "mccl/config.h"
 #include "mccl/store.h"
 #include "rendezvous/connections/handshake.h"
-#include "rendezvous/connections/key_file.h"
+#include "rendezvous/connections/proof.h"
 
 namespace mccl::rendezvous {
 
 /// The processes that this rank accepts if it has no job key, according to `require_key`.
 Keyless keyless_of(const Config& config);
+
+/// This process as the settings describe it, for a handshake under the job's key. Its rank is 0,
+/// and the size of the job is unknown.
+Party party_of(const Config& config);
 
 /// Throws InvalidArgument if `require_key` is 1 and no key is set.
 void check_required_key(const Config& config, int rank, int size);

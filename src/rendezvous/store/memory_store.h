@@ -1,7 +1,12 @@
-// The in-memory table of keys and values that every store uses.
+// The in-memory table of keys and values that every store uses, and the messages of the TCP store:
+// a header of fixed size, then the key and the value. Each connection has at most one request in
+// flight.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,6 +14,7 @@
 #include <string_view>
 
 #include "mccl/store.h"
+#include "rendezvous/connections/wire.h"
 
 namespace mccl::rendezvous {
 
@@ -47,5 +53,78 @@ class MemoryStore final : public Store {
   std::map<std::string, std::string> values_;
   std::size_t bytes_ = 0;  ///< Size of values_, including kEntryBytes per entry.
 };
+
+enum class StoreKind : std::uint8_t {
+  // Requests:
+  set,
+  get,
+  add,
+  leave,  ///< The client is about to close its connections. Has no answer.
+  // Answers:
+  ok,
+  missing,
+  invalid,
+};
+
+/// Maximum wait for a key, which may never be set.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+/// kDeaths is the key of a counter of clients that have died. The n-th death is described under the
+/// key kDeath followed by n: the rank, a space, and the name of its run of the job, if known.
+inline constexpr const char* kDeaths = "mccl/deaths";
+inline constexpr const char* kDeath = "mccl/death/";
+
+/// The keys of one run of a job begin with kStartPrefix, followed by the run's name of
+/// kStartLetters letters and a slash.
+inline constexpr std::string_view kStartPrefix = "mccl/";
+inline constexpr std::size_t kStartLetters = 32;
+
+/// Returns the name of the run that a key belongs to; empty if it belongs to none.
+inline std::string_view start_in(std::string_view key) {
+  if (!key.starts_with(kStartPrefix)) return {};
+  key.remove_prefix(kStartPrefix.size());
+  return key.find('/') == kStartLetters ? key.substr(0, kStartLetters) : std::string_view();
+}
+
+inline constexpr std::size_t kStoreHeaderBytes = 1 + 4 + 4 + 8;
+
+struct StoreHeader {
+  StoreKind kind = StoreKind::set;
+  std::size_t key_bytes = 0;  ///< 0 in an answer.
+  std::size_t value_bytes = 0;
+  /// The number to add, or the milliseconds to wait. In an answer to `add`: the sum.
+  std::int64_t number = 0;
+
+  bool is_answer() const { return kind >= StoreKind::ok; }
+  std::size_t total_bytes() const { return kStoreHeaderBytes + key_bytes + value_bytes; }
+};
+
+inline Bytes encode(StoreKind kind, std::string_view key, std::string_view value,
+                    std::int64_t number) {
+  Bytes bytes;
+  append(bytes, static_cast<std::uint8_t>(kind));
+  append(bytes, static_cast<std::uint32_t>(key.size()));
+  append(bytes, static_cast<std::uint32_t>(value.size()));
+  append(bytes, static_cast<std::uint64_t>(number));
+  append(bytes, bytes_of(key));
+  append(bytes, bytes_of(value));
+  return bytes;
+}
+
+/// Decodes the header at the front of a message, which must have kStoreHeaderBytes. Returns empty
+/// for a header that no correct client or server sends.
+inline std::optional<StoreHeader> decode_store_header(std::span<const std::byte> message) {
+  WireReader reader(message);
+  StoreHeader header;
+  header.kind = static_cast<StoreKind>(reader.number<std::uint8_t>());
+  header.key_bytes = reader.number<std::uint32_t>();
+  header.value_bytes = reader.number<std::uint32_t>();
+  header.number = static_cast<std::int64_t>(reader.number<std::uint64_t>());
+  const std::size_t most_key_bytes = header.is_answer() ? 0 : kMaxKeyBytes;
+  if (header.kind > StoreKind::invalid || header.key_bytes > most_key_bytes ||
+      header.value_bytes > kMaxValueBytes) {
+    return {};
+  }
+  return header;
+}
 
 }  // namespace mccl::rendezvous

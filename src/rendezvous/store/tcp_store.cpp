@@ -11,11 +11,9 @@
 
 #include "base/log.h"
 #include "mccl/error.h"
-#include "mccl/metrics.h"
 #include "rendezvous/connections/binding.h"
-#include "rendezvous/connections/byte_stream.h"
+#include "rendezvous/connections/conversation.h"
 #include "rendezvous/store/memory_store.h"
-#include "rendezvous/store/store_wire.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
@@ -120,43 +118,17 @@ void check_same_host(const std::string& address, int rank) {
                   rank, address, kHowToMakeAKey));
 }
 
-/// Rank 0's store.
-class ServedStore final : public Store {
- public:
-  ServedStore(std::vector<Listener> listeners, const StoreAccess& access, const StoreReport& report)
-      : server_(table_, std::move(listeners), access, Log(0, log_level_of(report.log_level)),
-                [metrics = report.metrics] {
-                  if (metrics) metrics->record_refused_connection();
-                }) {}
-
-  void set(const std::string& key, std::string_view value) override {
-    table_.set(key, value);
-    server_.wake();
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return table_.get(key, timeout);
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    const std::int64_t sum = table_.add(key, amount);
-    server_.wake();
-    return sum;
-  }
-
- private:
-  MemoryStore table_;
-  StoreServer server_;
-};
-
 /// The store of the other ranks. Every request in flight has its own connection, so that a waiting
 /// get() does not delay others. If rank 0 has ended, one request fails; the next one waits for rank
 /// 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
-  RemoteStore(Entrance entrance, int rank, StoreAccess access, std::chrono::milliseconds timeout)
+  RemoteStore(Entrance entrance, int rank, Party access, std::chrono::milliseconds timeout)
       : entrance_(std::move(entrance)),
         rank_(rank),
-        access_(std::move(access)),
+        self_(std::move(access)),
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
+    self_.rank = rank;
     idle_.emplace_back(connect());
   }
   /// Sends `leave`. The server counts a client that ends without it as dead.
@@ -202,7 +174,7 @@ class RemoteStore final : public RemoteAnswers {
 
   const Entrance entrance_;
   const int rank_;
-  const StoreAccess access_;
+  Party self_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::vector<ByteStream> idle_;  ///< Guarded by mutex_.
@@ -222,10 +194,7 @@ Socket RemoteStore::connect() {
   const Clock::time_point begun = Clock::now();
   const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
   DialRequest request;
-  request.self = {.rank = rank_,
-                  .job_key = access_.job_key,
-                  .keyless = access_.keyless,
-                  .encryption = access_.encryption};
+  request.self = self_;
   request.peer = 0;
   request.key = {0, transport::Purpose::store, 0};
   request.through = entrance_.through;
@@ -335,26 +304,21 @@ Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
 
 }  // namespace
 
-std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, const StoreAccess& access,
-                                   const StoreReport& report) {
-  return std::make_shared<ServedStore>(std::move(listeners), access, report);
-}
-
-std::shared_ptr<Store> reach_store(Entrance entrance, int rank, StoreAccess access,
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout) {
   return std::make_shared<RemoteStore>(std::move(entrance), rank, std::move(access), timeout);
 }
 
-std::shared_ptr<Store> make_tcp_store_for(const StoreAccess& access, const std::string& address,
-                                          int rank, std::chrono::milliseconds timeout,
+std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
+                                          std::chrono::milliseconds timeout,
                                           const StoreReport& report) {
   if (rank < 0)
     throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
-  if (rank == 0) return serve_store(listen_at(address), access, report);
+  if (rank == 0) return serve_store(listen_at(address), std::move(access), report);
   Entrance entrance = entrance_at(address);
   if (access.job_key.empty() && access.keyless == Keyless::same_user)
     check_same_host(address, rank);
-  return reach_store(std::move(entrance), rank, access, timeout);
+  return reach_store(std::move(entrance), rank, std::move(access), timeout);
 }
 
 }  // namespace mccl::rendezvous

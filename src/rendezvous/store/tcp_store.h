@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "mccl/store.h"
 #include "rendezvous/connections/dialing.h"
-#include "rendezvous/store/store_server.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -29,17 +28,26 @@ struct Entrance {
   std::optional<FirstHop> through = {};
 };
 
-/// Makes rank 0's store, which is served at the listeners.
-std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners,
-                                   const StoreAccess& access, const StoreReport& report);
+/// Bounds on the clients of a store.
+struct StoreLimits {
+  /// Maximum number of clients: several for each rank of a large job.
+  std::size_t clients = std::size_t{1} << 14;
+  /// Time limit for a client to send the rest of a request, or to receive an answer.
+  Clock::duration transfer = std::chrono::seconds(30);
+};
+
+/// Makes rank 0's store, which is served at the listeners. `access` is the secret that clients must
+/// share, without a rank and a size. Throws Error if a key file is needed and cannot be made.
+std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
+                                   const StoreReport& report, const StoreLimits& limits = {});
 
 /// Makes another rank's view of rank 0's store. Throws PeerError if it cannot be reached in time.
-std::shared_ptr<Store> reach_store(Entrance entrance, int rank, StoreAccess access,
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout);
 
 /// Does the same as make_tcp_store(), except that `access` may admit anyone.
-std::shared_ptr<Store> make_tcp_store_for(const StoreAccess& access, const std::string& address,
-                                          int rank, std::chrono::milliseconds timeout,
+std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
+                                          std::chrono::milliseconds timeout,
                                           const StoreReport& report);
 
 /// Base class of stores that another process serves. Their server may stop responding.

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "transport/link.h"
-#include "transport/rdma/device/memory.h"
+#include "transport/rdma/device/device.h"
 #include "transport/rdma/pair/pair.h"
 #include "transport/rdma/station.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "transport/rdma/link.h"
 
@@ -16,6 +17,25 @@ constexpr std::chrono::seconds kGreeting{3};
 constexpr std::chrono::seconds kTidying{6};
 /// Interval between checks of links that are being made, for devices without notifications.
 constexpr std::chrono::milliseconds kLook{20};
+
+constexpr std::uint32_t kMostNumber = 0xffffff;  // Largest number of a queue pair or packet.
+
+struct GidOnWire {
+  std::uint32_t index = 0;
+  std::uint32_t type = 0;
+  GidBytes bytes{};
+};
+static_assert(sizeof(GidOnWire) == 24);
+static_assert(sizeof(OfferHeader) + kMostOffered * sizeof(GidOnWire) <= kMostBlobBytes);
+
+bool is_possible(const OfferHeader& offer, std::size_t bytes) {
+  return offer.magic == OfferHeader::kMagic && offer.is_answer <= 1 &&
+         offer.service <= Service::rc && offer.layer <= LinkLayer::ethernet &&
+         offer.queue_pair <= kMostNumber && offer.first_packet <= kMostNumber &&
+         rdma::is_possible(offer.shape) && offer.mtu_bytes >= 256 && offer.mtu_bytes <= 4096 &&
+         offer.gid_count >= 1 && offer.gid_count <= kMostOffered &&
+         bytes == sizeof(OfferHeader) + offer.gid_count * sizeof(GidOnWire);
+}
 
 }  // namespace
 
@@ -82,8 +102,8 @@ Offer RdmaTransport::offer_of(const Begun& begun) {
   offer.layer = begun.station->port().layer;
   offer.queue_pair = begun.pair->number();
   offer.first_packet = begun.pair->first_packet();
-  offer.end = {begun.pair->token(), SlotShape()};
-  offer.mtu_bytes = begun.station->port().mtu_bytes;
+  offer.token = begun.pair->token();
+  offer.mtu_bytes = static_cast<std::uint32_t>(begun.station->port().mtu_bytes);
   offer.lid = begun.station->port().lid;
   offer.gids = begun.offered;
   return offer;
@@ -101,7 +121,7 @@ Making RdmaTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point
 Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
   const Offer offer = decode_offer(peer, told);
   const auto found = begun_.find({peer, key});
-  if (!offer.is_answer) {
+  if (offer.is_answer == 0) {
     if (found != begun_.end())
       throw CorruptionError(fmt::format("rank {} offers a queue pair twice", peer));
     return take_offer(peer, key, offer);
@@ -128,7 +148,7 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
   }
   const Gid own = begun.offered[chosen->first];
   Offer answer = offer_of(begun);
-  answer.is_answer = true;
+  answer.is_answer = 1;
   answer.gids = {own};
   answer.chosen = static_cast<std::uint8_t>(chosen->second);
   connect(begun, offer, own, offer.gids[chosen->second]);
@@ -154,7 +174,7 @@ void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, cons
   route.queue_pair = far.queue_pair;
   route.their_first = far.first_packet;
   route.our_first = begun.pair->first_packet();
-  route.mtu_bytes = std::min(port.mtu_bytes, far.mtu_bytes);
+  route.mtu_bytes = std::min(port.mtu_bytes, static_cast<int>(far.mtu_bytes));
   route.lid = far.lid;
   // Within one InfiniBand subnet, the LID suffices.
   const bool same_subnet =
@@ -163,7 +183,7 @@ void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, cons
   route.own_gid = own.index;
   route.gid = theirs.bytes;
   begun.path = fmt::format("{} -> {}", text_of(own), text_of(theirs.bytes));
-  begun.pair->connect(route, far.end, begun.dialled);
+  begun.pair->connect(route, {far.token, far.shape}, begun.dialled);
   begun.connected = true;
 }
 
@@ -190,7 +210,7 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
   const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
-  // The other end has kTidying, counted from now, to say that it uses another transport.
+  // If the other end has switched to another transport, it must report that within kTidying.
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;
@@ -236,6 +256,39 @@ void RdmaTransport::disarm() {
 
 void RdmaTransport::abandon() noexcept {
   for (Station* station : stations_) station->abandon();
+}
+
+Blob encode(const Offer& offer) {
+  OfferHeader header = offer;
+  header.gid_count = static_cast<std::uint16_t>(std::min(offer.gids.size(), kMostOffered));
+  Blob blob(sizeof header + header.gid_count * sizeof(GidOnWire));
+  std::memcpy(blob.data(), &header, sizeof header);
+  for (std::size_t i = 0; i < header.gid_count; ++i) {
+    const Gid& gid = offer.gids[i];
+    const GidOnWire one{static_cast<std::uint32_t>(gid.index), static_cast<std::uint32_t>(gid.type),
+                        gid.bytes};
+    std::memcpy(blob.data() + sizeof header + i * sizeof one, &one, sizeof one);
+  }
+  return blob;
+}
+
+Offer decode_offer(WorldRank peer, std::span<const std::byte> told) {
+  Offer offer;
+  OfferHeader& header = offer;
+  if (told.size() >= sizeof header) std::memcpy(&header, told.data(), sizeof header);
+  if (told.size() < sizeof header || !is_possible(header, told.size())) {
+    throw CorruptionError(fmt::format(
+        "rank {} sent an invalid description of a queue pair, of {} bytes", peer, told.size()));
+  }
+  for (std::size_t i = 0; i < header.gid_count; ++i) {
+    GidOnWire one;
+    std::memcpy(&one, told.data() + sizeof header + i * sizeof one, sizeof one);
+    if (one.type > static_cast<std::uint32_t>(GidType::roce_v2) || one.index > 0xffff) {
+      throw CorruptionError(fmt::format("rank {} names an address of unknown kind", peer));
+    }
+    offer.gids.push_back({static_cast<int>(one.index), static_cast<GidType>(one.type), one.bytes});
+  }
+  return offer;
 }
 
 }  // namespace mccl::transport::rdma

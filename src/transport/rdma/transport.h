@@ -3,18 +3,54 @@
 // through the devices: only a path on which the greeting has arrived becomes a link.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "transport/rdma/offer.h"
-#include "transport/rdma/survey/card.h"
+#include "base/rank.h"
+#include "transport/rdma/pair/pair.h"
 #include "transport/rdma/survey/survey.h"
+#include "transport/rdma/verbs/verbs.h"
 #include "transport/transport.h"
 
 namespace mccl::transport::rdma {
+
+/// The fixed part of an Offer, as it is sent.
+struct OfferHeader {
+  static constexpr std::uint32_t kMagic = 0x6d726431;  // "mrd1"
+  std::uint32_t magic = kMagic;
+  std::uint8_t is_answer = 0;
+  Service service = Service::rc;
+  LinkLayer layer = LinkLayer::unknown;
+  std::uint8_t chosen = 0;  ///< In an answer: index of the chosen one of the offered addresses.
+  std::uint64_t token = 0;
+  std::uint32_t queue_pair = 0;
+  std::uint32_t first_packet = 0;
+  SlotShape shape;
+  std::uint32_t mtu_bytes = 1024;
+  std::uint16_t lid = 0;
+  std::uint16_t gid_count = 0;  ///< Set by encode().
+};
+static_assert(sizeof(OfferHeader) == 40);
+
+/// Message that an end sends over the control connection while a link is made. The dialing end
+/// offers all its addresses. The other end answers with the two that it has chosen.
+struct Offer : OfferHeader {
+  /// Addresses of the sender; in an answer, only the chosen one. Gid::index is an index in the
+  /// sender's table.
+  std::vector<Gid> gids;
+};
+
+/// Maximum number of addresses in an offer.
+inline constexpr std::size_t kMostOffered = 32;
+
+Blob encode(const Offer& offer);
+/// Throws CorruptionError.
+Offer decode_offer(WorldRank peer, std::span<const std::byte> told);
 
 class RdmaTransport final : public Transport {
  public:

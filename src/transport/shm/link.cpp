@@ -7,6 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "mccl/error.h"
+
 namespace mccl::transport::shm {
 namespace {
 
@@ -41,6 +43,14 @@ std::span<std::byte> memory_of(const std::variant<node::Range, node::PeerRange>&
 node::Mapping map_ring(const Descriptor& file, const node::RangePlace& place, std::size_t index) {
   const std::size_t ring = ring_bytes_of(place.bytes);
   return node::Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
+}
+
+/// Returns how many bytes of the ring are full. The counts are written by another process, so an
+/// impossible difference throws CorruptionError instead of being used as a length.
+std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capacity) {
+  const std::uint64_t between = written - taken;
+  if (between > capacity) throw CorruptionError("shared memory: a peer's ring counts are corrupt");
+  return static_cast<std::size_t>(between);
 }
 
 }  // namespace
@@ -154,6 +164,35 @@ std::size_t ShmLink::read(std::span<std::byte> destination) {
 
 std::string ShmLink::description() const {
   return fmt::format("shared memory at {} with {}", place_.offset, peer_);
+}
+
+std::size_t RingWriter::write(std::span<const std::byte> first, std::span<const std::byte> second) {
+  const std::size_t wanted = first.size() + second.size();
+  if (capacity_ - filled(written_, taken_, capacity_) < wanted) {
+    taken_ = state_->taken.load(std::memory_order_acquire);
+  }
+  const std::size_t room = capacity_ - filled(written_, taken_, capacity_);
+  const std::size_t of_first = std::min(first.size(), room);
+  const std::size_t of_second = std::min(second.size(), room - of_first);
+  if (of_first + of_second == 0) return 0;
+  std::byte* to = bytes_ + written_ % capacity_;
+  if (of_first != 0) std::memcpy(to, first.data(), of_first);
+  if (of_second != 0) std::memcpy(to + of_first, second.data(), of_second);
+  written_ += of_first + of_second;
+  state_->written.store(written_, std::memory_order_release);
+  return of_first + of_second;
+}
+
+std::span<const std::byte> RingReader::peek() const {
+  const std::uint64_t written = state_->written.load(std::memory_order_acquire);
+  const std::size_t there = filled(written, taken_, capacity_);
+  seen_ = taken_ + there;
+  return {bytes_ + taken_ % capacity_, there};
+}
+
+void RingReader::consume(std::size_t n) {
+  taken_ += n;
+  state_->taken.store(taken_, std::memory_order_release);
 }
 
 }  // namespace mccl::transport::shm

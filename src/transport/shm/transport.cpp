@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <utility>
 
-#include "node/thrift.h"
+#include "transport/shm/link.h"
 
 namespace mccl::transport::shm {
 namespace {
@@ -30,58 +32,78 @@ node::RangePlace place_in(WorldRank peer, std::span<const std::byte> told) {
   return {on_wire[0], on_wire[1]};
 }
 
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(std::shared_ptr<const node::SharedMemory> memory)
+      : memory_(std::move(memory)), sleeper_(memory_->arena->header()) {}
+
+  std::string_view name() const override { return "shm"; }
+  bool reaches(WorldRank peer) const override { return memory_->neighbour(peer) != nullptr; }
+  std::string describe(WorldRank) const override { return "shared memory"; }
+
+  Making dial(WorldRank peer, const LinkKey& key, Clock::time_point) override {
+    node::Arena& arena = *memory_->arena;
+    const std::size_t ring =
+        node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
+    std::unique_ptr<ShmLink> link =
+        ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
+    if (!link) throw Error("no memory is left");
+    Making offer;
+    offer.tell = told_of(link->place());
+    offered_[{peer, key}] = std::move(link);
+    return offer;
+  }
+
+  /// `told` is the other end's offer, or, if it is empty, the answer to an offer of this end.
+  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override {
+    const bool is_answer = told.empty();
+    if (is_answer != offered_.contains({peer, key})) {
+      throw CorruptionError(fmt::format("rank {} {}", peer,
+                                        is_answer ? "accepts a link that was not offered"
+                                                  : "offers a link where it must accept one"));
+    }
+    Making made;
+    if (is_answer) {
+      made.link = std::move(offered_.extract({peer, key}).mapped());
+      return made;
+    }
+    const node::RangePlace place = place_in(peer, told);
+    const node::Neighbour* neighbour = memory_->neighbour(peer);
+    if (!neighbour)
+      throw CorruptionError(fmt::format("rank {} shares no memory, but offers a link in it", peer));
+    made.link =
+        ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
+    made.tell = Blob();
+    return made;
+  }
+
+  /// The peer counts this rank as a reader of the range, and reuses the range only after all
+  /// readers have released it. A refused range must therefore be released as well.
+  void refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) override {
+    if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
+      neighbour->arena.let_go_of(place_in(peer, told));
+    }
+  }
+
+  void cancel(WorldRank peer, const LinkKey& key) override { offered_.erase({peer, key}); }
+
+  bool arm() override {
+    sleeper_.fall_asleep();
+    return true;
+  }
+  void disarm() override { sleeper_.wake_up(); }
+
+ private:
+  const std::shared_ptr<const node::SharedMemory> memory_;
+  node::Sleeper sleeper_;
+  /// Links offered by this end that the other end has not mapped yet.
+  std::map<std::pair<WorldRank, LinkKey>, std::unique_ptr<ShmLink>> offered_;
+};
+
 }  // namespace
 
-ShmTransport::ShmTransport(std::shared_ptr<const node::SharedMemory> memory)
-    : memory_(std::move(memory)), sleeper_(memory_->arena->header()) {}
-
-Making ShmTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point) {
-  node::Arena& arena = *memory_->arena;
-  const std::size_t ring = node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
-  std::unique_ptr<ShmLink> link =
-      ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
-  if (!link) throw Error("no memory is left");
-  Making offer;
-  offer.tell = told_of(link->place());
-  offered_[{peer, key}] = std::move(link);
-  return offer;
+std::unique_ptr<Transport> make_shm_transport(std::shared_ptr<const node::SharedMemory> memory) {
+  return std::make_unique<ShmTransport>(std::move(memory));
 }
-
-/// `told` is the other end's offer, or, if it is empty, the answer to an offer of this end.
-Making ShmTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
-  const bool is_answer = told.empty();
-  if (is_answer != offered_.contains({peer, key})) {
-    throw CorruptionError(fmt::format("rank {} {}", peer,
-                                      is_answer ? "accepts a link that was not offered"
-                                                : "offers a link where it must accept one"));
-  }
-  if (!is_answer) return join(peer, told);
-  auto offered = offered_.extract({peer, key});
-  Making made;
-  made.link = std::move(offered.mapped());
-  return made;
-}
-
-Making ShmTransport::join(WorldRank peer, std::span<const std::byte> told) {
-  const node::RangePlace place = place_in(peer, told);
-  const node::Neighbour* neighbour = memory_->neighbour(peer);
-  if (!neighbour)
-    throw CorruptionError(fmt::format("rank {} shares no memory, but offers a link in it", peer));
-  Making made;
-  made.link =
-      ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
-  made.tell = Blob();
-  return made;
-}
-
-/// The peer counts this rank as a reader of the range, and reuses the range only after all readers
-/// have released it. A refused range must therefore be released as well.
-void ShmTransport::refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) {
-  if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
-    neighbour->arena.let_go_of(place_in(peer, told));
-  }
-}
-
-void ShmTransport::cancel(WorldRank peer, const LinkKey& key) { offered_.erase({peer, key}); }
 
 }  // namespace mccl::transport::shm

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "transport/link.h"
-#include "transport/tcp/shortage.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {

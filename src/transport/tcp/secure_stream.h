@@ -11,6 +11,7 @@
 // and holds records that the system does not take; flush() sends them later.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <array>
@@ -19,14 +20,47 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "transport/tcp/encryption.h"
-#include "transport/tcp/moved.h"
-#include "transport/tcp/outbox.h"
 
 struct ssl_st;
 
 namespace mccl::transport::tcp {
+
+class SecureStream;
+
+/// The streams of one transport that hold bytes which the system has not taken yet. A link that has
+/// accepted all bytes of its owner is not written to again, so the transport sends the rest. Not
+/// thread-safe: it is used under the same lock as its streams.
+class Outbox {
+ public:
+  /// Reserves memory for one more stream, so that wait() needs none. Throws std::bad_alloc.
+  void join();
+  void leave(const SecureStream& stream) noexcept;
+
+  /// Called by a stream that holds bytes.
+  void wait(SecureStream& stream) noexcept;
+  /// Appends the descriptors at which sending may go on.
+  void watch(std::vector<pollfd>& descriptors);
+  /// True if a stream holds bytes that did not when watch() was called last, so a thread that
+  /// sleeps does not watch it yet.
+  bool has_unwatched() const { return has_unwatched_; }
+  /// Sends what the system takes now.
+  void flush() noexcept;
+
+ private:
+  std::size_t members_ = 0;
+  std::vector<SecureStream*> waiting_;
+  bool has_unwatched_ = false;
+};
+
+/// Result of sending or receiving bytes: the bytes moved, and an errno, or 0. would_block() tells
+/// whether a call with that errno must be repeated later.
+struct Moved {
+  std::size_t bytes = 0;
+  int error = 0;
+};
 
 /// Not thread-safe. No call blocks.
 class SecureStream {

@@ -51,6 +51,17 @@ std::size_t granted(const Socket& socket, int name) {
   return static_cast<std::size_t>(std::max(value, 0));
 }
 
+Address address_by(int (*ask)(int, sockaddr*, socklen_t*), int descriptor) {
+  sockaddr_storage raw = {};
+  socklen_t length = sizeof raw;
+  if (ask(descriptor, reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
+  return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
+}
+
+Moved moved(ssize_t result) {
+  return result >= 0 ? Moved{static_cast<std::size_t>(result), 0} : Moved{0, errno};
+}
+
 }  // namespace
 
 Socket Socket::stream(int family) {
@@ -67,27 +78,9 @@ Socket Socket::stream(int family) {
   return socket;
 }
 
-Address Socket::local() const {
-  sockaddr_storage raw = {};
-  socklen_t length = sizeof raw;
-  if (::getsockname(descriptor(), reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
-  return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
-}
+Address Socket::local() const { return address_by(::getsockname, descriptor()); }
 
-Address Socket::remote() const {
-  sockaddr_storage raw = {};
-  socklen_t length = sizeof raw;
-  if (::getpeername(descriptor(), reinterpret_cast<sockaddr*>(&raw), &length) != 0) return {};
-  return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
-}
-
-namespace {
-
-Moved moved(ssize_t result) {
-  return result >= 0 ? Moved{static_cast<std::size_t>(result), 0} : Moved{0, errno};
-}
-
-}  // namespace
+Address Socket::remote() const { return address_by(::getpeername, descriptor()); }
 
 Moved Socket::send(std::span<const std::byte> bytes) const {
   if (secure_) return secure_->send(bytes);

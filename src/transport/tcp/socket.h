@@ -1,6 +1,7 @@
 // A TCP socket that closes its descriptor when destroyed. Its bytes may be encrypted.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -9,10 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "mccl/error.h"
 #include "transport/tcp/address.h"
-#include "transport/tcp/moved.h"
 #include "transport/tcp/secure_stream.h"
 
 namespace mccl::transport::tcp {
@@ -133,5 +134,36 @@ int start_connect(const Socket& socket, const Address& destination, const Addres
 /// True if the socket is connected to itself. On loopback, a connect to a free ephemeral port may
 /// pick that same port as its source.
 bool is_self_connected(const Socket& socket);
+
+/// Backoff of one socket after the system had no memory left for sending: pauses writes for 1 to 16
+/// ms, then retries. macOS reports this as ENOBUFS instead of letting the sender wait, and still
+/// reports the socket as writable. A sender that polls for writability would spin.
+class Shortage {
+ public:
+  /// Records that a write was refused. Returns true if the previous write was not.
+  bool refused(Clock::time_point now) {
+    const bool is_new = !lasts();
+    pause_ = is_new ? kFirstPause : std::min(2 * pause_, kLongestPause);
+    until_ = now + pause_;
+    return is_new;
+  }
+
+  /// Records that a write succeeded, or that the socket is full, which poll can report.
+  void over() {
+    pause_ = {};
+    until_ = Clock::time_point::max();
+  }
+
+  /// When to retry; Clock::time_point::max() if there is no shortage.
+  Clock::time_point retry_at() const { return until_; }
+  bool lasts() const { return pause_ != Clock::duration::zero(); }
+
+ private:
+  static constexpr Clock::duration kFirstPause = std::chrono::milliseconds(1);
+  static constexpr Clock::duration kLongestPause = std::chrono::milliseconds(16);
+
+  Clock::duration pause_{};
+  Clock::time_point until_ = Clock::time_point::max();
+};
 
 }  // namespace mccl::transport::tcp

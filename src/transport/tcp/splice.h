@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/tcp/shortage.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {

@@ -104,14 +104,14 @@ class Liar {
 };
 
 std::shared_ptr<Wiring> wiring_of(int rank, const AddressTable& table) {
+  Config config;
+  config.job_key = kKey;
+  config.log_level = "OFF";
   return std::make_shared<Wiring>(
       WiringOptions{.rank = rank,
                     .table = table,
-                    .job_key = kKey,
-                    .log = Log(rank, LogLevel::off),
+                    .config = config,
                     .deadline = Clock::now() + 30s,
-                    .liveness = 10s,
-                    .congestion_control = "auto",
                     .may_reach = [rank](int peer) { return in_a_line(rank, peer); }});
 }
 

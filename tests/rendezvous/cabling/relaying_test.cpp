@@ -7,6 +7,7 @@
 
 #include "rendezvous/connections/accepting.h"
 #include "rendezvous/meeting/mesh_job.h"
+#include "transport/tcp_pair.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -32,7 +33,7 @@ class ARelay : public ::testing::Test {
     onwards.deadline = Clock::now() + 1h;
     onwards.candidates = {{listeners.front().address(), {}, {}}};
     Acceptor acceptor(std::move(listeners), {2, 3, "key", {}}, Log(2, LogLevel::off), {});
-    auto [source, waiting] = connected();
+    auto [source, waiting] = transport::tcp::connected_sockets("127.0.0.1");
     rank_0 = std::move(source);
     relaying.pass_on(0, 2, std::move(waiting), std::move(onwards));
     std::vector<Newcomer> newcomers;
@@ -41,14 +42,6 @@ class ARelay : public ::testing::Test {
       acceptor.advance(Clock::now(), newcomers);
     }
     rank_2 = std::move(newcomers.front().socket);
-  }
-
-  static std::pair<Socket, Socket> connected() {
-    Listener listener(*Address::parse_numeric("127.0.0.1", 0), 0);
-    Socket near = Socket::stream(AF_INET);
-    (void)transport::tcp::start_connect(near, listener.address(), nullptr);
-    EXPECT_TRUE(wait_for(listener.descriptor(), POLLIN, in(seconds(20))));
-    return {std::move(near), listener.accept().socket};
   }
 
   /// Writes until no buffer on the path has room, since rank 2 reads nothing.

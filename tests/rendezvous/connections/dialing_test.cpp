@@ -3,11 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "rendezvous/connections/accepting.h"
 #include "rendezvous/meeting/mesh_job.h"
+#include "support/no_more_files.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
@@ -185,26 +185,10 @@ TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
   EXPECT_THAT(dial.reason(), HasSubstr("no firewall on its host blocks its port"));
 }
 
-/// Keeps this process from opening more files during its lifetime.
-class NoMoreFiles {
- public:
-  NoMoreFiles() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const int next = ::dup(0);
-    ::close(next);
-    const rlimit limit = {static_cast<rlim_t>(next), before_.rlim_max};
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
-
 TEST(Dial, KnowsThatFilesAreLackingFromTheErrorItself) {
   int code = 0;
   {
-    const NoMoreFiles none;
+    const mccl::testing::NoMoreFiles none;
     try {
       const auto socket = transport::tcp::Socket::stream(AF_INET);
     } catch (const transport::tcp::SocketError& error) {

@@ -1,10 +1,9 @@
-#include "rendezvous/connections/endpoint.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "mccl/error.h"
+#include "rendezvous/connections/candidates.h"
 
 namespace mccl::rendezvous {
 namespace {

@@ -4,7 +4,7 @@
 #include "rendezvous/cabling/link_state.h"
 #include "rendezvous/connections/handshake.h"
 #include "rendezvous/connections/proof.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/memory_store.h"
 #include "support/hex.h"
 
 namespace mccl::rendezvous {

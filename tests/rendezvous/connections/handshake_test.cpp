@@ -14,6 +14,7 @@ namespace {
 
 using State = Handshake::State;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const transport::LinkKey kKey = {0x1122334455667788, transport::Purpose::collective, 3};
 const std::string kSettings = "chunk_bytes=4194304\ncompression=none\n";
@@ -364,6 +365,42 @@ TEST(Proof, DependsOnKeyLabelAndData) {
   // RFC 4231 has no test vector with the label and the zero byte, so the exact value is not
   // checked.
   EXPECT_FALSE(same_proof(prove("", "label", {}), prove("key", "label", {})));
+}
+
+std::string between(std::string_view here, std::string_view there) {
+  return difference({2, here}, {5, there});
+}
+
+TEST(Agreement, EqualTextsDoNotDiffer) {
+  EXPECT_EQ(between("", ""), "");
+  EXPECT_EQ(between("a=1\nb=2\n", "a=1\nb=2\n"), "");
+}
+
+TEST(Agreement, NamesEverySettingThatDiffersAndNoOther) {
+  const std::string text = between("a=1\nb=2\nc=3\n", "a=1\nb=7\nc=8\n");
+  EXPECT_THAT(text, HasSubstr("b (rank 2 has 2, rank 5 has 7)"));
+  EXPECT_THAT(text, HasSubstr("c (rank 2 has 3, rank 5 has 8)"));
+  EXPECT_THAT(text, Not(HasSubstr("a (")));
+}
+
+TEST(Agreement, NamesWhatOneSideLacks) {
+  EXPECT_THAT(between("a=1\n", "a=1\nb=2\n"),
+              HasSubstr("b (rank 2 has no such setting, rank 5 has 2)"));
+  EXPECT_THAT(between("a=\n", "a=2\n"), HasSubstr("a (rank 2 has nothing, rank 5 has 2)"));
+}
+
+TEST(Agreement, AnotherOrderIsAnotherForm) {
+  EXPECT_THAT(between("a=1\nb=2\n", "b=2\na=1\n"), HasSubstr("version"));
+}
+
+TEST(Agreement, WhatThePeerSentIsMadePrintableAndShort) {
+  const std::string text = between("a=1\n", "a=\x1b[2J\x01" + std::string(5000, 'x') + "\n");
+  EXPECT_LT(text.size(), 1000u);
+  for (const char c : text) EXPECT_TRUE(c >= ' ') << static_cast<int>(c);
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "name" + std::to_string(i) + "=1\n";
+  EXPECT_LT(between("", many).size(), 2000u);
+  EXPECT_THAT(between("", many), HasSubstr("992 more"));
 }
 
 }  // namespace

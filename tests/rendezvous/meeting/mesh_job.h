@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mccl/error.h"
-#include "rendezvous/connections/byte_stream.h"
+#include "rendezvous/connections/conversation.h"
 #include "rendezvous/meeting/mesh.h"
 #include "transport/tcp/listener.h"
 

@@ -41,13 +41,9 @@ class RdmaDevices : public ::testing::Test {
     }
     ::testing::internal::CaptureStderr();
     const Log log(0, LogLevel::warn);
-    made_ = make_rdma({.rank = 0,
-                       .config = config_,
-                       .log = log,
-                       .host = endpoints[0].host,
-                       .endpoints = endpoints,
-                       .cards = cards},
-                      std::move(surveys[0]));
+    made_ = make_rdma(
+        {.rank = 0, .config = config_, .log = log, .endpoints = endpoints, .cards = cards},
+        std::move(surveys[0]));
     return ::testing::internal::GetCapturedStderr();
   }
 

@@ -11,7 +11,6 @@
 
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/memory_store.h"
-#include "rendezvous/store/store_wire.h"
 #include "support/processes.h"
 
 namespace mccl::rendezvous {

@@ -53,7 +53,7 @@ std::string in_child(const std::function<std::string()>& action) {
 }
 
 /// Sets a value in the store at `address` as `rank`. Returns "done", or throws.
-std::string set_value(const std::string& address, int rank, const StoreAccess& access,
+std::string set_value(const std::string& address, int rank, const Party& access,
                       std::chrono::milliseconds timeout) {
   make_tcp_store_for(access, address, rank, timeout, {})->set("by " + std::to_string(rank), "v");
   return "done";
@@ -120,7 +120,7 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
 
 TEST(StoreAccess, AServerThatAcceptsAnyoneIsReachedOnlyByThoseThatDoToo) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
-  const StoreAccess anyone = {.keyless = Keyless::anyone};
+  const Party anyone = {.keyless = Keyless::anyone};
   const auto store = make_tcp_store_for(anyone, address, 0, kAccessLimit, {"OFF", nullptr});
   EXPECT_EQ(in_child([&] { return set_value(address, 1, anyone, kAccessLimit); }), "done");
   EXPECT_THAT(in_child([&] { return set_value(address, 2, {}, 300ms); }),

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rendezvous/connections/byte_stream.h"
+#include "rendezvous/connections/conversation.h"
 #include "rendezvous/connections/dialing.h"
 #include "transport/tcp/address.h"
 

@@ -9,7 +9,7 @@
 
 #include "mccl/error.h"
 #include "mccl/store.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/memory_store.h"
 #include "support/processes.h"
 
 namespace mccl::rendezvous {

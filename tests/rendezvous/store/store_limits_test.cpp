@@ -12,8 +12,7 @@
 #include "mccl/store.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_client.h"
-#include "rendezvous/store/store_server.h"
-#include "rendezvous/store/store_wire.h"
+#include "rendezvous/store/tcp_store.h"
 #include "support/processes.h"
 
 namespace mccl::rendezvous {
@@ -27,24 +26,6 @@ using transport::tcp::Socket;
 constexpr auto kPatience = 20s;
 const std::string kJobKey = "the job's key";
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-TEST(Allowance, LendsWhatItHasAndTakesItBack) {
-  Allowance allowance(100);
-  Allowance::Loan one, other;
-  EXPECT_TRUE(one.take(allowance, 60));
-  EXPECT_FALSE(other.take(allowance, 41));
-  EXPECT_TRUE(other.take(allowance, 40));
-  EXPECT_EQ(allowance.left(), 0u);
-  EXPECT_FALSE(allowance.was_given_back());
-  {
-    Allowance::Loan third;
-    one.give_back();
-    EXPECT_TRUE(allowance.was_given_back());
-    EXPECT_FALSE(allowance.was_given_back());
-    EXPECT_TRUE(third.take(allowance, 60));
-  }
-  EXPECT_EQ(allowance.left(), 60u);
-}
 
 TEST(MemoryStore, IsFullAtItsLimit) {
   MemoryStore store;
@@ -160,18 +141,15 @@ struct Limited {
     std::vector<transport::tcp::Listener> listeners;
     listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
     port = listeners.front().address().port();
-    server.emplace(
-        table, std::move(listeners), StoreAccess{.job_key = kJobKey}, Log(0, LogLevel::off), [] {},
-        limits);
+    server = serve_store(std::move(listeners), {.job_key = kJobKey}, {"OFF", nullptr}, limits);
   }
   Socket client() const {
     std::string trouble;
     return connect_to_store(port, kJobKey, trouble);
   }
 
-  MemoryStore table;
   std::uint16_t port = 0;
-  std::optional<StoreServer> server;
+  std::shared_ptr<Store> server;
 };
 
 TEST(StoreServer, HasALimitedNumberOfClients) {

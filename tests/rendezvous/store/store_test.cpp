@@ -11,7 +11,6 @@
 #include "mccl/error.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/store_client.h"
-#include "rendezvous/store/store_wire.h"
 #include "rendezvous/store/tcp_store.h"
 #include "transport/tcp/listener.h"
 
@@ -63,7 +62,7 @@ Views tcp_views() {
   return views;
 }
 
-StoreAccess access(bool encrypts) {
+Party access(bool encrypts) {
   return {.job_key = kJobKey,
           .encryption = encrypts ? transport::tcp::Encryption::by_key() : nullptr};
 }

@@ -1,9 +1,9 @@
-#include "transport/rdma/pair/credits.h"
-
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <random>
+
+#include "transport/rdma/pair/message.h"
 
 namespace mccl::transport::rdma {
 namespace {

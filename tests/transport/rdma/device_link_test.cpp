@@ -2,7 +2,7 @@
 // one). Both ends are in this process, on one device.
 #include "support/rdma_ends.h"
 #include "transport/link_conformance.h"
-#include "transport/rdma/verbs/library.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 namespace {

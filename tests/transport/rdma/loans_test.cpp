@@ -3,7 +3,7 @@
 // test says, and only registered memory.
 #include <gmock/gmock.h>
 
-#include "transport/rdma/device/memory.h"
+#include "transport/rdma/device/device.h"
 #include "transport/rdma/linked_ends.h"
 
 namespace mccl::transport::rdma {

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "transport/rdma/device/device.h"
-#include "transport/rdma/pair/credits.h"
 #include "transport/rdma/pair/message.h"
 #include "transport/rdma/verbs/verbs.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "transport/rdma/survey/grid.h"
+#include "transport/rdma/survey/advice.h"
 
 namespace mccl::transport::rdma {
 namespace {

@@ -1,16 +1,66 @@
-// Selection of the devices that this process uses, and their description for the other ranks.
+// Selection of the devices that this process uses, and their description (card) for the other
+// ranks. From the cards, both ends of a pair decide alike whether they can have links, and each
+// rank can report which devices are missing on any rank.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/rank.h"
 #include "mccl/config.h"
 #include "transport/rdma/station.h"
-#include "transport/rdma/survey/card.h"
 #include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
+
+/// Maximum number of devices that a rank describes.
+inline constexpr std::size_t kMostDevices = 64;
+
+struct DeviceCard {
+  std::string name;
+  /// Kinds of the device's addresses, such as "RoCE v2 over IPv4", each once.
+  std::vector<std::string> kinds;
+  /// The reason why the device cannot be used, with advice; empty if it can be used.
+  std::string why = {};
+};
+
+struct Card {
+  std::string host;
+  std::string why;  ///< The reason why no device can be used; empty if `devices` can be used.
+  std::vector<Service> services;
+  std::vector<DeviceCard> devices;
+  /// Used if each device reaches only some ranks, as with cables: for each rank, the indices of the
+  /// devices that lead to it. Empty if every device reaches all ranks.
+  std::vector<std::vector<std::size_t>> leads_to;
+};
+
+/// Returns one line of JSON.
+std::string serialise(const Card& card);
+/// Parses a peer's card. Its texts are made printable, and long ones are cut. Throws
+/// CorruptionError.
+Card parse_card(WorldRank rank, std::string_view text);
+
+/// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
+/// none in common; the message lists the services of both.
+Service common_service(const Card& here, const Card& there);
+/// True if both devices have an address of the same kind.
+bool fit(const DeviceCard& here, const DeviceCard& there);
+/// Returns one rail per pair of usable devices, as indices of the devices of `here`. The first
+/// device of one side is paired with the first of the other, and so on; a rail needs both to be
+/// usable and to fit. `here` is the card of rank `self`, `there` that of `peer`. Throws Error if
+/// there is no rail; the message contains the reason.
+std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
+                                      WorldRank peer);
+/// True if neither rank's device table has a device for the pair. No cable joins the two ranks
+/// then, so nothing is missing.
+bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
+
+/// Returns a table that shows the devices that lead from each rank to each other, and where one is
+/// missing. Lines below the table give advice per host. `cards` holds the cards of all ranks in
+/// rank order.
+std::string picture_of(const std::vector<Card>& cards);
 
 struct Survey {
   Card card;

@@ -1,5 +1,3 @@
-#include "transport/rdma/verbs/library.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "transport/rdma/verbs/functions.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::transport::rdma {
 namespace {
@@ -214,12 +213,7 @@ class LibraryContext final : public VerbsContext {
   Limits limits() override {
     ibv_device_attr attr = {};
     calls_.check("ibv_query_device", calls_.verbs.query_device(context_.get(), &attr));
-    return {.regions = attr.max_mr,
-            .queue_pairs = attr.max_qp,
-            .requests = attr.max_qp_wr,
-            .completions = attr.max_cqe,
-            .ports = attr.phys_port_cnt,
-            .lends = fork_does_no_harm()};
+    return {.regions = attr.max_mr, .lends = fork_does_no_harm()};
   }
 
   Port port(int number) override {

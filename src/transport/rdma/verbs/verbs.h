@@ -1,6 +1,6 @@
-// The operations that the transport needs from an RDMA device. library.h implements them with the
-// real library, loaded at run time; tests/support/verbs_double.h implements them in memory and can
-// inject every failure.
+// The operations that the transport needs from an RDMA device. library.cpp implements them with
+// the real library, loaded at run time; tests/support/verbs_double.h implements them in memory and
+// can inject every failure.
 //
 // Every object must outlive the objects that were made from it: a queue pair is destroyed first,
 // then the memory that it uses, then the channel and the context. Functions that make objects throw
@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mccl/error.h"
@@ -63,10 +64,6 @@ struct Port {
 
 struct Limits {
   int regions = 0;
-  int queue_pairs = 0;
-  int requests = 0;  ///< Per queue pair and direction.
-  int completions = 0;
-  int ports = 1;
   /// True if memory of callers may be registered for a limited time, because a fork during that
   /// time does no harm.
   bool lends = false;
@@ -189,5 +186,28 @@ class Verbs {
   virtual std::vector<std::string> devices() = 0;
   virtual std::unique_ptr<VerbsContext> open(const std::string& device) = 0;
 };
+
+/// The kind of IP address that a GID contains.
+enum class Family : std::uint8_t { ipv4, ipv6, link_local };
+Family family_of(const GidBytes& gid);
+
+/// Returns the type and the address as text, such as "RoCE v2 10.9.0.1" or "InfiniBand fe80::1".
+std::string text_of(const Gid& gid);
+std::string text_of(const GidBytes& gid);
+std::string_view name_of(GidType type);
+/// Returns the kind of a GID as text, such as "RoCE v2 over IPv4". Two addresses can reach each
+/// other only if their kinds are equal.
+std::string kind_of(const Gid& gid);
+
+/// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to
+/// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equals, the two with the longest common
+/// prefix win, because the two addresses of one cable share a prefix. Both ends get the same
+/// result, whatever the order of the lists.
+std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const Gid> here,
+                                                               std::span<const Gid> there);
+
+/// Loads the library once, for the lifetime of the process. Returns null if the library is missing
+/// or lacks a function that MCCL needs, with the reason in `why`.
+std::shared_ptr<Verbs> load_verbs(std::string& why);
 
 }  // namespace mccl::transport::rdma
