@@ -11,8 +11,8 @@ from pathlib import Path
 import mccl_engine
 
 
-def find_program() -> Path | None:
-    """The path of the program of this installation; None if it is not installed."""
+def require_program() -> Path:
+    """The path of the program. Ends this process with a message if it is not installed."""
     try:
         files = distribution(mccl_engine.DISTRIBUTION).files or []
     except PackageNotFoundError:
@@ -21,18 +21,15 @@ def find_program() -> Path | None:
     for place in (*installed, Path(sysconfig.get_path("scripts"), "mccl")):
         if place.is_file() and os.access(place, os.X_OK):
             return place.resolve()
-    return None
+    sys.exit(
+        "mccl: the program `mccl` is not installed with this package; install it: "
+        + mccl_engine.install_command()
+    )
 
 
 def main() -> None:
     """Replaces this process with the program."""
-    program = find_program()
-    if program is None:
-        sys.exit(
-            "mccl: the program `mccl` is not installed with this package; install it: "
-            + mccl_engine.install_command()
-        )
-    os.execv(program, ["mccl", *sys.argv[1:]])
+    os.execv(require_program(), ["mccl", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .momentum import Momentum
+from .kept import Momentum
 from .state import UNCODED, State, group_like
 from .statistics import Share
 from .tensors import add_residual, after, energy, is_finite, is_used, pack, real, unpack, wide

@@ -11,8 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-import mccl_engine
-from mccl.__main__ import find_program
+from mccl.__main__ import require_program
 
 
 def replace_launchers() -> None:
@@ -30,12 +29,7 @@ def _launch(
     backend: str, parser: object, hosts: Sequence[Any], args: Any, command: Sequence[str]
 ) -> None:
     """Takes the arguments of MLX's launch_ring, launch_jaccl and launch_nccl."""
-    program = find_program()
-    if program is None:
-        sys.exit(
-            "mccl: the program `mccl` is not installed with this package; install it: "
-            + mccl_engine.install_command()
-        )
+    program = require_program()
     with tempfile.NamedTemporaryFile("w", prefix="mccl-hosts-", suffix=".json") as file:
         json.dump(_hostfile(args.backend or backend, hosts, args.env), file)
         file.flush()
