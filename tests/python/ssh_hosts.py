@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from launching import run, start
+
 PATIENCE = 60
 NETWORK = "10.78.0"
 APART = "10.80"
@@ -208,3 +210,17 @@ class SshHosts:
         for name in [*self.names, "desk"]:
             shell("ip", "netns", "del", self.space(name))
         shutil.rmtree(self.folder)
+
+
+def _flags(hosts: SshHosts, *arguments: object) -> tuple:
+    return ("--ssh-arg=-F", "--ssh-arg", hosts.config, *arguments)
+
+
+def launch(hosts: SshHosts, *arguments: object, status: int = 0, **options: object):
+    """Runs `mccl launch` on the desk to its end."""
+    return run(*_flags(hosts, *arguments), status=status, before=hosts.on("desk"), **options)
+
+
+def begin(hosts: SshHosts, *arguments: object, **options: object):
+    """Starts `mccl launch` on the desk."""
+    return start(*_flags(hosts, *arguments), before=hosts.on("desk"), **options)

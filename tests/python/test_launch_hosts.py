@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 import ssh_hosts
-from launching import PATIENCE, folders, marked, program, run, start, wait_until
+from launching import PATIENCE, folders, marked, program, wait_until
+from ssh_hosts import begin, launch
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
 SH = ("--", "sh", "-c")
@@ -45,18 +46,6 @@ def need(*modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
-
-
-def flags(hosts, *arguments: object) -> tuple:
-    return ("--ssh-arg=-F", "--ssh-arg", hosts.config, *arguments)
-
-
-def launch(hosts, *arguments: object, status: int = 0, **options: object):
-    return run(*flags(hosts, *arguments), status=status, before=hosts.on("desk"), **options)
-
-
-def begin(hosts, *arguments: object, **options: object):
-    return start(*flags(hosts, *arguments), before=hosts.on("desk"), **options)
 
 
 def test_ranks_run_where_they_should_and_meet_by_address(hosts):

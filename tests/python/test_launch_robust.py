@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import ssh_hosts
-from launching import PATIENCE, environment, folders, marked, program, run, start, wait_until
+from launching import PATIENCE, environment, folders, marked, program, wait_until
+from ssh_hosts import begin, launch
 
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
 SH = ("--", "sh", "-c")
@@ -52,18 +53,6 @@ def bashrc(hosts):
     file = hosts.folder / "home/.bashrc"
     yield file.write_text
     file.unlink(missing_ok=True)
-
-
-def flags(hosts, *arguments: object) -> tuple:
-    return ("--ssh-arg=-F", "--ssh-arg", hosts.config, *arguments)
-
-
-def launch(hosts, *arguments: object, status: int = 0, **options: object):
-    return run(*flags(hosts, *arguments), status=status, before=hosts.on("desk"), **options)
-
-
-def begin(hosts, *arguments: object, **options: object):
-    return start(*flags(hosts, *arguments), before=hosts.on("desk"), **options)
 
 
 def with_sshd(hosts, name: str, *options: str) -> None:
