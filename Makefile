@@ -19,7 +19,7 @@ FILES_AT_ONCE ?= 6
 # in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
+GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
 .PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
 
@@ -202,6 +202,20 @@ test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider tests/torch_suite
 
+# The frameworks get an environment of their own, which sees the packages of $(VENV).
+test-integrations: $(VENV)-integrations/.installed build
+	@echo "test: frameworks"
+	@BUILD_FOLDER=$(BUILD) $(VENV)-integrations/bin/python -m pytest tests/integrations
+
+$(VENV)-integrations/.installed: scripts/requirements-integrations.txt $(TEST_ENVIRONMENT)
+	@echo "setup: $(VENV)-integrations"
+	@test -x $(VENV)-integrations/bin/python || $(PYTHON) -m venv $(VENV)-integrations
+	@packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "$$packages")')" \
+		> "$$($(VENV)-integrations/bin/python -c "$$packages")/shared.pth"
+	@$(VENV)-integrations/bin/python -m $(PIP_INSTALL) -r $<
+	@touch $@
+
 # Needs a machine with GPUs; writes build/gpu.md.
 test-gpu: build $(TEST_ENVIRONMENT)
 	@PYTHON=$(BIN)/python tests/gpu/run.sh
@@ -297,7 +311,7 @@ docs: .venv-docs/.installed
 	@touch $@
 
 clean:
-	rm -rf build .venv .venv-docs .venv-torch-*
+	rm -rf build .venv .venv-docs .venv-integrations .venv-torch-*
 
 # HELP
 # MCCL: collective communication for the machines people really have.
@@ -315,6 +329,8 @@ clean:
 #   make test-python       the Python, example and installation tests alone
 #   make test-long         the Python tests that take many seconds each: installations by pip, RDMA in
 #                          a guest, models of mlx-lm, many hosts
+#   make test-integrations Accelerate, Transformers, Lightning, Ignite, Ray and torchft on MCCL,
+#                          installed into an environment of their own
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch

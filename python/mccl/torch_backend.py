@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import mccl_engine
 
-from . import torch_meeting, torch_names
+from . import frameworks, torch_meeting, torch_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -32,6 +32,7 @@ def register() -> None:
     torch_names.register(create)
     torch_names.wrap_calls(lambda: None if _shim is None else _shim.ProcessGroupMCCL)
     torch_meeting.install(lambda settings: load().open_job_store(settings))
+    frameworks.install()
 
 
 def load() -> ModuleType:

@@ -61,7 +61,7 @@ assert "torch" not in sys.modules, "import mccl must stay cheap"
 import torch.distributed as dist
 assert dist.is_backend_available("mccl")
 assert dist.Backend.backend_capability["mccl"] == ["cpu", "cuda", "mps"]
-assert not any(type(f).__module__.startswith("mccl") for f in sys.meta_path)
+assert "torch.distributed.distributed_c10d" not in {getattr(f, "name", "") for f in sys.meta_path}
 """,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )

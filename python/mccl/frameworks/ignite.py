@@ -1,0 +1,13 @@
+"""Ignite: the backends of its computation model for torch.distributed."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from mccl.torch_names import BACKEND, OWN_BACKEND
+
+
+def change(native: ModuleType) -> None:
+    """Adds the backend's names to those that ignite.distributed takes."""
+    model = native._NativeDistModel
+    model.available_backends = (*model.available_backends, BACKEND, OWN_BACKEND)

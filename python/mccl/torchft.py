@@ -1,0 +1,70 @@
+"""MCCL under torchft, which replaces the process group at every change of its replicas."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+from torch.distributed import ProcessGroup
+from torchft.process_group import ProcessGroupWrapper
+
+from . import config, torch_backend
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+_CUSTOM = ProcessGroup.BackendType.CUSTOM
+
+
+class ProcessGroupMCCL(ProcessGroupWrapper):
+    """A process group for ``torchft.Manager(pg=...)``.
+
+    Each quorum gets connections of its own, on a free port, whatever MCCL_PORT_BASE says: those of
+    the quorum before may not be closed yet.
+    """
+
+    def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
+        shim = torch_backend.load()
+        backend = shim.create(
+            store=store,
+            rank=rank,
+            size=world_size,
+            timeout=self._timeout,
+            name=f"torchft-{self._uuid}",
+            # A group that is not the default one, none of whose ranks are ranks of the default one.
+            global_ranks=list(range(world_size)),
+            members=[-1] * world_size,
+            settings=config.resolved_settings() | {"port_base": "0"},
+            elsewhere=False,
+        )
+        group = ProcessGroup(store, rank, world_size)
+        group._set_default_backend(_CUSTOM)
+        for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+            group._register_backend(torch.device(device), _CUSTOM, backend)
+        self._backend = backend
+        return group
+
+    def abort(self, errored: bool = True) -> None:
+        """Ends all calls of the current group with an error on every rank, and leaves it."""
+        if self._pg is not None:
+            self._backend.abort()
+        self.shutdown()
+        super().abort(errored)
+
+    def shutdown(self) -> None:
+        """Leaves the current group, whose later calls end with an error on the other ranks."""
+        if self._pg is not None:
+            self._backend.shutdown()
+            self._pg = None
+            del self._backend
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets the timeout of later calls, of this group and of those to come."""
+        super().set_timeout(timeout)
+        if self._pg is not None:
+            self._backend._set_default_timeout(timeout)
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """The name that torchft registers the group under."""
+        return "torchft-mccl"

@@ -1,0 +1,120 @@
+"""The programs of examples/frameworks, under the launchers that docs/frameworks.md names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import launching
+import pytest
+from torchft.coordination import LighthouseServer
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples/frameworks"
+PATIENCE = 300
+
+
+def run(*command: object, **variables: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=launching.environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def accelerate(*options: str) -> str:
+    fixed = "--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
+    tool = (sys.executable, "-m", "accelerate.commands.launch", *fixed.split())
+    return run(*tool, "--main_process_port", "0", *options, EXAMPLES / "with_accelerate.py")
+
+
+def loss_of(output: str, kind: str) -> float:
+    found = re.search(rf"^2 ranks on mccl, {kind}: loss ([\d.]+)$", output, re.M)
+    assert found, output
+    return float(found[1])
+
+
+def test_accelerate_trains_by_ddp_and_fsdp2_alike():
+    by_ddp = loss_of(accelerate("--multi_gpu"), "MULTI_CPU")
+    fsdp = ("--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "NO_WRAP")
+    assert loss_of(accelerate(*fsdp), "FSDP") == pytest.approx(by_ddp, abs=1e-5)
+    assert by_ddp < 0.1
+
+
+def test_transformers_under_mccl_launch():
+    output = run(
+        launching.program(), "launch", "-n", 2, "--no-prefix", EXAMPLES / "with_transformers.py"
+    )
+    assert "2 ranks on mccl: loss " in output
+
+
+def test_lightning_starts_its_ranks():
+    output = run(sys.executable, EXAMPLES / "with_lightning.py")
+    assert "2 ranks on mccl: the same True" in output
+
+
+def test_ignite_starts_its_ranks():
+    assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in run(sys.executable, EXAMPLES / "with_ignite.py")
+
+
+def test_ray_starts_its_ranks():
+    assert "2 ranks on mccl: [2.0, 2.0, 2.0]" in run(sys.executable, EXAMPLES / "with_ray.py")
+
+
+class Replica:
+    """A process of with_torchft.py that trains until it is killed."""
+
+    def __init__(self, lighthouse: str, folder: Path, name: str) -> None:
+        self.output = folder / name
+        with self.output.open("w") as out, (folder / f"{name}.log").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, EXAMPLES / "with_torchft.py", "1000000"],
+                env=launching.environment(TORCHFT_LIGHTHOUSE=lighthouse),
+                stdout=out,
+                stderr=log,
+            )
+
+    def steps(self) -> dict[int, tuple[str, str]]:
+        """Returns the number of replicas and the sum of the weights after each step."""
+        lines = re.findall(
+            r"^step (\d+) replicas (\d+) weights (\S+)\n", self.output.read_text(), re.M
+        )
+        return {int(step): (replicas, weights) for step, replicas, weights in lines}
+
+    def last_had(self, replicas: int) -> bool:
+        assert self.process.poll() is None, self.output.with_suffix(".log").read_text()[-3000:]
+        steps = self.steps()
+        return bool(steps) and steps[max(steps)][0] == str(replicas)
+
+
+def test_torchft_goes_on_after_sigkill(tmp_path: Path):
+    lighthouse = LighthouseServer(
+        bind="[::]:0", min_replicas=1, join_timeout_ms=3000, heartbeat_timeout_ms=1000
+    )
+    # The lighthouse names this host, which need not resolve.
+    address = f"http://localhost:{lighthouse.address().rpartition(':')[2]}"
+    replicas = [Replica(address, tmp_path, name) for name in ("first", "second")]
+    try:
+        launching.wait_until(lambda: all(replica.last_had(2) for replica in replicas))
+        replicas[1].process.kill()
+        replicas[1].process.wait()
+        launching.wait_until(lambda: replicas[0].last_had(1))
+        replicas.append(Replica(address, tmp_path, "third"))
+        launching.wait_until(lambda: replicas[0].last_had(2) and replicas[2].last_had(2))
+    finally:
+        for replica in replicas:
+            replica.process.kill()
+            replica.process.wait()
+        lighthouse.shutdown()
+    for other in replicas[1:]:
+        both = replicas[0].steps().keys() & other.steps().keys()
+        together = [step for step in both if other.steps()[step][0] == "2"]
+        assert together
+        assert all(replicas[0].steps()[step] == other.steps()[step] for step in together)

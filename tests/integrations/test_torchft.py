@@ -1,0 +1,41 @@
+"""torchft's own tests of process groups, on mccl.torchft.ProcessGroupMCCL."""
+
+from datetime import timedelta
+
+import pytest
+from torchft import process_group_test as theirs
+from torchft.process_group import ProcessGroup
+
+from mccl.torchft import ProcessGroupMCCL
+
+
+class TestMCCL(theirs.MultiPgBaseTest):
+    BACKEND = "mccl"
+    WORLD_SIZE = 3
+
+    @classmethod
+    def _create_pg(cls, backend: str) -> ProcessGroup:
+        return ProcessGroupMCCL(timeout=timedelta(seconds=10))
+
+    def assertRaisesRegex(self, error: type, pattern: str):  # noqa: N802
+        """Adds MCCL's wording to that of Gloo and NCCL, which torchft's tests list."""
+        return super().assertRaisesRegex(error, f"{pattern}|rank 2 is gone")
+
+    @theirs.parameterized.expand(theirs._ALL_COLLECTIVES)
+    def test_collective(self, collective: str) -> None:
+        self._run_parallel(collective)
+
+    @theirs.parameterized.expand(theirs._ALL_COLLECTIVES)
+    def test_collective_with_resiliency(self, collective: str) -> None:
+        self._run_with_resiliency(collective)
+
+
+@pytest.fixture
+def group_class(monkeypatch):
+    monkeypatch.setattr(theirs, "ProcessGroupGloo", ProcessGroupMCCL)
+
+
+@pytest.mark.parametrize("name", ["test_gloo_apis_0_cpu", "test_functional_collectives"])
+def test_alone(group_class, name: str):
+    case = theirs.ProcessGroupTest(name)
+    case.debug()
