@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/checked_group.h"
+#include "backend/native/group.h"
 #include "device/registry.h"
 #include "mccl/mccl.h"
 
@@ -132,7 +132,7 @@ int main() {
   config.port_base = 0;
   config.log_level = "ERROR";
   const auto context = mccl::Context::create({0, 1, mccl::make_memory_store(), config, nullptr});
-  auto& world = dynamic_cast<mccl::CheckedGroup&>(*context->world());
+  auto& world = dynamic_cast<mccl::native::NativeGroup&>(*context->world());
   const auto staged = context->group("staged", {0}, std::chrono::seconds(60));
   world.use(std::make_shared<NoPath>());
   std::vector<float> memory(256);

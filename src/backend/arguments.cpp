@@ -2,11 +2,74 @@
 
 #include <fmt/format.h>
 
-#include "backend/check.h"
+#include <cstdint>
+#include <limits>
+
+#include "base/coding.h"
+#include "device/registry.h"
 #include "mccl/error.h"
 
 namespace mccl {
 namespace {
+
+void check_device(Collective call, const char* argument, Device device) {
+  try {
+    device::depot_of(device);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("{}: {} cannot be used: {}", name_of(call), argument, error.what()));
+  }
+}
+
+/// Memory must lie on the host or on an available device, must not be null unless it is empty, and
+/// must fit the address space.
+void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
+  if (buffer.device.kind != DeviceKind::cpu) check_device(call, argument, buffer.device);
+  if (!buffer.data && buffer.count > 0) {
+    throw InvalidArgument(
+        fmt::format("{}: {} is null but has {} elements", name_of(call), argument, buffer.count));
+  }
+  if (buffer.count > std::numeric_limits<std::ptrdiff_t>::max() / size_of(buffer.dtype)) {
+    throw InvalidArgument(fmt::format("{}: {} of {} {} elements exceeds the address space",
+                                      name_of(call), argument, buffer.count,
+                                      name_of(buffer.dtype)));
+  }
+}
+
+void check_same_type(Collective call, const ConstBuffer& in, const ConstBuffer& out) {
+  if (in.dtype == out.dtype) return;
+  throw InvalidArgument(fmt::format("{}: input is {} but output is {}; they must be the same type",
+                                    name_of(call), name_of(in.dtype), name_of(out.dtype)));
+}
+
+void check_count(Collective call, const char* argument, std::size_t found, std::size_t expected) {
+  if (found == expected) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} has {} elements; expected {}", name_of(call), argument, found, expected));
+}
+
+/// The shares of all ranks together must fit the address space, so that their sums do not overflow.
+/// `argument` is the name of the argument that the shares come from.
+void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype) {
+  if (shares.fit(size_of(dtype))) return;
+  if (shares.counts().empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: {} of {} {} elements on each of {} ranks exceeds the address space",
+                    name_of(call), argument, shares.at(0), name_of(dtype), shares.ranks()));
+  }
+  throw InvalidArgument(
+      fmt::format("{}: the sum of {} ({}), in elements of type {}, exceeds the address space",
+                  name_of(call), argument, fmt::join(shares.counts(), ", "), name_of(dtype)));
+}
+
+void check_reduction(Collective call, DType dtype, const ReduceOp& op) {
+  if (static_cast<int>(op.kind) < kReduceKindCount && supports(dtype, op.kind)) return;
+  throw InvalidArgument(fmt::format("{}: {} is not defined for {}", name_of(call),
+                                    static_cast<int>(op.kind) < kReduceKindCount
+                                        ? name_of(op.kind)
+                                        : std::string_view("the operation"),
+                                    name_of(dtype)));
+}
 
 Request request_of(Collective collective, DType dtype, std::size_t count) {
   Request request;
@@ -22,13 +85,54 @@ void set(Request& request, const ReduceOp& op) {
   request.factor = op.factor;
 }
 
+/// Returns true if a call is in place: element `in_offset` of `in` is element `out_offset` of
+/// `out`. Throws if the two overlap in any other way.
+bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                   std::size_t in_offset, std::size_t out_offset) {
+  if (in.count == 0 || out.count == 0) return false;
+  const auto in_begin = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto out_begin = reinterpret_cast<std::uintptr_t>(out.data);
+  const std::size_t element_bytes = size_of(in.dtype);
+  if (in_begin + in_offset * element_bytes == out_begin + out_offset * element_bytes) return true;
+  if (in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin) return false;
+  throw InvalidArgument(fmt::format(
+      "{}: input and output overlap; use separate memory, or the in-place form of the call",
+      name_of(call)));
+}
+
 }  // namespace
+
+Shares Arguments::shares_from(Collective call, Counts counts) const {
+  if (counts.size() != static_cast<std::size_t>(size_)) {
+    throw InvalidArgument(
+        fmt::format("{}: found {} counts for {} ranks", name_of(call), counts.size(), size_));
+  }
+  return Shares::of(counts);
+}
+
+void Arguments::check_root(Collective call, int root) const {
+  if (root >= 0 && root < size_) return;
+  throw InvalidArgument(fmt::format("{}: root {} is not a rank of this group (0 to {})",
+                                    name_of(call), root, size_ - 1));
+}
+
+void Arguments::check_peer(Collective call, int peer, bool any_allowed) const {
+  if (any_allowed && peer == -1) return;
+  if (peer == rank_) {
+    throw InvalidArgument(
+        fmt::format("{}: rank {} cannot exchange messages with itself", name_of(call), rank_));
+  }
+  if (peer < 0 || peer >= size_) {
+    throw InvalidArgument(
+        fmt::format("{}: rank {} is not in this group (0 to {})", name_of(call), peer, size_ - 1));
+  }
+}
 
 Request Arguments::sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op,
                        int root) const {
   const bool is_rooted = call == Collective::reduce;
   check_memory(call, "input", in);
-  if (is_rooted) check_root(call, root, size_);
+  if (is_rooted) check_root(call, root);
   check_reduction(call, in.dtype, op);
   Request request = request_of(call, in.dtype, in.count);
   set(request, op);
@@ -45,7 +149,7 @@ Request Arguments::sum(Collective call, ConstBuffer in, Buffer out, const Reduce
 
 Request Arguments::broadcast(Buffer data, int root) const {
   check_memory(Collective::broadcast, "data", data);
-  check_root(Collective::broadcast, root, size_);
+  check_root(Collective::broadcast, root);
   Request request = request_of(Collective::broadcast, data.dtype, data.count);
   request.call.root = root;
   request.in_place = true;
@@ -54,15 +158,17 @@ Request Arguments::broadcast(Buffer data, int root) const {
   return request;
 }
 
-Request Arguments::in_parts(Collective call, ConstBuffer in, Buffer out, const Shares& shares,
-                            int root, const ReduceOp& op) const {
+Request Arguments::in_parts(Collective call, ConstBuffer in, Buffer out,
+                            std::optional<Counts> counts, int root, const ReduceOp& op) const {
   const bool is_rooted = call == Collective::gather || call == Collective::scatter;
   const bool divides_input = call == Collective::scatter || call == Collective::reduce_scatter;
+  const Shares shares = counts ? shares_from(call, *counts)
+                               : Shares::equal(size_, divides_input ? out.count : in.count);
   const bool has_input = call != Collective::scatter || root == rank_;
   const bool has_output = call != Collective::gather || root == rank_;
   if (has_input) check_memory(call, "input", in);
   if (has_output) check_memory(call, "output", out);
-  if (is_rooted) check_root(call, root, size_);
+  if (is_rooted) check_root(call, root);
   if (has_input && has_output) check_same_type(call, in, out);
   const DType dtype = has_input ? in.dtype : out.dtype;
   const char* const part = divides_input ? "output" : "input";
@@ -106,10 +212,10 @@ Request Arguments::all_to_all(ConstBuffer in, Buffer out) const {
   return request;
 }
 
-Request Arguments::all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
-                               std::span<const std::size_t> out_counts) const {
-  const Shares given = shares_from(Collective::all_to_all, in_counts, size_);
-  check_exchange(in, given, out, shares_from(Collective::all_to_all, out_counts, size_));
+Request Arguments::all_to_allv(ConstBuffer in, Counts in_counts, Buffer out,
+                               Counts out_counts) const {
+  const Shares given = shares_from(Collective::all_to_all, in_counts);
+  check_exchange(in, given, out, shares_from(Collective::all_to_all, out_counts));
   Request request = request_of(Collective::all_to_all, in.dtype, 0);
   request.counts = in_counts;
   request.recv_counts = out_counts;
@@ -141,7 +247,7 @@ Request Arguments::barrier() const { return request_of(Collective::barrier, DTyp
 
 Request Arguments::send(ConstBuffer data, int peer, std::uint32_t tag) const {
   check_memory(Collective::send, "data", data);
-  check_peer(Collective::send, peer, rank_, size_, false);
+  check_peer(Collective::send, peer, false);
   Request request = request_of(Collective::send, data.dtype, data.count);
   request.call.peer = peer;
   request.call.tag = tag;
@@ -151,7 +257,7 @@ Request Arguments::send(ConstBuffer data, int peer, std::uint32_t tag) const {
 
 Request Arguments::recv(Buffer data, int peer, std::uint32_t tag) const {
   check_memory(Collective::recv, "data", data);
-  check_peer(Collective::recv, peer, rank_, size_, true);
+  check_peer(Collective::recv, peer, true);
   Request request = request_of(Collective::recv, data.dtype, data.count);
   request.call.peer = peer;
   request.call.tag = tag;
@@ -159,9 +265,42 @@ Request Arguments::recv(Buffer data, int peer, std::uint32_t tag) const {
   return request;
 }
 
-Shares shares_from(Collective call, std::span<const std::size_t> counts, int size) {
-  check_counts(call, counts, size);
-  return Shares::of(counts);
+void check_codec(const engine::Call& call, const Compression& compression) {
+  check_ratio(compression);
+  if (compression.codec == Codec::none) return;
+  if (may_be_coded(call.collective, call.dtype, call.kind)) return;
+  throw InvalidArgument(fmt::format(
+      "{} of {} {}: {} applies only to sums and averages of floats by all_reduce and "
+      "reduce_scatter; make this call without it",
+      name_of(call.collective), name_of(call.kind), name_of(call.dtype), describe(compression)));
+}
+
+void check_ratio(const Compression& compression) {
+  if (compression.codec != Codec::topk || (compression.ratio > 0 && compression.ratio <= 1)) return;
+  throw InvalidArgument(
+      fmt::format("the ratio of topk must be above 0 and at most 1; found {}", compression.ratio));
+}
+
+void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                    const ConstBuffer& left) {
+  check_memory(call, "left_out", left);
+  check_same_type(call, in, left);
+  check_count(call, "left_out", left.count, in.count);
+  const auto apart = [&](const ConstBuffer& other) {
+    const auto a = reinterpret_cast<std::uintptr_t>(left.data);
+    const auto b = reinterpret_cast<std::uintptr_t>(other.data);
+    return a + left.bytes() <= b || b + other.bytes() <= a;
+  };
+  if (left.count == 0 || (apart(in) && (out.count == 0 || apart(out)))) return;
+  throw InvalidArgument(fmt::format(
+      "{}: left_out overlaps the input or the output; give it separate memory", name_of(call)));
+}
+
+void refuse_codec(const std::optional<Compression>& compression) {
+  if (!compression || compression->codec == Codec::none) return;
+  throw InvalidArgument(fmt::format(
+      "{}: MPI supports no codec; leave the codec out, or choose another backend (MCCL_BACKEND)",
+      describe(*compression)));
 }
 
 }  // namespace mccl

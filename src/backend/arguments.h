@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "backend/request.h"
 #include "mccl/buffer.h"
+#include "mccl/compression.h"
 #include "mccl/types.h"
 
 namespace mccl {
@@ -15,32 +17,45 @@ namespace mccl {
 /// which names the call and the argument, what was found and what was expected.
 class Arguments {
  public:
+  using Counts = std::span<const std::size_t>;
   Arguments(int rank, int size) : rank_(rank), size_(size) {}
 
   /// all_reduce, or a reduce to `root`.
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
   /// A call in which the data of one side consist of one part per rank: all_gather, gather, scatter
-  /// or reduce_scatter. `op` is read by reduce_scatter only.
-  Request in_parts(Collective call, ConstBuffer in, Buffer out, const Shares& shares, int root = -1,
-                   const ReduceOp& op = {}) const;
+  /// or reduce_scatter. Without `counts`, all parts have the size of the other side's buffer. `op`
+  /// is read by reduce_scatter only.
+  Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
+                   int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;
   /// An all_to_all with counts.
-  Request all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
-                      std::span<const std::size_t> out_counts) const;
+  Request all_to_allv(ConstBuffer in, Counts in_counts, Buffer out, Counts out_counts) const;
   Request barrier() const;
   Request send(ConstBuffer data, int peer, std::uint32_t tag) const;
   /// `peer` is -1 for a message from any rank.
   Request recv(Buffer data, int peer, std::uint32_t tag) const;
 
  private:
+  Shares shares_from(Collective call, Counts counts) const;
   void check_exchange(ConstBuffer in, const Shares& given, Buffer out, const Shares& taken) const;
+  void check_root(Collective call, int root) const;
+  void check_peer(Collective call, int peer, bool any_allowed) const;
 
   int rank_;
   int size_;
 };
 
-/// Returns the shares that `counts` describe. Throws unless there is one count per rank.
-Shares shares_from(Collective call, std::span<const std::size_t> counts, int size);
+// The following functions throw InvalidArgument if their check fails, too.
+
+/// check_codec() checks the compression of a call, check_ratio() that of a group. Both accept a
+/// compression without a codec.
+void check_codec(const engine::Call& call, const Compression& compression);
+void check_ratio(const Compression& compression);
+/// left_out must have the type and count of the input, and must not overlap input or output.
+void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
+                    const ConstBuffer& left);
+/// Throws if a codec is requested. Used where calls cannot be compressed.
+void refuse_codec(const std::optional<Compression>& compression);
 
 }  // namespace mccl

@@ -5,52 +5,137 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/cuda/path.h"
+#include "backend/direct/auto_path.h"
+#include "backend/mpi/process.h"
+#include "backend/native/calibration.h"
+#include "backend/native/group.h"
+#include "backend/native/units.h"
+#include "backend/nccl/path.h"
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/pinned_memory.h"
 #include "base/placement.h"
+#include "device/registry.h"
+#include "engine/engine.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/meeting/join.h"
+#include "schedule/choose.h"
 
 namespace mccl {
 namespace {
 
+using native::GroupSetup;
+using native::NativeGroup;
+
+/// A context with an engine, which can pass calls to an installed CUDA, NCCL or MPI library. A
+/// group may outlive its context; all its later calls fail.
 class JobContext final : public Context {
  public:
-  explicit JobContext(const ContextOptions& options)
-      : config_(options.config), metrics_(options.metrics), backend_(make_backend(options)) {
+  /// Connects all ranks. `config` is what config() returns.
+  JobContext(Config config, const ContextOptions& options)
+      : config_(std::move(config)),
+        compression_(compression_named(options.config.compression, options.config.topk_ratio)),
+        setup_(std::make_shared<GroupSetup>(
+            GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
+        // Detects GPUs without loading a driver, which a job that never uses a GPU does not need.
+        engine_(engine::Engine::create(
+            {.rank = options.rank,
+             .size = options.size,
+             .store = options.store,
+             .config = options.config,
+             .metrics = options.metrics,
+             .wiring = options.wiring,
+             .has_gpus = config_.backend == "auto" && device::sees_any(DeviceKind::cuda)})) {
+    pinned_memory().set_limit(config_.pinned_limit_bytes);
+    if (!uses_mpi()) native::calibrate(engine_);
+    engine_->tell_of_arrival();
+    uses_mpi() ? set_up_mpi() : set_up_devices();
     std::vector<int> everyone(static_cast<std::size_t>(size()));
     std::iota(everyone.begin(), everyone.end(), 0);
-    world_ = backend_->make_group("world", everyone, milliseconds_of(config_.timeout));
+    world_ = make_group("world", everyone, milliseconds_of(config_.timeout), {});
   }
 
   /// Shuts down before the world group is destroyed, so that pending calls report the shutdown.
-  ~JobContext() override { backend_->shutdown(); }
+  ~JobContext() override { engine_->shutdown(); }
 
-  int rank() const override { return backend_->rank(); }
-  int size() const override { return backend_->size(); }
+  int rank() const override { return engine_->rank(); }
+  int size() const override { return engine_->size(); }
   const Config& config() const override { return config_; }
-  std::shared_ptr<Metrics> metrics() const override { return metrics_; }
-  Costs costs() const override { return backend_->costs(); }
+  std::shared_ptr<Metrics> metrics() const override { return engine_->metrics(); }
   std::shared_ptr<Group> world() override { return world_; }
+
+  /// Returns the costs of the world group. They are unknown with MPI, which chooses its algorithms
+  /// itself.
+  Costs costs() const override {
+    Costs costs;
+    if (uses_mpi()) return costs;
+    const schedule::Facts facts = engine_->facts_of(*world_->state());
+    for (const schedule::FactInfo& info : schedule::fact_table()) {
+      costs.numbers.emplace_back(info.name, schedule::value_of(facts, info));
+    }
+    costs.nodes = facts.nodes;
+    return costs;
+  }
 
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                std::chrono::milliseconds timeout,
                                const std::optional<Compression>& compression) override {
-    return backend_->make_group(name, members, timeout, compression);
+    return make_group(name, members, timeout, compression);
   }
 
-  void shutdown() override { backend_->shutdown(); }
-  void before_fork() noexcept override { backend_->before_fork(); }
-  void after_fork_in_parent() noexcept override { backend_->after_fork_in_parent(); }
-  void abandon_after_fork() noexcept override { backend_->abandon_after_fork(); }
+  void shutdown() override { engine_->shutdown(); }
+  void before_fork() noexcept override { engine_->before_fork(); }
+  void after_fork_in_parent() noexcept override { engine_->after_fork_in_parent(); }
+  void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
 
  private:
+  bool uses_mpi() const { return config_.backend == "mpi"; }
+
+  void set_up_mpi() {
+    const auto patience = milliseconds_of(config_.connect_timeout);
+    setup_->give_path = [patience](NativeGroup& group, std::chrono::milliseconds) {
+      group.carry_by_mpi(patience);
+    };
+  }
+
+  void set_up_devices() {
+    const bool all_see_gpus = engine_->all_ranks_have_gpus();
+    const cuda::SharedGpu shared = cuda::shared_gpu_named(config_.test_only_shared_gpu);
+    const bool encrypts = config_.encryption == "on";
+    const auto notices = std::make_shared<direct::Notices>(engine_->log(), engine_->weak_store());
+    setup_->give_path = [by = config_.backend, all_see_gpus, shared, encrypts, log = engine_->log(),
+                         notices](NativeGroup& group, std::chrono::milliseconds timeout) {
+      const direct::PathOptions options{group, timeout, log, notices};
+      const auto by_kernels = [options, shared] { return cuda::make_path(options, shared); };
+      const auto by_nccl = [options, encrypts] { return nccl::make_path(options, encrypts); };
+      group.use(notices);
+      if (by == "cuda") return group.use(by_kernels());
+      if (by == "nccl") return group.use(by_nccl());
+      if (!all_see_gpus || group.size() < 2) return;
+      group.use(std::make_shared<direct::AutoPath>(
+          group, std::vector<direct::Candidate>{{"cuda", by_kernels}, {"nccl", by_nccl}}, timeout,
+          log));
+    };
+  }
+
+  std::shared_ptr<NativeGroup> make_group(const std::string& name, const std::vector<int>& members,
+                                          std::chrono::milliseconds timeout,
+                                          const std::optional<Compression>& compression) {
+    if (uses_mpi()) refuse_codec(compression);
+    if (compression) check_ratio(*compression);
+    auto group = std::make_shared<NativeGroup>(engine_, name, members, timeout,
+                                               compression.value_or(compression_));
+    group->set_up(setup_);
+    return group;
+  }
+
   const Config config_;
-  const std::shared_ptr<Metrics> metrics_;
-  const std::unique_ptr<Backend> backend_;
-  std::shared_ptr<Group> world_;
+  const Compression compression_;  ///< Default for groups that set none.
+  const std::shared_ptr<GroupSetup> setup_;
+  const std::shared_ptr<engine::Engine> engine_;
+  std::shared_ptr<NativeGroup> world_;
 };
 
 }  // namespace
@@ -58,9 +143,11 @@ class JobContext final : public Context {
 std::shared_ptr<Context> Context::create(const ContextOptions& options) {
   ContextOptions whole = options;
   if (!whole.metrics) whole.metrics = std::make_shared<Metrics>();
-  if (!whole.wiring && whole.size > 1 && !meets_by_mpi(whole.config))
+  if (meets_by_mpi(whole.config))
+    return std::make_shared<JobContext>(whole.config, mpi::placed(whole));
+  if (!whole.wiring && whole.size > 1)
     whole.wiring = rendezvous::wire(whole.rank, whole.size, whole.config, whole.metrics);
-  return std::make_shared<JobContext>(whole);
+  return std::make_shared<JobContext>(whole.config, whole);
 }
 
 std::shared_ptr<Context> Context::from_environment() {

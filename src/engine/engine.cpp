@@ -1,13 +1,16 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/cores.h"
 #include "base/environment.h"
+#include "base/keep.h"
 #include "base/open_files.h"
 #include "base/settings.h"
 #include "base/thread.h"
@@ -247,13 +250,8 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
 }
 
 void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
-  Failure failure;
-  try {
-    failure = aborted(fmt::format("rank {} aborted it: {}", group->membership().rank, reason));
-  } catch (const std::bad_alloc& error) {
-    failure = failure_of(error);
-  }
-  if (!group->mark_failed(std::move(failure))) return;
+  const GroupRank rank = group->membership().rank;
+  if (!group->mark_failed(aborted("rank {} aborted it: {}", rank, reason))) return;
   inbox_.abort(group);
   driver_.wake();
 }
@@ -298,11 +296,9 @@ void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 void Engine::tell_of_arrival() {
-  ControlMessage arrived;
-  arrived.kind = ControlKind::arrived;
   const std::lock_guard lock(driver_.mutex());
   awaits_arrivals_ = rank() == 0;
-  if (!awaits_arrivals_) peers_.send(WorldRank(0), arrived);
+  if (!awaits_arrivals_) peers_.send(WorldRank(0), {.kind = ControlKind::arrived});
 }
 
 /// True if ranks may still have to read the last values from rank 0's store, which often ends with
@@ -311,6 +307,56 @@ bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
   return !peers_.have_all_arrived();
+}
+
+void Engine::refuse_in_child() const {
+  if (!abandoned_) return;
+  throw InvalidArgument(
+      "this process is the child of a fork: it cannot use its parent's groups; make its own");
+}
+
+void Engine::before_fork() noexcept {
+  if (abandoned_ || driver_.stopping()) return;
+  driver_.make_way();
+  inbox_.mutex().lock();
+  if (options_.wiring) options_.wiring->before_fork();
+  forker_ = std::this_thread::get_id();
+}
+
+void Engine::after_fork_in_parent() noexcept {
+  if (forker_.load() != std::this_thread::get_id()) return;
+  forker_ = std::thread::id();
+  if (options_.wiring) options_.wiring->after_fork_in_parent();
+  inbox_.mutex().unlock();
+  driver_.go_on();
+}
+
+void Engine::abandon_after_fork() noexcept {
+  abandoned_ = true;
+  if (forker_.load() != std::this_thread::get_id())
+    return;  // the state in which the parent's threads left this copy is unknown
+  try {
+    links_.abandon();
+    Sleep beside;
+    peers_.watch(beside);
+    std::vector<pollfd> open = std::move(beside.watched);
+    groups_.for_each([&open](GroupState& group) {
+      group.channels().for_each_lane([&open](Lane& lane) {
+        open.push_back({lane.link().descriptor(), 0, 0});
+      });
+    });
+    groups_.departing().watch(open);
+    for (const pollfd& descriptor : open) ::close(descriptor.fd);
+    driver_.abandon();
+    if (options_.wiring) options_.wiring->abandon_after_fork();
+    // Nothing of the engine may be destroyed here: its thread belongs to the parent.
+    keep_for_ever(shared_from_this());
+  } catch (...) {
+    // The child is out of memory. Its descriptors close when it ends.
+  }
+  forker_ = std::thread::id();
+  inbox_.mutex().unlock();
+  driver_.mutex().unlock();
 }
 
 }  // namespace mccl::engine

@@ -18,6 +18,7 @@
 // lock and the group's failure lock, which no thread holds while it waits.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -33,13 +34,12 @@
 #include "base/log.h"
 #include "base/rank.h"
 #include "engine/calls/completions.h"
-#include "engine/calls/staging.h"
 #include "engine/driving/driver.h"
-#include "engine/groups/group_names.h"
+#include "engine/groups/group_records.h"
 #include "engine/groups/groups.h"
 #include "engine/groups/inbox.h"
 #include "engine/links/link_maker.h"
-#include "engine/peers/heart.h"
+#include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -84,6 +84,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   /// The node of each rank of the job; empty when no two share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
+  /// True if all ranks of the job share memory.
+  bool is_one_node() const {
+    return !nodes().empty() && std::ranges::count(nodes(), nodes().front()) == options_.size;
+  }
   /// The costs of links and memory from which new groups choose their schedules. learn() is called
   /// only while a single thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
@@ -128,18 +132,12 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Tries to run a call on the calling thread. This succeeds for a collective if nothing else is
   /// in flight, the schedule needs only the node's window, and the neighbours arrive soon. It
   /// succeeds for a small send that fits into the link. It succeeds for a small receive if nothing
-  /// else is in flight and the message arrives soon. Then `done` is true, and `begun` is null or a
-  /// call with the result. If the call has started but cannot end yet, `begun` is the call, which
-  /// the driver continues. Otherwise nothing has happened, and the caller must submit the task.
-  struct AtOnce {
-    bool done = false;
-    std::shared_ptr<Operation> begun;
-  };
+  /// else is in flight and the message arrives soon. `whole`: `begun` is null or a call with the
+  /// result. `not_yet`: `begun` is the call, which the driver continues.
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
-                     std::chrono::milliseconds timeout);
-  /// Does the same for a message that already has a Work. `no`: the caller must submit it.
-  /// `not_yet`: the driver continues it. `whole`: end_at_once() must follow.
-  Messages::AtOnce run_at_once(const std::shared_ptr<Operation>& message);
+                     std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun);
+  /// Does the same for a message that already has a Work. `whole`: end_at_once() must follow.
+  AtOnce run_at_once(const std::shared_ptr<Operation>& message);
   /// Ends messages that have been sent or received whole, and runs their callbacks on this thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
 
@@ -187,13 +185,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void refuse_in_child() const;
 
   // engine_at_once.cpp
-  AtOnce transfer_at_once(const std::shared_ptr<GroupState>& group, Task& message,
-                          std::chrono::milliseconds timeout);
-  Messages::AtOnce try_to_transfer(GroupState& group, Task& message);
-  void continue_later(const std::shared_ptr<Operation>& message);
+  AtOnce try_at_once(GroupState& group, Task& task);
+  void continue_later(const std::shared_ptr<Operation>& call);
   [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
-  std::shared_ptr<Operation> hand_over(const std::shared_ptr<GroupState>& group, Task& task,
-                                       std::chrono::milliseconds timeout);
   template <typename Advance>
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
@@ -241,7 +235,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   // Guarded by the progress lock:
   Peers peers_;
-  Heart heart_;
+  Heartbeats heart_;
   LinkMaker links_;
   Staging staging_;
   Completions completions_;

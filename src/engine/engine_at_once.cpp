@@ -4,7 +4,7 @@
 #include <limits>
 #include <thread>
 
-#include "engine/driving/pause.h"
+#include "engine/driving/driver.h"
 #include "engine/engine.h"
 #include "mccl/error.h"
 
@@ -27,65 +27,79 @@ constexpr std::chrono::milliseconds kLongestSpin{1};
 
 }  // namespace
 
-Engine::AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
-                                   std::chrono::milliseconds timeout) {
-  if (abandoned_) return {};
-  std::unique_lock lock(driver_.mutex(), std::try_to_lock);
-  if (lock && !is_collective(task.call)) return transfer_at_once(group, task, timeout);
-  if (!lock || has_calls() || driver_.stopping() || !group->may_run_at_once(task)) return {};
-  const Clock::time_point now = completions_.begin_at_once();
-  const bool is_due = now != Clock::time_point() &&
-                      (!group->is_carried() || now >= next_look_ - between_looks_ + kBesideCarrier);
-  if (is_due && (!look_beside_safely(now) || has_calls() || group->failed())) return {};
-  // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
-  if (!group->begin_at_once(task)) return {};
+AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
+                           std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun) {
+  if (abandoned_) return AtOnce::no;
+  const std::unique_lock lock(driver_.mutex(), std::try_to_lock);
+  if (!lock) return AtOnce::no;
+  if (task.call.collective == Collective::recv && task.call.peer >= 0)
+    begun = group->received_from(GroupRank(task.call.peer));
+  const AtOnce result = try_at_once(*group, task);
+  if (result != AtOnce::not_yet) return result;
   try {
-    if (spin_until(group->is_carried(), [&] { return group->advance_at_once(); })) {
-      completions_.end_at_once(task, now);
-      return {.done = true, .begun = nullptr};
+    begun = std::make_shared<Operation>(std::move(task));
+  } catch (const std::exception& error) {
+    fail_at_once(*group, task.call, error);
+  }
+  begun->group = group;
+  begun->driver = weak_from_this();
+  begun->caller_waits = is_collective(begun->call);
+  begun->deadline = deadline_after(Clock::now(), timeout);
+  continue_later(begun);
+  return result;
+}
+
+AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
+  if (abandoned_) return AtOnce::no;
+  const std::unique_lock lock(driver_.mutex(), std::try_to_lock);
+  if (!lock) return AtOnce::no;
+  try {
+    const AtOnce result = try_at_once(*message->group, *message);
+    if (result == AtOnce::not_yet) continue_later(message);
+    if (result != AtOnce::no) message->held_back.store(false, std::memory_order_release);
+    return result;
+  } catch (const std::exception&) {
+    return AtOnce::no;  // The group has failed. A submitted call ends with its error.
+  }
+}
+
+/// Called with the progress lock held. A call is advanced for as long as a driver spins before it
+/// sleeps.
+AtOnce Engine::try_at_once(GroupState& group, Task& task) {
+  const bool sends = task.call.collective == Collective::send;
+  const auto must_wait = [&] { return sends ? inbox_.waiting() : has_calls(); };
+  if (driver_.stopping() || must_wait() || !group.may_run_at_once(task)) return AtOnce::no;
+  const Clock::time_point now = completions_.begin_at_once();
+  task.traffic.timed = now != Clock::time_point();
+  const bool is_due = task.traffic.timed &&
+                      (!group.is_carried() || now >= next_look_ - between_looks_ + kBesideCarrier);
+  if (is_due && (!look_beside_safely(now) || must_wait() || group.failed())) return AtOnce::no;
+  AtOnce result = AtOnce::no;
+  try {
+    // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
+    result = group.begin_at_once(task);
+  } catch (...) {
+    driver_.wake();
+    throw;
+  }
+  try {
+    if (result == AtOnce::not_yet && !sends) {
+      spin_until(group.is_carried(), [&] {
+        result = group.advance_at_once(task);
+        return result != AtOnce::not_yet;
+      });
     }
   } catch (const PeerError&) {
     // The driver gets this error again, and waits a moment for the peer's own explanation.
   } catch (const std::exception& error) {
-    if (!group->is_carried()) fail_at_once(*group, task.call, error);
+    if (!group.is_carried()) fail_at_once(group, task.call, error);
   }
-  try {
-    return {.done = false, .begun = hand_over(group, task, timeout)};
-  } catch (const std::exception& error) {
-    fail_at_once(*group, task.call, error);
-  }
-}
-
-/// Called with the progress lock held.
-Engine::AtOnce Engine::transfer_at_once(const std::shared_ptr<GroupState>& group, Task& message,
-                                        std::chrono::milliseconds timeout) {
-  AtOnce ended{.done = true, .begun = nullptr};
-  if (message.call.collective == Collective::recv) {
-    if (message.call.peer < 0) return {};
-    ended.begun = group->received_from(GroupRank(message.call.peer));
-  }
-  const Messages::AtOnce result = try_to_transfer(*group, message);
-  if (result == Messages::AtOnce::whole) return ended;
-  if (result == Messages::AtOnce::no) return {};
-  try {
-    return {.done = false, .begun = hand_over(group, message, timeout)};
-  } catch (const std::exception& error) {
-    fail_at_once(*group, message.call, error);
-  }
-}
-
-Messages::AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
-  if (abandoned_) return Messages::AtOnce::no;
-  std::unique_lock lock(driver_.mutex(), std::try_to_lock);
-  if (!lock) return Messages::AtOnce::no;
-  try {
-    const Messages::AtOnce result = try_to_transfer(*message->group, *message);
-    if (result == Messages::AtOnce::not_yet) continue_later(message);
-    if (result != Messages::AtOnce::no) message->held_back.store(false, std::memory_order_release);
-    return result;
-  } catch (const std::exception&) {
-    return Messages::AtOnce::no;  // The group has failed. A submitted call ends with its error.
-  }
+  // A receive that has not got its message has had no effect.
+  if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
+  if (result == AtOnce::whole) completions_.end_at_once(task, now);
+  if (sends && sleeps_too_long()) driver_.wake();
+  task.traffic.timed = true;
+  return result;
 }
 
 void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept {
@@ -99,16 +113,16 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
   completions_.run(std::move(ended));
 }
 
-/// Called with the progress lock held. Lets the driver send the rest of a message. Fails the group
-/// and throws if there is no memory for that.
-void Engine::continue_later(const std::shared_ptr<Operation>& message) {
-  message->submitted = message->started = Clock::now();
+/// Called with the progress lock held. Lets the driver continue a call that has begun. Fails the
+/// group and throws if there is no memory for that.
+void Engine::continue_later(const std::shared_ptr<Operation>& call) {
+  call->submitted = call->started = Clock::now();
   try {
-    groups_.go_on_with(message);
+    groups_.go_on_with(call);
   } catch (const std::exception& error) {
-    fail_at_once(*message->group, message->call, error);
+    fail_at_once(*call->group, call->call, error);
   }
-  driver_.wake();
+  if (!is_collective(call->call)) driver_.wake();
 }
 
 /// Called with the progress lock held. Fails the group and throws. The progress thread runs the
@@ -116,49 +130,6 @@ void Engine::continue_later(const std::shared_ptr<Operation>& message) {
 void Engine::fail_at_once(GroupState& group, const Call& call, const std::exception& error) {
   driver_.wake();
   group.fail_at_once(call, error);
-}
-
-/// Called with the progress lock held. A receive may wait for its message for as long as a driver
-/// spins before it sleeps.
-Messages::AtOnce Engine::try_to_transfer(GroupState& group, Task& message) {
-  using enum Messages::AtOnce;
-  const bool sends = message.call.collective == Collective::send;
-  if (driver_.stopping() || (sends ? inbox_.waiting() : has_calls())) return no;
-  const Clock::time_point now = completions_.begin_at_once();
-  message.traffic.timed = now != Clock::time_point();
-  if (message.traffic.timed && (!look_beside_safely(now) || (!sends && has_calls()))) return no;
-  Messages::AtOnce result = no;
-  try {
-    const auto advance = [&] {
-      result = group.transfer_at_once(message);
-      return result != not_yet;
-    };
-    if (group.may_transfer_at_once(message)) sends ? advance() : spin_until(false, advance);
-    if (result == not_yet && !sends) result = no;
-  } catch (const PeerError&) {
-    // The driver gets this error again, and waits a moment for the peer's own explanation.
-    result = no;
-  } catch (const std::exception& error) {
-    fail_at_once(group, message.call, error);
-  }
-  if (result == whole) completions_.end_at_once(message, now);
-  if (sends && sleeps_too_long()) driver_.wake();
-  message.traffic.timed = true;
-  return result;
-}
-
-/// Hands the started call over to the driver, which continues it.
-std::shared_ptr<Operation> Engine::hand_over(const std::shared_ptr<GroupState>& group, Task& task,
-                                             std::chrono::milliseconds timeout) {
-  auto begun = std::make_shared<Operation>(std::move(task));
-  begun->group = group;
-  begun->driver = weak_from_this();
-  begun->caller_waits = is_collective(begun->call);
-  begun->submitted = begun->started = Clock::now();
-  begun->deadline = deadline_after(begun->started, timeout);
-  groups_.go_on_with(begun);
-  if (!begun->caller_waits) driver_.wake();
-  return begun;
 }
 
 /// Calls `advance` until it returns true, for as long as a driver spins before it sleeps. Returns

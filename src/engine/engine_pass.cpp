@@ -94,7 +94,8 @@ void Engine::hear_and_connect(Clock::time_point now) {
     peers_.give_up(peer, reason);
     log_.warn("rank {} is given up: {}", peer, reason);
     lose(peer, reason, transport::Loss::silence);
-    groups_.fail_without(peer, reason);
+    // The peer lives, but cannot reach the other ranks any more.
+    groups_.fail_without(peer, reason, false);
   }
   peers_.flush();
   unheard_ = peers_.receive(
@@ -115,7 +116,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   heart_.forget(peer);
   groups_.lose(peer, reason, loss);
   if (peers_.has_left(peer)) return;
-  groups_.fail_watched(peer, reason);
+  groups_.fail_without(peer, reason, true);
   for (const auto& [other, relay] : met_.relayed) {
     if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
     const std::string without = fmt::format(
@@ -131,17 +132,20 @@ void Engine::keep_time(Clock::time_point now) {
     hear_and_connect(now);  // a peer that has sent something is not silent
     beat(now);
   }
-  groups_.watch_time(now);
+  groups_.departing().sweep(now);
+  groups_.for_each_active([now](GroupState& group) { group.watch_time(now); });
 }
 
 void Engine::beat(Clock::time_point now) {
-  for (const Heart::Silent& silent : heart_.beat(now)) {
+  for (const Heartbeats::Silent& silent : heart_.beat(now)) {
     log_.warn("rank {} is given up: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);
   }
   if (memory_->arena) memory_->arena->collect();
-  groups_.watch_delivery(now, heart_);
-  groups_.release_idle(now);
+  groups_.for_each([&](GroupState& group) {
+    group.watch_delivery(now, heart_);
+    group.release_idle(now);
+  });
   staging_.touch();
   staging_.report();
 }
@@ -169,7 +173,7 @@ void Engine::prepare(Sleep& sleep) {
   peers_.watch(sleep);
   links_.watch(sleep.watched);
   sleep.beside_end = sleep.watched.size();
-  groups_.watch(sleep);
+  groups_.for_each_active([&](GroupState& group) { group.watch(sleep); });
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
     links_due_ = links_.next_deadline();

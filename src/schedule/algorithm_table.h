@@ -4,6 +4,7 @@
 
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "schedule/schedule.h"
 
@@ -79,5 +80,14 @@ inline bool always(const Problem&) { return true; }
 /// over several nodes (hierarchical_scatter.cpp).
 Schedule build_coded(const Problem& problem);
 Schedule build_hierarchical_scatter(const Problem& problem);
+
+struct Tree {
+  int parent = -1;  ///< Parent of this rank; -1 for the root.
+  /// Children of this rank, in the order in which their data is ready to be reduced.
+  std::vector<int> children;
+};
+
+/// Builds all_reduce, broadcast or reduce. `tree` is this rank's view of the tree.
+Schedule build_on_tree(const Problem& problem, const Tree& tree);
 
 }  // namespace mccl::schedule

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "schedule/layout.h"
-#include "schedule/parts.h"
 #include "schedule/schedule.h"
 
 namespace mccl::schedule {

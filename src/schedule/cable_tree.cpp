@@ -7,7 +7,6 @@
 
 #include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
-#include "schedule/tree.h"
 
 namespace mccl::schedule {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "schedule/algorithm_table.h"
 #include "schedule/cable_map.h"
-#include "schedule/cost.h"
 #include "schedule/layout.h"
 
 namespace mccl::schedule {
@@ -108,43 +107,29 @@ struct Candidate {
   bool needs_relays = false;
 };
 
-/// Finds the best chunk for an algorithm.
-class ChunkSearch {
- public:
-  ChunkSearch(const Problem& placed, std::size_t element_bytes, const Facts& facts)
-      : problem_(placed),
-        element_bytes_(element_bytes),
-        facts_(facts),
-        chunks_(chunks_to_consider(element_bytes, facts)) {}
-
-  /// `is_only`: no other algorithm can be chosen.
-  Candidate best_of(Algorithm algorithm, bool is_only) {
-    const bool fixed = entry_of(algorithm).window == WindowUse::all;
-    Estimator estimator(algorithm, problem_, element_bytes_, facts_);
-    Candidate best{{algorithm, chunks_.back(), std::numeric_limits<double>::infinity()}};
-    for (const std::size_t chunk : chunks_) {
-      if (fixed && chunk < window_chunk(chunks_, algorithm, problem_, element_bytes_)) continue;
-      const Estimate found = estimator.at(chunk);
-      best.needs_relays = found.needs_relays;
-      const double most_steps = fixed ? kMostWindowSteps : kMostSteps;
-      const bool may_be_longer = chunk == chunks_.back() && (!fixed || is_only);
-      if (found.steps > most_steps && !may_be_longer) continue;
-      if (found.seconds < kBetter * best.choice.predicted_s) {
-        best.choice = {algorithm, chunk, found.seconds};
-      }
-      // Larger chunks change nothing, or only make it worse.
-      const bool holds_all = chunk >= std::max(problem_.count, total(problem_.counts));
-      if (fixed || holds_all || found.seconds > kHopeless * best.choice.predicted_s) break;
+/// Finds the best chunk for an algorithm. `is_only`: no other algorithm can be chosen.
+Candidate best_of(Algorithm algorithm, bool is_only, const Problem& problem,
+                  std::size_t element_bytes, const Facts& facts) {
+  const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
+  const bool fixed = entry_of(algorithm).window == WindowUse::all;
+  Estimator estimator(algorithm, problem, element_bytes, facts);
+  Candidate best{{algorithm, chunks.back(), std::numeric_limits<double>::infinity()}};
+  for (const std::size_t chunk : chunks) {
+    if (fixed && chunk < window_chunk(chunks, algorithm, problem, element_bytes)) continue;
+    const Estimate found = estimator.at(chunk);
+    best.needs_relays = found.needs_relays;
+    const double most_steps = fixed ? kMostWindowSteps : kMostSteps;
+    const bool may_be_longer = chunk == chunks.back() && (!fixed || is_only);
+    if (found.steps > most_steps && !may_be_longer) continue;
+    if (found.seconds < kBetter * best.choice.predicted_s) {
+      best.choice = {algorithm, chunk, found.seconds};
     }
-    return best;
+    // Larger chunks change nothing, or only make it worse.
+    const bool holds_all = chunk >= std::max(problem.count, total(problem.counts));
+    if (fixed || holds_all || found.seconds > kHopeless * best.choice.predicted_s) break;
   }
-
- private:
-  Problem problem_;
-  const std::size_t element_bytes_;
-  const Facts& facts_;
-  const std::vector<std::size_t> chunks_;
-};
+  return best;
+}
 
 /// Returns the algorithms to compare.
 std::vector<Algorithm> candidates_for(const Problem& problem, std::size_t element_bytes,
@@ -188,11 +173,10 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
   }
-  ChunkSearch search(problem, element_bytes, facts);
   const std::vector<Algorithm> algorithms = candidates_for(problem, element_bytes, facts);
   std::vector<Candidate> candidates;
   for (const Algorithm algorithm : algorithms)
-    candidates.push_back(search.best_of(algorithm, algorithms.size() == 1));
+    candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
   // If some algorithms send every message over a single cable, only those are considered. A relayed
   // message takes time of other ranks and wakes one of their threads.
   const bool some_need_none = !std::ranges::all_of(candidates, &Candidate::needs_relays);

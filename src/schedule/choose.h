@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -57,6 +60,40 @@ struct Choice {
   double predicted_s = 0;
 };
 
+struct Estimate {
+  double seconds = 0;
+  /// Approximate number of steps of the busiest rank. If only a part of them use the window, the
+  /// others are counted.
+  double steps = 0;
+  /// True if some ranks must pass on messages of others, because no cable joins the two ranks.
+  bool needs_relays = false;
+};
+
+/// Estimates one call in a series of calls without pauses. Apart from in_place, uses only values
+/// that are equal on all ranks: ignores the rank and, for an all_to_all that is not even, the
+/// counts. Such an all_to_all is estimated as if every pair exchanged one chunk, and parts of
+/// different sizes as if they were equal.
+class Estimator {
+ public:
+  /// Requires can(). The facts must outlive this object.
+  Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
+            const Facts& facts);
+
+  /// Estimates the call with this chunk in place of the problem's. Builds small schedules, which it
+  /// keeps for other chunks.
+  Estimate at(std::size_t chunk);
+
+ private:
+  const std::vector<Schedule>& built(const Problem& problem, std::span<const int> ranks);
+
+  const Algorithm algorithm_;
+  Problem asked_;
+  const std::size_t element_bytes_;
+  const Facts& facts_;
+  std::vector<Schedule> schedules_;
+  Problem built_for_;
+};
+
 /// Considers every algorithm that can perform the problem. Ignores the problem's chunk, nodes and
 /// window; the facts hold nodes and window. An all_to_all that is not `even` is decided by its size
 /// alone, which all ranks know, and without the cables.
@@ -71,5 +108,25 @@ Problem placed(Problem problem, std::size_t element_bytes, const Facts& facts);
 /// Returns the predicted time of a call, in seconds.
 double cost(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
+
+struct FactInfo {
+  std::string_view name;
+  std::string_view unit;  ///< "s", "B/s", "B", or empty for a ratio.
+  std::string_view meaning;
+  std::variant<double Facts::*, std::size_t Facts::*> field;
+};
+
+/// All facts, in the order in which they are shown.
+std::span<const FactInfo> fact_table();
+
+/// Returns null if no fact has that name.
+const FactInfo* find_fact(std::string_view name);
+
+double value_of(const Facts& facts, const FactInfo& info);
+/// True if a fact may have this value: it is finite, not too large for the fact's type, and above
+/// 0 if the model divides by it.
+bool is_possible(const FactInfo& info, double value);
+/// Requires is_possible(). Counts of bytes are rounded down.
+void assign(Facts& facts, const FactInfo& info, double value);
 
 }  // namespace mccl::schedule

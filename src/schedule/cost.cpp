@@ -1,5 +1,3 @@
-#include "schedule/cost.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,9 +7,9 @@
 
 #include "schedule/algorithm_table.h"
 #include "schedule/cable_map.h"
+#include "schedule/choose.h"
 #include "schedule/layout.h"
-#include "schedule/parts.h"
-#include "schedule/walk.h"
+#include "schedule/step_times.h"
 
 namespace mccl::schedule {
 namespace {

@@ -1,7 +1,7 @@
-#include "schedule/facts.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include "schedule/choose.h"
 
 namespace mccl::schedule {
 namespace {

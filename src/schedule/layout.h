@@ -1,12 +1,108 @@
-// Properties of a problem: the layout of its memories, its nodes, and whether it is valid.
+// Divides data into parts and pieces, and describes the properties of a problem: the layout of its
+// memories, its nodes, and whether it is valid.
+//
+// A part is one rank's share. A chunk is the largest message; a piece
+// is the data of one message. A segment is the amount that a pipeline takes through its phases at a
+// time. It is bounded so that the data of a segment stay in cache.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "schedule/schedule.h"
 
 namespace mccl::schedule {
+
+/// Number of pieces of each part in a segment. While one piece is in flight, the others keep the
+/// links busy. This includes links of unequal speed: on the slowest link one piece takes as long as
+/// many pieces on the others.
+inline constexpr std::size_t kPiecesPerPhase = 16;
+
+/// Number of slots of a window; each holds one piece. One-shot schedules have 16, and publish a
+/// batch of at most 4 before they read any of it. Two-shot schedules use all 8 at a time.
+inline constexpr std::size_t kOneShotSlots = 16;
+inline constexpr std::size_t kOneShotBatch = 4;
+inline constexpr std::size_t kTwoShotSlots = 8;
+
+/// Number of chunks of scratch that a stream of pieces uses in turn.
+inline constexpr std::size_t kSlots = 4;
+
+/// A range of one memory, in elements.
+struct Extent {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+};
+
+inline Region input(Extent s) { return {Space::input, s.offset, s.count}; }
+inline Region output(Extent s) { return {Space::output, s.offset, s.count}; }
+inline Region scratch(Extent s) { return {Space::scratch, s.offset, s.count}; }
+
+constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
+
+/// `count` rounded down to whole blocks, but at least one block.
+constexpr std::size_t whole_blocks(std::size_t count, std::size_t block) {
+  return std::max(block, count / block * block);
+}
+
+/// The index-th run of `length` elements of an extent. The last run may be shorter; runs past the
+/// end are empty.
+inline Extent nth(Extent whole, std::size_t index, std::size_t length) {
+  const std::size_t begin = std::min(whole.count, index * length);
+  return {whole.offset + begin, std::min(length, whole.count - begin)};
+}
+
+inline Region nth(Region whole, std::size_t index, std::size_t length) {
+  const Extent extent = nth(Extent{whole.offset, whole.count}, index, length);
+  return {whole.space, extent.offset, extent.count};
+}
+
+/// Divides extents evenly. If the chunk is a multiple of `kGranule` elements, large extents are
+/// divided at such multiples too, which keeps operands aligned to cache lines.
+class Divider {
+ public:
+  explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}
+
+  Extent part(Extent whole, std::size_t parts, std::size_t index) const {
+    std::size_t length = divide_up(whole.count, parts);
+    if (aligned_ && length >= 16 * kGranule) length = divide_up(length, kGranule) * kGranule;
+    return nth(whole, index, length);
+  }
+
+ private:
+  static constexpr std::size_t kGranule = 64;
+  bool aligned_;
+};
+
+/// The ranks' parts, adjacent and in rank order.
+class Parts {
+ public:
+  explicit Parts(const std::vector<std::size_t>& counts) : begins_(counts.size() + 1) {
+    for (std::size_t i = 0; i < counts.size(); ++i) begins_[i + 1] = begins_[i] + counts[i];
+  }
+
+  Extent operator[](std::size_t rank) const {
+    return {begins_[rank], begins_[rank + 1] - begins_[rank]};
+  }
+  /// Parts [first, last).
+  Extent range(std::size_t first, std::size_t last) const {
+    return {begins_[first], begins_[last] - begins_[first]};
+  }
+  std::size_t total() const { return begins_.back(); }
+  std::size_t largest() const {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i + 1 < begins_.size(); ++i) {
+      most = std::max(most, begins_[i + 1] - begins_[i]);
+    }
+    return most;
+  }
+
+ private:
+  std::vector<std::size_t> begins_;
+};
+
+/// `value` modulo `size`, for values of at least -size.
+constexpr int wrap(int value, int size) { return (value + size) % size; }
 
 /// Maps the memories of a rank's problem (input, output, scratch and blocks) to one range of
 /// addresses. Input and output share addresses where they are the same memory, so overlap is a

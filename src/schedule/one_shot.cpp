@@ -66,8 +66,9 @@ class OneShot : public ScheduleWriter {
   void broadcast() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
-    from_root(
-        p_.count, [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
+    flow(
+        p_.rank == p_.root, p_.count,
+        [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
         [&](std::size_t i) { builder_.read(p_.root, slot(i), output(piece(all, i))); });
   }
 
@@ -75,8 +76,8 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(p_.size, parts.largest(), kRow);
-    from_root(
-        parts.largest(),
+    flow(
+        p_.rank == p_.root, parts.largest(),
         [&](std::size_t i) {
           publish_parts(parts, i);
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(own, i)));
@@ -87,8 +88,9 @@ class OneShot : public ScheduleWriter {
   void reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
-    to_root(
-        p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
+    flow(
+        p_.rank != p_.root, p_.count,
+        [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
         [&](std::size_t i) {
           builder_.read_fold(input(piece(all, i)), slot(i), output(piece(all, i)), true);
         });
@@ -98,8 +100,9 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kRow);
-    to_root(
-        parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
+    flow(
+        p_.rank != p_.root, parts.largest(),
+        [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
         [&](std::size_t i) { gather_parts(own, parts, i); });
   }
 
@@ -160,30 +163,17 @@ class OneShot : public ScheduleWriter {
     }
   }
 
+  /// Moves data from the ranks that publish to those that read: between the root and all others.
   template <typename Publish, typename Read>
-  void from_root(std::size_t count, Publish publish, Read read) {
+  void flow(bool publishes, std::size_t count, Publish publish, Read read) {
     if (count == 0) return arrive_for_nothing();
+    const int peer = p_.rank == p_.root ? kAllPeers : p_.root;
     for (std::size_t i = 0; i < pieces_; ++i) {
-      if (p_.rank == p_.root) {
-        if (i >= slots_) builder_.await(kAllPeers, mark(i - slots_));
+      if (publishes) {
+        if (i >= slots_) builder_.await(peer, mark(i - slots_));
         publish(i);
       } else {
-        builder_.await(p_.root, mark(i));
-        read(i);
-      }
-      builder_.arrive();
-    }
-  }
-
-  template <typename Publish, typename Read>
-  void to_root(std::size_t count, Publish publish, Read read) {
-    if (count == 0) return arrive_for_nothing();
-    for (std::size_t i = 0; i < pieces_; ++i) {
-      if (p_.rank != p_.root) {
-        if (i >= slots_) builder_.await(p_.root, mark(i - slots_));
-        publish(i);
-      } else {
-        builder_.await(kAllPeers, mark(i));
+        builder_.await(peer, mark(i));
         read(i);
       }
       builder_.arrive();

@@ -1,6 +1,8 @@
-// Performs log2(size) exchanges, each with the rank whose number differs in one bit.
+// Recursive doubling performs log2(size) exchanges, each with the rank whose number differs in one
+// bit. Dissemination is a barrier in as many rounds.
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "schedule/algorithm_table.h"
 #include "schedule/builder.h"
@@ -106,11 +108,36 @@ Schedule build_recursive_doubling(const Problem& p) {
   return p.collective == Collective::all_gather ? all_gather(p) : all_reduce(p);
 }
 
+/// In round k of dissemination, a rank sends to the rank 2^k above it. The message means that the
+/// sender, and every rank that it has heard from, has arrived.
+bool can_dissemination(const Problem& p) { return p.collective == Collective::barrier; }
+
+Schedule build_dissemination(const Problem& p) {
+  ScheduleBuilder builder(p);
+  const Region nothing = output({});
+  std::optional<std::uint32_t> heard;  // the last receive, which ends after all receives before it
+  for (int distance = 1; distance < p.size; distance *= 2) {
+    const std::uint32_t told = builder.send((p.rank + distance) % p.size, nothing);
+    const std::uint32_t hears = builder.recv(wrap(p.rank - distance, p.size), nothing);
+    if (heard) {
+      builder.after(*heard, told);
+      builder.after(*heard, hears);
+    }
+    heard = hears;
+  }
+  return builder.finish();
+}
+
 }  // namespace
 
 const AlgorithmEntry kRecursiveDoubling{.name = "recursive_doubling",
                                         .can = can_recursive_doubling,
                                         .build = build_recursive_doubling,
                                         .is_symmetric = has_no_extra};
+
+const AlgorithmEntry kDissemination{.name = "dissemination",
+                                    .can = can_dissemination,
+                                    .build = build_dissemination,
+                                    .is_symmetric = always};
 
 }  // namespace mccl::schedule

@@ -1,5 +1,3 @@
-#include "schedule/walk.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -10,6 +8,7 @@
 
 #include "schedule/cable_map.h"
 #include "schedule/layout.h"
+#include "schedule/step_times.h"
 
 namespace mccl::schedule {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "backend/checked_group.h"
+#include "backend/native/group.h"
 #include "device/registry.h"
 #include "support/device_double.h"
 #include "support/ranks.h"
@@ -76,8 +76,9 @@ class AutoPaths : public ::testing::Test {
   static direct::Candidate missing(const std::string& why) {
     return {"missing", [why]() -> std::shared_ptr<direct::Path> { throw InvalidArgument(why); }};
   }
-  static CheckedGroup& use(Context& context, const std::vector<direct::Candidate>& candidates) {
-    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+  static native::NativeGroup& use(Context& context,
+                                  const std::vector<direct::Candidate>& candidates) {
+    auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
     group.use(std::make_shared<direct::AutoPath>(group, candidates, std::chrono::seconds(30),
                                                  Log(context.rank(), LogLevel::error)));
     return group;

@@ -2,7 +2,7 @@
 // fail.
 #include <gmock/gmock.h>
 
-#include "backend/checked_group.h"
+#include "backend/native/group.h"
 #include "device/registry.h"
 #include "support/device_double.h"
 #include "support/hosts.h"
@@ -75,8 +75,8 @@ class DirectCalls : public ::testing::Test {
     path_.reset();
     device::replace_maker(DeviceKind::cuda, nullptr);
   }
-  CheckedGroup& group_of(Context& context) const {
-    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+  native::NativeGroup& group_of(Context& context) const {
+    auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
     group.use(path_);
     return group;
   }
@@ -220,7 +220,7 @@ TEST_F(DirectCalls, CallsBehindOneThatTimedOutHaveNoResult) {
 TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
   run_ranks(1, [this](Context& context) {
     const auto other = context.group("other", {0}, std::chrono::seconds(30));
-    auto& group = dynamic_cast<CheckedGroup&>(*other);
+    auto& group = dynamic_cast<native::NativeGroup&>(*other);
     group.use(path_);
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
@@ -262,7 +262,7 @@ TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
                              const auto device = std::make_shared<DeviceDouble>();
                              device::replace_maker(DeviceKind::cuda,
                                                    [&device](int) { return device; });
-                             auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+                             auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
                              group.use(std::make_shared<PathDouble>(device));
                              ::testing::internal::CaptureStderr();
                              {
@@ -309,7 +309,7 @@ TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
     device::replace_maker(DeviceKind::cuda, [&device](int) { return device; });
     const auto path = std::make_shared<PathDouble>(device);
     path->hold_calls();
-    auto& group = dynamic_cast<CheckedGroup&>(*context.world());
+    auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
     group.use(path);
     DeviceDouble::Queue stream(*device);
     const auto memory = device->allocate(kCount * sizeof(float));

@@ -7,7 +7,7 @@
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "mccl/error.h"
-#include "schedule/facts.h"
+#include "schedule/choose.h"
 
 namespace mccl::cli::plan {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/calls/call_code.h"
+#include "engine/calls/call.h"
 #include "engine/collectives/group_window.h"
 #include "input.h"
 #include "mccl/error.h"

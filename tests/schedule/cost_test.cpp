@@ -1,8 +1,7 @@
-#include "schedule/cost.h"
-
 #include <gtest/gtest.h>
 
 #include "cases.h"
+#include "schedule/choose.h"
 
 namespace mccl::schedule {
 namespace {

@@ -1,9 +1,9 @@
-#include "schedule/facts.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <set>
+
+#include "schedule/choose.h"
 
 namespace mccl::schedule {
 namespace {

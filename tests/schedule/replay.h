@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/parts.h"
+#include "schedule/layout.h"
 #include "schedule/schedule.h"
 
 namespace mccl::schedule {

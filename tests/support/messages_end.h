@@ -55,8 +55,8 @@ class MessagesEnd {
     engine::Task task = task_of(Collective::send, peer, tag, elements.size());
     task.in = {elements.data(), elements.size(), DType::u8};
     const auto result = messages_.send_at_once(task);
-    if (result == engine::Messages::AtOnce::no) return send(elements, peer, tag);
-    if (result == engine::Messages::AtOnce::whole) return nullptr;
+    if (result == engine::AtOnce::no) return send(elements, peer, tag);
+    if (result == engine::AtOnce::whole) return nullptr;
     const auto call = std::make_shared<engine::Operation>(std::move(task));
     messages_.go_on_with(call);
     return call;
@@ -66,7 +66,7 @@ class MessagesEnd {
     engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
     task.out = {elements.data(), elements.size(), DType::u8};
     return messages_.may_receive_at_once(task) &&
-           messages_.receive_at_once(task) == engine::Messages::AtOnce::whole;
+           messages_.receive_at_once(task) == engine::AtOnce::whole;
   }
 
   /// Makes one pass. Returns false if there was no progress.

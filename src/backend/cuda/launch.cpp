@@ -111,37 +111,14 @@ Limits limits_of(int ranks) {
   constexpr std::size_t kKib = 1 << 10;
   constexpr std::size_t kMib = 1 << 20;
   constexpr std::size_t kNever = ~std::size_t{0};
-  if (ranks == 2) {
-    return {.packed_sum = 512 * kKib,
-            .flagged_sum = 128 * kKib,
-            .packed_parts = 4 * kMib,
-            .flagged_parts = 1 * kMib,
-            .flagged_scatter = 8 * kKib,
-            .flagged_gather = 512 * kKib,
-            .flagged_broadcast = 128 * kKib,
-            .pooled_scatter = 16 * kMib,
-            .pooled_gather = kNever};
-  }
-  if (ranks <= 4) {
-    return {.packed_sum = 256 * kKib,
-            .flagged_sum = 128 * kKib,
-            .packed_parts = 4 * kMib,
-            .flagged_parts = 256 * kKib,
-            .flagged_scatter = 8 * kKib,
-            .flagged_gather = 64 * kKib,
-            .flagged_broadcast = 512 * kKib,
-            .pooled_scatter = kNever,
-            .pooled_gather = kNever};
-  }
-  return {.packed_sum = 256 * kKib,
-          .flagged_sum = 32 * kKib,
-          .packed_parts = 0,
-          .flagged_parts = 0,
-          .flagged_scatter = 1 * kKib,
-          .flagged_gather = 4 * kKib,
-          .flagged_broadcast = 512 * kKib,
-          .pooled_scatter = kNever,
-          .pooled_gather = 16 * kMib};
+  // The values are in the order of the members of Limits.
+  constexpr Limits kOf2{512 * kKib, 128 * kKib, 4 * kMib,  1 * kMib, 8 * kKib,
+                        512 * kKib, 128 * kKib, 16 * kMib, kNever};
+  constexpr Limits kOf4{256 * kKib, 128 * kKib, 4 * kMib, 256 * kKib, 8 * kKib,
+                        64 * kKib,  512 * kKib, kNever,   kNever};
+  constexpr Limits kOfMore{256 * kKib, 32 * kKib,  0,      0,        1 * kKib,
+                           4 * kKib,   512 * kKib, kNever, 16 * kMib};
+  return ranks == 2 ? kOf2 : ranks <= 4 ? kOf4 : kOfMore;
 }
 
 Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors,

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,85 +19,61 @@ namespace {
 using device::cuda::Current;
 using device::cuda::Function;
 
-Device device_of(const Request& request) {
-  return request.in.device.kind == DeviceKind::cuda ? request.in.device : request.out.device;
-}
-
-class KernelPath final : public direct::Path {
+class KernelPath final : public direct::DevicePath {
  public:
-  KernelPath(Group& group, std::chrono::milliseconds timeout, Log log,
-             std::shared_ptr<direct::Notices> notices, SharedGpu shared)
-      : cu_(device::cuda::driver()),
-        group_(group),
-        timeout_(timeout),
-        log_(std::move(log)),
-        notices_(std::move(notices)),
-        shared_(shared) {}
+  KernelPath(direct::PathOptions options, SharedGpu shared)
+      : DevicePath(std::move(options)), cu_(device::cuda::driver()), shared_(shared) {}
   ~KernelPath() override { abort(); }
 
-  bool takes(const Request& request) override;
-  bool has_to_meet() const override { return !met_; }
-  void enqueue(const Request& request, void* stream) override;
   void reach_memory(Device device) override;
   std::string failure() override;
   void end_calls() noexcept override;
 
  private:
-  void meet(Device device);
+  bool supports(const Request& request) const override;
+  void meet() override;
+  void start(const Request& request, void* stream) override;
   void exchange_windows();
 
   const device::cuda::Driver& cu_;
-  Group& group_;
-  const std::chrono::milliseconds timeout_;
-  const Log log_;
-  const std::shared_ptr<direct::Notices> notices_;
   const SharedGpu shared_;
-  bool met_ = false;
-  Device device_;
   std::optional<Area> area_;
-  Limits limits_ = limits_of(group_.size());
+  Limits limits_ = limits_of(group().size());
   Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use one entry.
-  std::unique_ptr<device::Lane> own_lane_;
 };
 
-bool KernelPath::takes(const Request& request) {
-  const bool whole = request.in.device.kind != DeviceKind::cpu &&
-                     request.out.device.kind != DeviceKind::cpu && request.counts.empty();
-  if (!whole || group_.size() < 2 || group_.size() > kernels::cuda::kMostRanks) return false;
+bool KernelPath::supports(const Request& request) const {
+  const bool whole = lies_on_device(request.in) && lies_on_device(request.out);
+  if (!whole || !request.counts.empty() || group().size() < 2 ||
+      group().size() > kernels::cuda::kMostRanks)
+    return false;
   switch (request.call.collective) {
     case Collective::all_reduce:
     case Collective::reduce_scatter:
-      if (place_of(request.call.dtype) < 0 ||
-          (request.call.kind != ReduceKind::sum && request.call.kind != ReduceKind::avg)) {
-        return false;
-      }
-      break;
+      return place_of(request.call.dtype) >= 0 &&
+             (request.call.kind == ReduceKind::sum || request.call.kind == ReduceKind::avg);
     case Collective::all_gather:
     case Collective::all_to_all:
     case Collective::broadcast:
-      break;
+      return true;
     default:
       return false;
   }
-  if (!met_) meet(device_of(request));
-  return lane() != nullptr;
 }
 
-void KernelPath::meet(Device device) {
-  met_ = true;
-  device_ = device;
-  area_.emplace(group_, device, timeout_, shared_);
+void KernelPath::meet() {
+  area_.emplace(group(), device_, options_.timeout, shared_);
   std::string objection = area_->objection();
   const auto image = kernels::cuda::image();
   if (objection.empty() && image.empty()) {
     objection = "this build has no GPU kernels, because nvcc was missing";
   }
   if (!objection.empty()) {
-    notices_->warn(group_,
-                   fmt::format("collectives on GPUs do not use MCCL's own kernels: {}", objection));
+    options_.notices->warn(
+        group(), fmt::format("collectives on GPUs do not use MCCL's own kernels: {}", objection));
     return;
   }
-  const Current current(cu_, device::cuda::context_of(device.index));
+  const Current current(cu_, device::cuda::context_of(device_.index));
   device::cuda::Module module = nullptr;
   cu_.check(cu_.ModuleLoadData(&module, image.data()), "cuModuleLoadData");
   for (int kernel = 0; kernel < kKernels; ++kernel) {
@@ -111,41 +85,30 @@ void KernelPath::meet(Device device) {
     }
   }
   if (!area_->all_by_nvlink()) limits_ = limits_.without_packed();
-  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
-  order_by(*own_lane_);
-  log_.info("group '{}': collectives on {} use MCCL's kernels", group_.name(),
-            own_lane_->accelerator().name());
+  make_lane();
+  options_.log.info("group '{}': collectives on {} use MCCL's kernels", group().name(),
+                    own_lane_->accelerator().name());
   exchange_windows();
 }
 
 void KernelPath::reach_memory(Device device) {
-  if (!met_) return meet(device);
+  if (has_to_meet()) return connect(device);
   if (own_lane_) exchange_windows();
 }
 
 void KernelPath::exchange_windows() {
-  const std::string objection = area_->exchange_windows(group_);
+  const std::string objection = area_->exchange_windows(group());
   if (objection.empty()) return;
-  notices_->warn(
-      group_, fmt::format("the ranks cannot access each other's memory on {}, so it is copied: {}",
-                          device::name_of(device_), objection));
+  options_.notices->warn(
+      group(), fmt::format("the ranks cannot access each other's memory on {}, so it is copied: {}",
+                           device::name_of(device_), objection));
 }
 
-void KernelPath::enqueue(const Request& request, void* stream) {
-  if (device_of(request) != device_) {
-    throw InvalidArgument(fmt::format(
-        "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per group",
-        name_of(request.call.collective), group_.rank(), group_.name(), device::name_of(device_),
-        device::name_of(device_of(request))));
-  }
-  if (const std::string reason = failure(); !reason.empty()) {
-    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}",
-                                name_of(request.call.collective), group_.rank(),
-                                device::name_of(device_), reason));
-  }
+void KernelPath::start(const Request& request, void* stream) {
+  if (const std::string reason = failure(); !reason.empty()) refuse(request, reason);
   if (request.in.bytes() == 0 && request.out.bytes() == 0) return;
   Launch launch =
-      launch_of(request, group_.size(), limits_, area_->processors(), area_->has_windows());
+      launch_of(request, group().size(), limits_, area_->processors(), area_->has_windows());
   if (area_->has_windows()) {
     launch.task.in_place = area_->place_of(request.in.data, request.in.bytes());
   }
@@ -166,9 +129,9 @@ std::string KernelPath::failure() {
     return fmt::format(
         "rank {} of group '{}': a kernel waited for rank {} for {} ms; a rank has not made the "
         "call, or made it with data outside GPU memory",
-        group_.rank(), group_.name(), late - 1, timeout_.count());
+        group().rank(), group().name(), late - 1, options_.timeout.count());
   }
-  std::string reason = group_.failure();  // a rank has died, left, or aborted the group
+  std::string reason = group().failure();  // a rank has died, left, or aborted the group
   if (reason.empty() && __atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
     reason = "the group has been aborted";
   }
@@ -186,11 +149,8 @@ SharedGpu shared_gpu_named(std::string_view name) {
   return name == "pcie" ? SharedGpu::pcie : SharedGpu::refused;
 }
 
-std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
-                                        std::shared_ptr<direct::Notices> notices,
-                                        SharedGpu shared) {
-  device::cuda::driver();
-  return std::make_shared<KernelPath>(group, timeout, std::move(log), std::move(notices), shared);
+std::shared_ptr<direct::Path> make_path(const direct::PathOptions& options, SharedGpu shared) {
+  return std::make_shared<KernelPath>(options, shared);
 }
 
 }  // namespace mccl::cuda

@@ -7,7 +7,15 @@
 #include <fstream>
 #include <random>
 
+#include "mccl/error.h"
+
 namespace mccl::direct {
+namespace {
+
+/// Maximum bytes of a text in its key. A store accepts keys of up to 1 KiB.
+constexpr std::size_t kLongestKey = 900;
+
+}  // namespace
 
 std::string first_objection(Group& group, const std::string& own) {
   struct Said {
@@ -52,6 +60,29 @@ bool on_one_host(const Card& a, const Card& b) {
 
 bool is_one_device(const Card& a, const Card& b) {
   return on_one_host(a, b) && std::strncmp(a.bus, b.bus, sizeof(a.bus)) == 0;
+}
+
+bool Notices::is_first(const Group& group, const std::string& text) {
+  if (group.rank() != 0) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!said_.insert(text).second) return false;
+  }
+  const std::shared_ptr<Store> store = store_.lock();
+  if (!store) return true;
+  try {
+    return store->add("mccl/notice/" + text.substr(0, kLongestKey), 1) == 1;
+  } catch (const Error&) {
+    return true;  // Logging a text twice is better than not logging it.
+  }
+}
+
+void Notices::warn(const Group& group, const std::string& text) {
+  if (is_first(group, text)) {
+    log_.warn("group '{}': {}", group.name(), text);
+  } else {
+    log_.info("group '{}': {}", group.name(), text);
+  }
 }
 
 }  // namespace mccl::direct

@@ -1,21 +1,30 @@
 // Exchanges between the ranks of a group before their devices work together.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "mccl/group.h"
+#include "mccl/store.h"
 
 namespace mccl::direct {
 
-/// Returns the value of every rank, in rank order. All ranks of `group` must call it.
+/// Returns the value of every rank, in rank order. All ranks of `group` must call it. Without a
+/// timeout, that of the group applies.
 template <typename T>
-std::vector<T> gather(Group& group, const T& own) {
+std::vector<T> gather(Group& group, const T& own,
+                      std::optional<std::chrono::milliseconds> timeout = {}) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));
   group
       .all_gather({&own, sizeof(T), DType::u8}, {all.data(), sizeof(T) * all.size(), DType::u8},
-                  {.caller_waits = true})
+                  {.timeout = timeout, .caller_waits = true})
       .wait();
   return all;
 }
@@ -34,5 +43,25 @@ struct Card {
 Card card_of(const std::string& bus);
 bool on_one_host(const Card& a, const Card& b);
 bool is_one_device(const Card& a, const Card& b);
+
+/// Shared by all groups of a job in this process. Thread-safe.
+class Notices {
+ public:
+  /// `store` is that of the job. Once it has been destroyed, each process logs on its own.
+  Notices(Log log, std::weak_ptr<Store> store) : log_(std::move(log)), store_(std::move(store)) {}
+
+  /// Logs `text` at WARN once per job, on rank 0 of the first group that reports it. Logs it at
+  /// INFO on all other ranks, and for all later groups. Requires that all ranks of a group report
+  /// the same text.
+  void warn(const Group& group, const std::string& text);
+
+ private:
+  bool is_first(const Group& group, const std::string& text);
+
+  const Log log_;
+  const std::weak_ptr<Store> store_;
+  std::mutex mutex_;
+  std::set<std::string> said_;  // guarded by mutex_
+};
 
 }  // namespace mccl::direct

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "backend/direct/agreement.h"
-#include "backend/direct/measure.h"
 #include "device/registry.h"
 #include "mccl/error.h"
 
@@ -20,22 +19,6 @@ namespace {
 constexpr std::byte kOnHost{0};
 constexpr std::byte kMeets{1};     ///< All in device memory; can wait for the other ranks.
 constexpr std::byte kOnDevice{2};  ///< All in device memory; cannot wait.
-
-bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
-
-bool on_device(const Request& request) {
-  return lies_on_device(request.in) || lies_on_device(request.out);
-}
-
-/// True if all data of this rank's call lie on a device.
-bool only_on_device(const Request& request) {
-  return on_device(request) && (lies_on_device(request.in) || request.in.count == 0) &&
-         (lies_on_device(request.out) || request.out.count == 0);
-}
-
-Device device_of(const Request& request) {
-  return lies_on_device(request.in) ? request.in.device : request.out.device;
-}
 
 }  // namespace
 
@@ -52,7 +35,8 @@ AutoPath::AutoPath(Group& group, std::vector<Candidate> candidates,
 
 AutoPath::~AutoPath() { abort(); }
 
-void AutoPath::comes(const Request& request, std::chrono::milliseconds timeout, bool may_meet) {
+void AutoPath::before_collective(const Request& request, std::chrono::milliseconds timeout,
+                                 bool may_meet) {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::open && state != State::through_host) return;
   may_meet_ = may_meet;
@@ -76,8 +60,8 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   state_ = before;
 }
 
-bool AutoPath::takes(const Request& request) {
-  if (!is_collective(request.call)) return false;
+Path* AutoPath::way_for(const Request& request) {
+  if (!is_collective(request.call)) return nullptr;
   State state = state_.load(std::memory_order_acquire);
   if (state == State::open && may_meet_ && on_device(request)) {
     try {
@@ -89,7 +73,7 @@ bool AutoPath::takes(const Request& request) {
     }
     state = state_.load(std::memory_order_acquire);
   }
-  return state == State::direct && only_on_device(request) && way_for(request) != nullptr;
+  return state == State::direct && only_on_device(request) ? fastest_for(request) : nullptr;
 }
 
 void AutoPath::decide(Device device) {
@@ -180,7 +164,7 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
             fmt::join(told, " or "));
 }
 
-Path* AutoPath::way_for(const Request& request) {
+Path* AutoPath::fastest_for(const Request& request) {
   const std::size_t bytes = request.call.count * size_of(request.call.dtype);
   if (order_.empty() || request.call.collective != last_call_ || bytes != last_bytes_) {
     order_ = fastest_first(figures_, request);
@@ -194,10 +178,6 @@ Path* AutoPath::way_for(const Request& request) {
     }
   }
   return nullptr;
-}
-
-void AutoPath::enqueue(const Request& request, void* stream) {
-  way_for(request)->enqueue(request, stream);
 }
 
 void AutoPath::reach_memory(Device device) {

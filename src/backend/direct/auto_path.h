@@ -41,10 +41,14 @@ class AutoPath final : public Path {
            Log log);
   ~AutoPath() override;
 
-  void comes(const Request& request, std::chrono::milliseconds timeout, bool may_meet) override;
-  bool takes(const Request& request) override;
+  void before_collective(const Request& request, std::chrono::milliseconds timeout,
+                         bool may_meet) override;
+  Path* way_for(const Request& request) override;
+  bool takes(const Request& request) override { return way_for(request) != nullptr; }
   bool has_to_meet() const override { return state_ == State::open; }
-  void enqueue(const Request& request, void* stream) override;
+  void enqueue(const Request& request, void* stream) override {
+    way_for(request)->enqueue(request, stream);
+  }
   /// All ranks must call it. The call shows that all ranks use devices, so the ranks meet in it if
   /// they have not met yet.
   void reach_memory(Device device) override;
@@ -63,7 +67,7 @@ class AutoPath final : public Path {
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);
-  Path* way_for(const Request& request);
+  Path* fastest_for(const Request& request);
   std::vector<std::shared_ptr<Path>> ways() const;
   void stay_on_host(const std::string& reason);
 

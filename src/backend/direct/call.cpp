@@ -8,16 +8,6 @@
 
 namespace mccl::direct {
 
-DirectCall::DirectCall(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
-                       Clock::time_point deadline)
-    : path_(std::move(path)),
-      lane_(*path_->lane()),
-      collective_(request.call.collective),
-      rank_(rank),
-      deadline_(deadline) {
-  number_ = lane_.run_beside(stream, [&](void* own) { path_->enqueue(request, own); });
-}
-
 std::string DirectCall::description() const {
   return fmt::format("{} on rank {} ({})", name_of(collective_), rank_, lane_.accelerator().name());
 }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/direct/path.h"
-#include "backend/staged/returning.h"
+#include "backend/staged/patience.h"
 #include "base/clock.h"
 #include "base/work_state.h"
 
@@ -15,8 +15,15 @@ namespace mccl::direct {
 /// Thread-safe.
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
-  DirectCall(std::shared_ptr<Path> path, const Request& request, void* stream, int rank,
-             Clock::time_point deadline);
+  /// `number` is the call's number in the lane of `path`.
+  DirectCall(std::shared_ptr<Path> path, Collective collective, device::Word number, int rank,
+             Clock::time_point deadline)
+      : path_(std::move(path)),
+        lane_(*path_->lane()),
+        collective_(collective),
+        number_(number),
+        rank_(rank),
+        deadline_(deadline) {}
 
   bool try_finish() override;
   std::string description() const override;
@@ -31,9 +38,9 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
   const std::shared_ptr<Path> path_;
   device::Lane& lane_;
   const Collective collective_;
+  const device::Word number_;
   const int rank_;
   const Clock::time_point deadline_;
-  device::Word number_ = 0;
 };
 
 }  // namespace mccl::direct

@@ -1,8 +1,14 @@
 #include "backend/direct/figures.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
+
+#include "backend/staged/patience.h"
+#include "base/clock.h"
+#include "mccl/error.h"
 
 namespace mccl::direct {
 namespace {
@@ -36,6 +42,78 @@ float seconds_of(const Figures& figures, std::size_t call, std::size_t bytes) {
   return row.back();
 }
 
+constexpr int kBatches = 3;
+/// Number of consecutive calls per measurement, for each entry of kMeasuredBytes. Short calls need
+/// more, so that the start of the first one does not dominate.
+constexpr std::array kCalls{10, 5, 2};
+static_assert(kCalls.size() == kMeasuredBytes.size());
+
+/// Returns the request of a call with `bytes` bytes in its longer buffer. It uses 16-bit floats,
+/// the most common type of sums on GPUs.
+Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void* out,
+                   Device device) {
+  constexpr DType kType = DType::bf16;
+  const std::size_t whole = bytes / size_of(kType);
+  const std::size_t part = whole / static_cast<std::size_t>(ranks);
+  Request request;
+  request.call.collective = call;
+  request.call.dtype = kType;
+  request.call.root = call == Collective::broadcast ? 0 : -1;
+  request.call.count = whole;
+  request.in = ConstBuffer(in, call == Collective::all_gather ? part : whole, kType, device);
+  request.out = {out, call == Collective::reduce_scatter ? part : whole, kType, device};
+  if (call == Collective::broadcast) request.out.data = in;
+  request.in_place = call == Collective::broadcast;
+  request.even = call != Collective::all_reduce && call != Collective::broadcast;
+  // Rounds the counts down to a multiple of the number of ranks.
+  if (request.even) {
+    request.call.count = part * static_cast<std::size_t>(ranks);
+    if (call != Collective::all_gather) request.in.count = request.call.count;
+    if (call != Collective::reduce_scatter) request.out.count = request.call.count;
+  }
+  return request;
+}
+
+class Stopwatch {
+ public:
+  Stopwatch(Path& path, device::Lane& lane, std::chrono::milliseconds patience)
+      : path_(path),
+        lane_(lane),
+        deadline_(patience.count() > 0 ? Clock::now() + patience : Clock::time_point::max()) {}
+
+  float time(const Request& request, int calls) {
+    run(request, 1);
+    std::array<double, kBatches> taken{};
+    for (double& seconds : taken) {
+      const Clock::time_point begin = Clock::now();
+      run(request, calls);
+      seconds = seconds_between(begin, Clock::now()) / calls;
+    }
+    std::ranges::sort(taken);
+    return static_cast<float>(taken[kBatches / 2]);
+  }
+
+ private:
+  void run(const Request& request, int calls) {
+    device::Word last = 0;
+    for (int i = 0; i < calls; ++i) {
+      last = lane_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });
+    }
+    for (const staged::Patience patience; !lane_.ended(last); patience.pause()) {
+      if (const std::string reason = path_.failure(); !reason.empty()) throw PeerError(reason);
+      if (Clock::now() < deadline_) continue;
+      path_.abort();
+      throw TimeoutError(
+          fmt::format("measurement of {} on {} timed out: a rank has not made the call",
+                      name_of(request.call.collective), lane_.accelerator().name()));
+    }
+  }
+
+  Path& path_;
+  device::Lane& lane_;
+  const Clock::time_point deadline_;
+};
+
 }  // namespace
 
 void Figures::take_slower(const Figures& other) {
@@ -57,6 +135,27 @@ std::vector<int> fastest_first(std::span<const Figures> ways, const Request& req
   for (const Figures& figures : ways) seconds.push_back(seconds_of(figures, call, bytes));
   std::ranges::stable_sort(order, {}, [&](int way) { return seconds[static_cast<size_t>(way)]; });
   return order;
+}
+
+Scratch scratch_on(device::Accelerator& accelerator) {
+  return {accelerator.make_memory(kMeasuredBytes.back()),
+          accelerator.make_memory(kMeasuredBytes.back())};
+}
+
+Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
+                std::chrono::milliseconds patience) {
+  Stopwatch stopwatch(path, lane, patience);
+  Figures figures;
+  for (std::size_t call = 0; call < kMeasuredCalls.size(); ++call) {
+    for (std::size_t i = 0; i < kMeasuredBytes.size(); ++i) {
+      const Request request = request_of(kMeasuredCalls[call], kMeasuredBytes[i], ranks,
+                                         scratch.in.get(), scratch.out.get(), device);
+      if (!path.takes(request)) continue;
+      // The minimum is a nanosecond, because 0 means that the path does not support the call.
+      figures.seconds[call][i] = std::max(1e-9F, stopwatch.time(request, kCalls[i]));
+    }
+  }
+  return figures;
 }
 
 }  // namespace mccl::direct

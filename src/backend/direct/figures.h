@@ -2,10 +2,13 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "backend/direct/path.h"
 #include "backend/request.h"
 
 namespace mccl::direct {
@@ -30,5 +33,18 @@ struct Figures {
 /// Returns the indices of all paths, fastest first, by the time of the most similar measured call.
 /// Equal paths keep their order. A path without figures is last.
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request);
+
+/// Device memory for the measurements.
+struct Scratch {
+  std::shared_ptr<void> in;
+  std::shared_ptr<void> out;
+};
+/// Allocates the memory. Throws Error if that fails.
+Scratch scratch_on(device::Accelerator& accelerator);
+
+/// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws
+/// TimeoutError if a rank does not join within `patience`, and PeerError if the path fails.
+Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
+                std::chrono::milliseconds patience);
 
 }  // namespace mccl::direct

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "backend/direct/agreement.h"
 #include "backend/request.h"
+#include "base/log.h"
 #include "device/lane.h"
 #include "mccl/group.h"
 
@@ -21,11 +23,14 @@ class Path {
   /// Called before every unbatched collective of the group, on host or device memory. `timeout` is
   /// that of the collective. `may_meet`: true if this function may block until the other ranks make
   /// the same collective, so that the ranks can connect their devices (see takes()).
-  virtual void comes(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
-                     bool /*may_meet*/) {}
+  virtual void before_collective(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
+                                 bool /*may_meet*/) {}
   /// True if the path supports the call; the same on all ranks. The first such call may make the
   /// ranks meet, that is, connect their devices by calls of the group on host memory.
   virtual bool takes(const Request& request) = 0;
+  /// Returns the path that runs the call: this one, or one of those among which it chooses. Returns
+  /// null if takes() is false.
+  virtual Path* way_for(const Request& request) { return takes(request) ? this : nullptr; }
   /// True if the ranks have not met yet. A call in a stream that is being captured cannot make them
   /// meet.
   virtual bool has_to_meet() const { return false; }
@@ -66,6 +71,54 @@ class Path {
 
   std::atomic<bool> was_aborted_{false};
   std::atomic<device::Lane*> lane_{nullptr};
+};
+
+/// Arguments that a group passes to its paths. `notices` belong to the job.
+struct PathOptions {
+  Group& group;
+  std::chrono::milliseconds timeout;
+  Log log;
+  std::shared_ptr<Notices> notices;
+};
+
+/// A path on which each rank has one device. The first call that it supports sets the device, and
+/// connects the ranks' devices by calls of the group on host memory.
+class DevicePath : public Path {
+ public:
+  bool takes(const Request& request) final {
+    if (!supports(request)) return false;
+    connect(device_of(request));
+    return lane() != nullptr;
+  }
+  bool has_to_meet() const final { return !has_met_; }
+  void enqueue(const Request& request, void* stream) final;
+
+ protected:
+  explicit DevicePath(PathOptions options) : options_(std::move(options)) {}
+
+  /// Connects the ranks' devices, once.
+  void connect(Device device) {
+    if (has_met_) return;
+    has_met_ = true;
+    device_ = device;
+    meet();
+  }
+  /// Makes the lane. Called on success.
+  void make_lane();
+  /// Throws the error of a call that cannot start because the path has failed.
+  [[noreturn]] void refuse(const Request& request, const std::string& reason) const;
+
+  virtual bool supports(const Request& request) const = 0;
+  /// Connects the ranks. Calls make_lane() unless they cannot use the path.
+  virtual void meet() = 0;
+  virtual void start(const Request& request, void* stream) = 0;
+
+  Group& group() const { return options_.group; }
+
+  const PathOptions options_;
+  bool has_met_ = false;
+  Device device_;
+  std::unique_ptr<device::Lane> own_lane_;  ///< Null if the ranks cannot use the path.
 };
 
 }  // namespace mccl::direct

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <optional>
 
-#include "backend/mpi/abis.h"
 #include "base/library.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -19,11 +16,11 @@ using Environment = std::map<std::string, std::string>;
 #ifdef __APPLE__
 const std::vector<std::string> kOfOpenMpi = {"libmpi.40.dylib", "libmpi.dylib"};
 const std::vector<std::string> kOfMpich = {"libmpi.12.dylib", "libmpich.12.dylib"};
-const std::vector<std::string> kStandard = {"libmpi_abi.1.dylib", "libmpi_abi.dylib"};
+const std::vector<std::string> kOfStandard = {"libmpi_abi.1.dylib", "libmpi_abi.dylib"};
 #else
 const std::vector<std::string> kOfOpenMpi = {"libmpi.so.40", "libmpi.so"};
 const std::vector<std::string> kOfMpich = {"libmpich.so.12", "libmpi.so.12"};
-const std::vector<std::string> kStandard = {"libmpi_abi.so.1", "libmpi_abi.so"};
+const std::vector<std::string> kOfStandard = {"libmpi_abi.so.1", "libmpi_abi.so"};
 #endif
 
 std::string value_of(const Environment& environment, const char* name) {
@@ -44,14 +41,15 @@ bool is_open_mpi(const Identity& identity) {
 /// Recognises the library's ABI by its file name, its symbols and the version that it reports.
 /// Throws InvalidArgument if the ABI is unknown.
 std::unique_ptr<Library> library_of(const SharedLibrary& file) {
-  if (file_name(file.path()).starts_with("libmpi_abi")) return standard_library(file);
-  if (file.find("ompi_mpi_comm_world")) return open_mpi_library(file);
+  if (file_name(file.path()).starts_with("libmpi_abi"))
+    return std::make_unique<Library>(file, kStandard);
+  if (file.find("ompi_mpi_comm_world")) return std::make_unique<Library>(file, kOpenMpi);
   char text[8192] = {};
   int length = 0;
   LibraryFunction<int(char*, int*)>(file, "MPI_Get_library_version")(text, &length);
   const std::string_view said(text);
   for (const std::string_view word : {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}) {
-    if (said.find(word) != said.npos) return mpich_library(file);
+    if (said.find(word) != said.npos) return std::make_unique<Library>(file, kMpich);
   }
   throw InvalidArgument(
       fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; it supports those "
@@ -71,9 +69,10 @@ SharedLibrary load(const std::string& name) {
                   path, function));
 }
 
-std::vector<std::string> all_names() {
+std::vector<std::string> all_names(bool mpich_first) {
   std::vector<std::string> names;
-  for (const auto* each : {&kOfOpenMpi, &kOfMpich, &kStandard}) {
+  for (const auto* each : {mpich_first ? &kOfMpich : &kOfOpenMpi, &kOfStandard,
+                           mpich_first ? &kOfOpenMpi : &kOfMpich}) {
     names.insert(names.end(), each->begin(), each->end());
   }
   return names;
@@ -118,12 +117,7 @@ Wanted wanted_of(const Environment& environment, const Launcher& launcher,
   const bool pmi = environment.contains("PMI_RANK") || environment.contains("PMI_FD");
   const bool mpich_first =
       launcher.kind == Launcher::Kind::hydra || (launcher.kind == Launcher::Kind::srun && pmi);
-  std::vector<std::string> names;
-  for (const auto* each :
-       {mpich_first ? &kOfMpich : &kOfOpenMpi, &kStandard, mpich_first ? &kOfOpenMpi : &kOfMpich}) {
-    names.insert(names.end(), each->begin(), each->end());
-  }
-  return {names, {}};
+  return {all_names(mpich_first), {}};
 }
 
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
@@ -145,7 +139,7 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 std::unique_ptr<Library> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
-  for (const std::string& name : all_names()) {
+  for (const std::string& name : all_names(false)) {
     if (SharedLibrary::is_loaded(name)) loaded.push_back(name);
   }
   const Wanted wanted = wanted_of(environment, launcher, loaded);
@@ -179,22 +173,6 @@ std::unique_ptr<Library> find_library(const Environment& environment) {
   }
   throw InvalidArgument(fmt::format("no MPI library found ({}): {}, or name one with MPI_LIBNAME",
                                     fmt::join(wanted.names, ", "), advice_for(launcher)));
-}
-
-std::string short_version(std::string_view text) {
-  std::string line(text.substr(0, text.find_first_of(",\n")));
-  for (const std::string_view noise : {"Version:", "Library", "(R)"}) {
-    if (const auto found = line.find(noise); found != line.npos) line.erase(found, noise.size());
-  }
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  if (const auto v = line.find(" v"); v != line.npos && std::isdigit(line[v + 2])) {
-    line.erase(v + 1, 1);
-  }
-  line.erase(
-      std::unique(line.begin(), line.end(), [](char a, char b) { return a == ' ' && b == ' '; }),
-      line.end());
-  while (line.ends_with(' ') || line.ends_with('\0')) line.pop_back();
-  return line;
 }
 
 }  // namespace mccl::mpi

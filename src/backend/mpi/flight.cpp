@@ -48,7 +48,7 @@ std::byte* Flight::memory(std::size_t bytes) {
 
 void Flight::land() {
   if (has_long_type_) {
-    place_->library->free_type(long_type_);
+    place_->library->Type_free(&long_type_);
     has_long_type_ = false;
   }
   if (wants_arrival_) {
@@ -72,7 +72,7 @@ void Flight::land() {
 
 void Flight::cancel() {
   if (!wants_arrival_) return;
-  for (std::size_t i = ended_; i < requests_.size(); ++i) place_->library->cancel(requests_[i]);
+  for (std::size_t i = ended_; i < requests_.size(); ++i) place_->library->Cancel(&requests_[i]);
 }
 
 }  // namespace mccl::mpi

@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "backend/mpi/library.h"
-#include "backend/mpi/operations.h"
 #include "engine/calls/operation.h"
 
 namespace mccl::mpi {
 
 /// The communicator of a call, with the limits of MPI.
 struct Place {
-  Library* library = nullptr;
-  const Operations* operations = nullptr;
+  const Library* library = nullptr;
   Handle comm = 0;
   int rank = 0;
   int size = 1;
@@ -45,8 +43,8 @@ class Flight {
   Flight& operator=(const Flight&) = delete;
 
   /// Begins the call. If `waits` is true, a collective other than a barrier uses MPI's blocking
-  /// function. `place` must outlive the flight. Throws LibraryError, and InvalidArgument for a tag
-  /// that is too large.
+  /// function. `place` must outlive the flight. Throws InvalidArgument for a tag that is too
+  /// large, and errors of MPI.
   void begin(const Place& place, const engine::Request& request, bool waits = false);
   /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
   void gather(const Place& place);
@@ -77,7 +75,7 @@ class Flight {
   bool test(Handle& request) {
     try {
       return place_->library->test(request, wants_arrival_ ? &arrival_ : nullptr);
-    } catch (const LibraryError&) {
+    } catch (const Error&) {
       ++ended_;  // the request has completed, and MPI no longer uses its memory
       throw;
     }

@@ -1,48 +1,26 @@
-// One interface for MPI libraries of every ABI, loaded at run time. Most functions call the MPI
-// function of the same name. All of them check the error code that MPI returns.
+// An MPI library of any ABI, loaded at run time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "backend/mpi/abi.h"
+#include "base/library.h"
 #include "mccl/error.h"
-#include "mccl/types.h"
 
 namespace mccl::mpi {
 
-/// An MPI handle of a communicator, type, operation or request. It is wide enough for every ABI.
-using Handle = std::uintptr_t;
-
-/// MPI's thread levels. Their numbers differ between ABIs.
-enum class ThreadLevel { single, funneled, serialized, multiple };
 std::string_view name_of(ThreadLevel level);
-
-/// Those of MPI's predefined reductions that MCCL uses.
-enum class Predefined { sum, product, min, max, band, bor, bxor };
-inline constexpr int kPredefinedCount = 7;
 
 /// The result of a receive.
 struct Arrival {
   int source = -1;
   std::int64_t bytes = 0;
   bool cancelled = false;
-};
-
-/// MPI's constants in one ABI.
-struct Constants {
-  Handle world = 0;
-  Handle self = 0;
-  Handle errors_return = 0;
-  Handle no_request = 0;
-  Handle byte = 0;
-  Handle types[kDTypeCount] = {};  ///< Indexed by DType. 16-bit floats use u16, bool uses u8.
-  Handle predefined[kPredefinedCount] = {};
-  void* in_place = nullptr;
-  int any_source = 0;
-  int tag_bound = 0;  ///< Key of the attribute MPI_TAG_UB.
-  int truncated = 0;  ///< MPI_ERR_TRUNCATE.
-  int levels[4] = {};
 };
 
 /// Identifies the library by its version, such as "Open MPI 4.1.4", its file and its ABI.
@@ -57,93 +35,202 @@ struct Identity {
 /// "MPICH 4.0.2".
 std::string short_version(std::string_view text);
 
-/// Error of an MPI call, with MPI's own text.
-class LibraryError : public Error {
+class Library;
+
+/// A function of the library. Calls it with handles in the form of the ABI, numbers or pointers.
+/// Throws an error with MPI's own
+/// text if it fails: MismatchError if a message was longer than the buffer for it, else Error.
+template <typename... Arguments>
+class Function {
  public:
-  LibraryError(const std::string& what, bool truncated) : Error(what), truncated_(truncated) {}
-  /// True if a message was longer than the buffer for it.
-  bool truncated() const { return truncated_; }
+  Function(const Library& library, const char* name);
+  void operator()(Arguments... arguments) const;
 
  private:
-  bool truncated_;
+  /// Converts an argument to the type of the ABI. `Native` is its type of handles. Types are
+  /// little-endian, so a number can be written to the address of a Handle.
+  template <typename Native, typename T>
+  static auto native(T argument) {
+    if constexpr (std::is_same_v<T, Handle> && std::is_pointer_v<Native>) {
+      return reinterpret_cast<Native>(argument);  // NOLINT(performance-no-int-to-ptr)
+    } else if constexpr (std::is_same_v<T, Handle>) {
+      return static_cast<Native>(argument);
+    } else if constexpr (std::is_same_v<T, Handle*>) {
+      return reinterpret_cast<Native*>(argument);
+    } else {
+      return argument;
+    }
+  }
+  template <typename Native>
+  int call(Arguments... arguments) const {
+    using Pointer = int (*)(decltype(native<Native>(std::declval<Arguments>()))...);
+    return reinterpret_cast<Pointer>(address_)(native<Native>(arguments)...);
+  }
+
+  const Library& library_;
+  const char* const name_;
+  void* const address_;
 };
 
-/// Thread-safe as far as the thread level of MPI allows. Functions throw LibraryError if MPI fails.
+/// A collective in MPI's nonblocking form (`begins`) and its blocking form (`waits`). The last
+/// argument of both is the communicator.
+template <typename... Arguments>
+struct CollectiveFunction {
+  CollectiveFunction(const Library& library, const char* beginning, const char* waiting)
+      : begins(library, beginning), waits(library, waiting) {}
+  Function<Arguments..., Handle, Handle*> begins;
+  Function<Arguments..., Handle> waits;
+};
+
+/// The functions have the names of MPI's. Thread-safe as far as the thread level of MPI allows.
 class Library {
+  using In = const void*;
+  using Out = void*;
+  using Ints = const int*;
+  using Comm = Handle;
+  using Type = Handle;
+  using Op = Handle;
+  using Request = Handle;
+
  public:
-  virtual ~Library() = default;
+  Library(const SharedLibrary& file, const Abi& abi);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
 
+  const SharedLibrary& file() const { return file_; }
+  const Abi& abi() const { return abi_; }
   const Identity& identity() const { return identity_; }
-  const Constants& constants() const { return constants_; }
-  Handle type_of(DType dtype) const { return constants_.types[static_cast<int>(dtype)]; }
+  Handle type_of(DType dtype) const { return abi_.types[static_cast<int>(dtype)]; }
+  void* in_place() const;
 
-  virtual bool initialized() = 0;
-  virtual bool finalized() = 0;
-  virtual ThreadLevel init(ThreadLevel wanted) = 0;
-  virtual ThreadLevel level() = 0;
-  virtual void finalize() = 0;
-  /// Ends all ranks of the job with this status, without MPI_Finalize. May not return.
-  virtual void abort(int status) = 0;
-
-  virtual int rank(Handle comm) = 0;
-  virtual int size(Handle comm) = 0;
-  virtual int largest_tag(Handle comm) = 0;
+  bool initialized() const { return flag(Initialized); }
+  bool finalized() const { return flag(Finalized); }
+  ThreadLevel init(ThreadLevel wanted) const;
+  ThreadLevel level() const;
+  int rank(Comm comm) const;
+  int size(Comm comm) const;
+  int largest_tag(Comm comm) const;
   /// Makes MPI return later errors on `comm` instead of aborting the job.
-  virtual void return_errors(Handle comm) = 0;
-  /// The error handler of `comm`. Saved and restored around MCCL's calls on a communicator of the
-  /// program.
-  virtual Handle error_handler(Handle comm) = 0;
-  virtual void set_error_handler(Handle comm, Handle handler) = 0;
-  virtual Handle duplicate(Handle comm) = 0;
+  void return_errors(Comm comm) const { Comm_set_errhandler(comm, abi_.errors_return); }
+  Comm duplicate(Comm comm) const;
   /// Creates a communicator of `count` ranks of `comm`, all of which must call this. Blocks.
-  virtual Handle create_group(Handle comm, const int* ranks, int count, int tag) = 0;
-  virtual void free_comm(Handle comm) = 0;
-  virtual Handle create_op(void (*function)(void*, void*, int*, void*)) = 0;
+  Comm create_group(Comm comm, const int* ranks, int count, int tag) const;
   /// Creates a type whose element has `bytes` bytes, for a message whose size exceeds the range of
   /// int.
-  virtual Handle create_long_type(std::size_t bytes) = 0;
-  virtual void free_type(Handle type) = 0;
+  Type create_long_type(std::size_t bytes) const;
 
-  // Each of the following functions starts a nonblocking call and returns its request. If `waits`
-  // is true, it makes MPI's blocking call instead and returns no_request. All ranks must use the
-  // same form, because MPI does not match one form with the other.
-  virtual Handle ibarrier(Handle comm) = 0;
-  virtual Handle bcast(void* data, int count, Handle type, int root, Handle comm, bool waits) = 0;
-  virtual Handle allreduce(const void* in, void* out, int count, Handle type, Handle op,
-                           Handle comm, bool waits) = 0;
-  virtual Handle reduce(const void* in, void* out, int count, Handle type, Handle op, int root,
-                        Handle comm, bool waits) = 0;
-  virtual Handle allgather(const void* in, int in_count, void* out, int out_count, Handle type,
-                           Handle comm, bool waits) = 0;
-  virtual Handle allgatherv(const void* in, int in_count, void* out, const int* counts,
-                            const int* offsets, Handle type, Handle comm, bool waits) = 0;
-  virtual Handle gather(const void* in, int in_count, void* out, int out_count, Handle type,
-                        int root, Handle comm, bool waits) = 0;
-  virtual Handle gatherv(const void* in, int in_count, void* out, const int* counts,
-                         const int* offsets, Handle type, int root, Handle comm, bool waits) = 0;
-  virtual Handle scatter(const void* in, int in_count, void* out, int out_count, Handle type,
-                         int root, Handle comm, bool waits) = 0;
-  virtual Handle scatterv(const void* in, const int* counts, const int* offsets, void* out,
-                          int out_count, Handle type, int root, Handle comm, bool waits) = 0;
-  virtual Handle reduce_scatter_block(const void* in, void* out, int count, Handle type, Handle op,
-                                      Handle comm, bool waits) = 0;
-  virtual Handle reduce_scatter(const void* in, void* out, const int* counts, Handle type,
-                                Handle op, Handle comm, bool waits) = 0;
-  virtual Handle alltoall(const void* in, int in_count, void* out, int out_count, Handle type,
-                          Handle comm, bool waits) = 0;
-  virtual Handle isend(const void* data, int count, Handle type, int peer, int tag,
-                       Handle comm) = 0;
-  virtual Handle irecv(void* data, int count, Handle type, int peer, int tag, Handle comm) = 0;
+  /// Creates the operations. Called once MPI is initialised. They are never freed.
+  void create_operations();
+  /// Returns the operation for a combination that supports() allows. For avg and premul_sum,
+  /// returns that for sum. If MPI predefines an operation with the same result as MCCL's kernel, it
+  /// is used. Otherwise the kernel is registered with MPI: for 16-bit floats, for bool, and for min
+  /// and max of floats, which keep NaN.
+  Op operation(DType dtype, ReduceKind kind) const {
+    return operations_[static_cast<int>(dtype)][static_cast<int>(kind)];
+  }
 
+  /// Starts a nonblocking call and returns its request. If `waits` is true, makes MPI's blocking
+  /// call instead and returns no_request. All ranks must use the same form, because MPI does not
+  /// match one form with the other.
+  template <typename Call, typename... Arguments>
+  Request begin(const Call& call, bool waits, Arguments... arguments) const {
+    Request request = 0;
+    if (!waits) {
+      call.begins(arguments..., &request);
+      return request;
+    }
+    call.waits(arguments...);
+    return abi_.no_request;
+  }
   /// Returns true if the request has completed. MPI has then released it, `request` is reset, and
   /// `arrival` is filled in unless it is null. If this throws, the request has completed with an
   /// error.
-  virtual bool test(Handle& request, Arrival* arrival) = 0;
-  virtual void cancel(Handle request) = 0;
+  bool test(Request& request, Arrival* arrival) const;
 
- protected:
-  Identity identity_;
-  Constants constants_;
+  /// Throws the error of a function of MPI that has returned `code`.
+  [[noreturn]] void fail(const char* function, int code) const;
+
+ private:
+  bool flag(const Function<int*>& function) const;
+  ThreadLevel level_of(int number) const;
+
+  const SharedLibrary file_;
+  const Abi abi_;
+  Op operations_[kDTypeCount][kReduceKindCount] = {};
+
+  const Function<int*> Initialized{*this, "MPI_Initialized"};
+  const Function<int*> Finalized{*this, "MPI_Finalized"};
+  const Function<int*, char***, int, int*> Init_thread{*this, "MPI_Init_thread"};
+  const Function<int*> Query_thread{*this, "MPI_Query_thread"};
+  const Function<char*, int*> Get_library_version{*this, "MPI_Get_library_version"};
+  const Function<int, char*, int*> Error_string{*this, "MPI_Error_string"};
+  const Function<int, int*> Error_class{*this, "MPI_Error_class"};
+  const Function<Comm, int*> Comm_rank{*this, "MPI_Comm_rank"};
+  const Function<Comm, int*> Comm_size{*this, "MPI_Comm_size"};
+  const Function<Comm, int, Out, int*> Comm_get_attr{*this, "MPI_Comm_get_attr"};
+  const Function<Comm, Handle*> Comm_dup{*this, "MPI_Comm_dup"};
+  const Function<Comm, Handle*> Comm_group{*this, "MPI_Comm_group"};
+  const Function<Handle, int, Ints, Handle*> Group_incl{*this, "MPI_Group_incl"};
+  const Function<Handle*> Group_free{*this, "MPI_Group_free"};
+  const Function<Comm, Handle, int, Handle*> Comm_create_group{*this, "MPI_Comm_create_group"};
+  const Function<void (*)(void*, void*, int*, void*), int, Handle*> Op_create{*this,
+                                                                              "MPI_Op_create"};
+  const Function<int, Type, Handle*> Type_contiguous{*this, "MPI_Type_contiguous"};
+  const Function<int, Ints, const std::intptr_t*, In, Handle*> Type_create_struct{
+      *this, "MPI_Type_create_struct"};
+  const Function<Handle*> Type_commit{*this, "MPI_Type_commit"};
+  const Function<Handle*, int*, Status*> Test{*this, "MPI_Test"};
+  const Function<const Status*, int*> Test_cancelled{*this, "MPI_Test_cancelled"};
+  const Function<const Status*, Type, std::int64_t*> Get_elements_x{*this, "MPI_Get_elements_x"};
+  const Identity identity_;
+
+ public:
+  const Function<> Finalize{*this, "MPI_Finalize"};
+  /// Ends all ranks of the job, without MPI_Finalize. May not return.
+  const Function<Comm, int> Abort{*this, "MPI_Abort"};
+  const Function<Comm, Handle*> Comm_get_errhandler{*this, "MPI_Comm_get_errhandler"};
+  const Function<Comm, Handle> Comm_set_errhandler{*this, "MPI_Comm_set_errhandler"};
+  const Function<Handle*> Comm_free{*this, "MPI_Comm_free"};
+  const Function<Handle*> Type_free{*this, "MPI_Type_free"};
+  const Function<Handle*> Cancel{*this, "MPI_Cancel"};
+
+  const Function<Comm, Handle*> Ibarrier{*this, "MPI_Ibarrier"};
+  const Function<In, int, Type, int, int, Comm, Handle*> Isend{*this, "MPI_Isend"};
+  const Function<Out, int, Type, int, int, Comm, Handle*> Irecv{*this, "MPI_Irecv"};
+  const CollectiveFunction<Out, int, Type, int> Bcast{*this, "MPI_Ibcast", "MPI_Bcast"};
+  const CollectiveFunction<In, Out, int, Type, Op> Allreduce{*this, "MPI_Iallreduce",
+                                                             "MPI_Allreduce"};
+  const CollectiveFunction<In, Out, int, Type, Op, int> Reduce{*this, "MPI_Ireduce", "MPI_Reduce"};
+  const CollectiveFunction<In, int, Type, Out, int, Type> Allgather{*this, "MPI_Iallgather",
+                                                                    "MPI_Allgather"};
+  const CollectiveFunction<In, int, Type, Out, Ints, Ints, Type> Allgatherv{
+      *this, "MPI_Iallgatherv", "MPI_Allgatherv"};
+  const CollectiveFunction<In, int, Type, Out, int, Type, int> Gather{*this, "MPI_Igather",
+                                                                      "MPI_Gather"};
+  const CollectiveFunction<In, int, Type, Out, Ints, Ints, Type, int> Gatherv{*this, "MPI_Igatherv",
+                                                                              "MPI_Gatherv"};
+  const CollectiveFunction<In, int, Type, Out, int, Type, int> Scatter{*this, "MPI_Iscatter",
+                                                                       "MPI_Scatter"};
+  const CollectiveFunction<In, Ints, Ints, Type, Out, int, Type, int> Scatterv{
+      *this, "MPI_Iscatterv", "MPI_Scatterv"};
+  const CollectiveFunction<In, Out, int, Type, Op> Reduce_scatter_block{
+      *this, "MPI_Ireduce_scatter_block", "MPI_Reduce_scatter_block"};
+  const CollectiveFunction<In, Out, Ints, Type, Op> Reduce_scatter{*this, "MPI_Ireduce_scatter",
+                                                                   "MPI_Reduce_scatter"};
+  const CollectiveFunction<In, int, Type, Out, int, Type> Alltoall{*this, "MPI_Ialltoall",
+                                                                   "MPI_Alltoall"};
 };
+
+template <typename... Arguments>
+Function<Arguments...>::Function(const Library& library, const char* name)
+    : library_(library), name_(name), address_(library.file().require(name)) {}
+
+template <typename... Arguments>
+void Function<Arguments...>::operator()(Arguments... arguments) const {
+  const int code =
+      library_.abi().handles_are_numbers ? call<int>(arguments...) : call<void*>(arguments...);
+  if (code != 0) [[unlikely]]
+    library_.fail(name_, code);
+}
 
 }  // namespace mccl::mpi

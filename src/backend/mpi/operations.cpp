@@ -1,9 +1,10 @@
-#include "backend/mpi/operations.h"
-
+// The part of Library that maps each reduction and element type to an MPI operation (MPI_Op).
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "backend/mpi/library.h"
 #include "kernels/reduce.h"
 
 namespace mccl::mpi {
@@ -33,39 +34,30 @@ constexpr auto kCombine = table(std::make_integer_sequence<int, kDTypeCount>());
 
 /// Returns MPI's operation that gives the same result as the kernel, if there is one.
 std::optional<Predefined> predefined_of(DType dtype, ReduceKind kind) {
+  using enum Predefined;
   if (dtype == DType::boolean || dtype == DType::f16 || dtype == DType::bf16) return {};
-  switch (kind) {
-    case ReduceKind::sum:
-    case ReduceKind::avg:
-    case ReduceKind::premul_sum:
-      return Predefined::sum;
-    case ReduceKind::product:
-      return Predefined::product;
-    case ReduceKind::min:
-      return is_integer(dtype) ? std::optional(Predefined::min) : std::nullopt;
-    case ReduceKind::max:
-      return is_integer(dtype) ? std::optional(Predefined::max) : std::nullopt;
-    case ReduceKind::band:
-      return Predefined::band;
-    case ReduceKind::bor:
-      return Predefined::bor;
-    case ReduceKind::bxor:
-      return Predefined::bxor;
-  }
-  return {};
+  const bool orders = kind == ReduceKind::min || kind == ReduceKind::max;
+  if (orders && !is_integer(dtype)) return {};
+  // In the order of ReduceKind.
+  constexpr Predefined kOf[] = {sum, sum, product, min, max, band, bor, bxor, sum};
+  static_assert(std::size(kOf) == kReduceKindCount);
+  return kOf[static_cast<int>(kind)];
 }
 
 }  // namespace
 
-Operations::Operations(Library& library) {
+void Library::create_operations() {
   for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
     for (int kind = 0; kind < kReduceKindCount; ++kind) {
       const auto type = static_cast<DType>(dtype);
       const auto reduction = static_cast<ReduceKind>(kind);
       if (!supports(type, reduction)) continue;
-      const std::optional<Predefined> own = predefined_of(type, reduction);
-      handles_[dtype][kind] = own ? library.constants().predefined[static_cast<int>(*own)]
-                                  : library.create_op(kCombine[dtype][kind]);
+      Op& operation = operations_[dtype][kind];
+      if (const std::optional<Predefined> own = predefined_of(type, reduction)) {
+        operation = abi_.predefined[static_cast<int>(*own)];
+      } else {
+        Op_create(kCombine[dtype][kind], 1, &operation);
+      }
     }
   }
 }

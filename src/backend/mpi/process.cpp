@@ -39,21 +39,22 @@ Registry& registry() {
   return *instance;
 }
 
-}  // namespace
-
-std::string_view name_of(ThreadLevel level) {
-  switch (level) {
-    case ThreadLevel::single:
-      return "MPI_THREAD_SINGLE";
-    case ThreadLevel::funneled:
-      return "MPI_THREAD_FUNNELED";
-    case ThreadLevel::serialized:
-      return "MPI_THREAD_SERIALIZED";
-    case ThreadLevel::multiple:
-      return "MPI_THREAD_MULTIPLE";
+void check_place(const ContextOptions& options, const Process& process) {
+  const std::string library = process.library().identity().describe();
+  if (options.size > 0 && options.size != process.size()) {
+    throw InvalidArgument(
+        fmt::format("this job has {} ranks, but the MPI job has {} ({}): start the ranks with the "
+                    "mpirun of that library, as mccl launch --backend mpi does",
+                    options.size, process.size(), library));
   }
-  return "an unknown level";
+  if (options.rank >= 0 && options.rank != process.rank()) {
+    throw InvalidArgument(fmt::format(
+        "rank {} of this job is rank {} of the MPI job ({}): use the ranks that mpirun assigns",
+        options.rank, process.rank(), library));
+  }
 }
+
+}  // namespace
 
 Process& Process::get(const ContextOptions& options) {
   Registry& own = registry();
@@ -125,14 +126,14 @@ void Process::initialise(const Config& config) {
           "{} provides {}, but MCCL uses threads and needs at least MPI_THREAD_FUNNELED",
           library_->identity().describe(), name_of(level_)));
     }
-    library_->return_errors(library_->constants().world);
-    library_->return_errors(library_->constants().self);
+    library_->return_errors(library_->abi().world);
+    library_->return_errors(library_->abi().self);
   }
   set_up(config);
 }
 
 void Process::set_up(const Config& config) {
-  const Handle world = library_->constants().world;
+  const Handle world = library_->abi().world;
   rank_ = library_->rank(world);
   size_ = library_->size(world);
   const Launcher launcher = launcher_of(process_environment());
@@ -143,12 +144,14 @@ void Process::set_up(const Config& config) {
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
         launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
   }
-  const Handle program_handler = library_->error_handler(world);
+  // The program's own error handler must stay in place on its communicator.
+  Handle program_handler = 0;
+  library_->Comm_get_errhandler(world, &program_handler);
   library_->return_errors(world);
   control_ = library_->duplicate(world);
-  library_->set_error_handler(world, program_handler);
+  library_->Comm_set_errhandler(world, program_handler);
   library_->return_errors(control_);
-  operations_ = std::make_unique<Operations>(*library_);
+  library_->create_operations();
   if (size_ > 1) find_meeting_place(config);
 }
 
@@ -159,12 +162,12 @@ void Process::find_meeting_place(const Config& config) {
     char root[512];
     char key[rendezvous::kJobKeyLetters + 1];
   };
-  Library& mpi = *library_;
+  const Library& mpi = *library_;
   const std::uint64_t host = std::hash<std::string>()(transport::tcp::host_identity());
   const std::uint64_t own[] = {host, ~host, config.encryption == "on" ? 1U : 0U};
   std::uint64_t largest[3] = {};
-  mpi.allreduce(own, largest, 3, mpi.type_of(DType::u64),
-                operations_->of(DType::u64, ReduceKind::max), control_, true);
+  mpi.Allreduce.waits(own, largest, 3, mpi.type_of(DType::u64),
+                      mpi.operation(DType::u64, ReduceKind::max), control_);
   const bool one_host = largest[0] == ~largest[1];
   if (!one_host && largest[2] != 0) {
     throw InvalidArgument(
@@ -185,7 +188,7 @@ void Process::find_meeting_place(const Config& config) {
     rendezvous::make_job_key().copy(place.key, sizeof(place.key) - 1);
     serve_or_connect(place);
   }
-  mpi.bcast(&place, sizeof(place), mpi.constants().byte, 0, control_, true);
+  mpi.Bcast.waits(&place, sizeof(place), mpi.abi().byte, 0, control_);
   if (rank_ != 0) serve_or_connect(place);
 }
 
@@ -227,7 +230,7 @@ void Process::at_exit() {
 /// that the job succeeded, as that of MPICH 4.0 sometimes does.
 void Process::depart() {
   std::fflush(nullptr);  // MPI_Abort may end the process without flushing its streams
-  library_->abort(kStatusOfAbort);
+  library_->Abort(library_->abi().world, kStatusOfAbort);
 }
 
 /// Called when the process ends. MPI_Finalize blocks until all ranks call it, so it is called only
@@ -239,7 +242,8 @@ void Process::end() {
   end_use("MPI is no longer used, because the process is ending");
   try {
     if (was_over) return depart();
-    Handle all_end = library_->ibarrier(control_);
+    Handle all_end = 0;
+    library_->Ibarrier(control_, &all_end);
     Clock::time_point limit = Clock::time_point::max();
     for (int look = 0; !library_->test(all_end, nullptr); ++look) {
       // After a failure, some rank may never reach the barrier.
@@ -247,10 +251,29 @@ void Process::end() {
       if (Clock::now() > limit) return depart();
       if (look > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    library_->finalize();
+    library_->Finalize();
   } catch (const std::exception&) {
     return;  // the launcher reports a rank that exits without MPI_Finalize
   }
+}
+
+ContextOptions placed(const ContextOptions& options) {
+  Process& process = Process::get(options);
+  check_place(options, process);
+  ContextOptions own = options;
+  own.rank = process.rank();
+  own.size = process.size();
+  own.store = process.store();
+  own.config.job_key = process.key();
+  own.config.port_base = 0;  // any free port, because several jobs may share a host
+  own.config.hostfile.clear();
+  if (compression_named(own.config.compression).codec != Codec::none) {
+    Log(own.rank, log_level_of(own.config.log_level))
+        .warn("MCCL_COMPRESSION={} has no effect: the backend mpi does not compress",
+              own.config.compression);
+    own.config.compression = "none";
+  }
+  return own;
 }
 
 }  // namespace mccl::mpi

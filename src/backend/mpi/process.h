@@ -11,7 +11,6 @@
 #include <string>
 
 #include "backend/mpi/library.h"
-#include "backend/mpi/operations.h"
 #include "backend/mpi/worker.h"
 #include "mccl/context.h"
 #include "mccl/store.h"
@@ -27,8 +26,7 @@ class Process {
   /// Config::connect_timeout, because other ranks are missing.
   static Process& get(const ContextOptions& options);
 
-  Library& library() { return *library_; }
-  const Operations& operations() const { return *operations_; }
+  const Library& library() const { return *library_; }
   /// Communicator of all ranks of MPI_COMM_WORLD, separate from the program's own messages.
   Handle control() const { return control_; }
   int rank() const { return rank_; }
@@ -78,7 +76,6 @@ class Process {
   static void at_exit();
 
   std::unique_ptr<Library> library_;
-  std::unique_ptr<Operations> operations_;
   Worker thread_;  ///< Initialises and finalises MPI.
   Handle control_ = 0;
   int rank_ = 0;
@@ -94,5 +91,10 @@ class Process {
   std::atomic<bool> over_{false};
   std::atomic<bool> trouble_{false};
 };
+
+/// Initialises MPI. Returns `options` with the rank, size, store and job key from Process. Throws
+/// the errors of Process::get(). Also throws InvalidArgument if `options` set a rank or size that
+/// differs from MPI's.
+ContextOptions placed(const ContextOptions& options);
 
 }  // namespace mccl::mpi

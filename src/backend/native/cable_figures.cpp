@@ -1,5 +1,3 @@
-#include "backend/native/cable_figures.h"
-
 #include <fmt/format.h>
 
 #include <map>

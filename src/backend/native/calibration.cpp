@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/native/cable_figures.h"
-#include "backend/native/equal_ways.h"
 #include "backend/native/group.h"
 #include "backend/native/pair_figures.h"
 #include "backend/native/shared_cache.h"
@@ -57,26 +55,34 @@ constexpr int kComputedTimes = 4;
 /// even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
-/// One rank's measurements; 0 if it did not measure the value.
-struct Measured {
-  double link_latency_s = 0;
-  double link_bytes_per_s = 0;
-  double message_work_s = 0;
-  double window_latency_s = 0;
-  double switch_s = 0;
-  double turn_s = 0;
-  double cached_bytes_per_s = 0;
-  double memory_bytes_per_s = 0;
-  double shared_cache_bytes = 0;
-  double reduce_bytes_per_s = 0;
-  double coding_bytes_per_s = 0;
-  double ranks_per_core = 1;  ///< On this rank's host.
+/// A fact that is measured. It is logged in its unit, unless that is empty.
+struct MeasuredFact {
+  double Facts::*fact;
+  double scale = 1;
+  std::string_view unit = {};
 };
-constexpr double Measured::*kFields[] = {
-    &Measured::link_latency_s,     &Measured::link_bytes_per_s,   &Measured::message_work_s,
-    &Measured::window_latency_s,   &Measured::switch_s,           &Measured::turn_s,
-    &Measured::cached_bytes_per_s, &Measured::memory_bytes_per_s, &Measured::shared_cache_bytes,
-    &Measured::reduce_bytes_per_s, &Measured::coding_bytes_per_s, &Measured::ranks_per_core};
+constexpr MeasuredFact kMeasured[] = {
+    {&Facts::latency_s, 1e6, "us per link"},
+    {&Facts::bytes_per_s, 1e-9, "GB/s per link"},
+    {&Facts::shared_latency_s, 1e6, "us per link through shared memory"},
+    {&Facts::shared_bytes_per_s, 1e-9, "GB/s per link through shared memory"},
+    {&Facts::window_latency_s, 1e6, "us per window"},
+    {&Facts::cached_bytes_per_s, 1e-9, "GB/s in cache"},
+    {&Facts::memory_bytes_per_s, 1e-9, "GB/s in memory"},
+    {&Facts::reduce_bytes_per_s, 1e-9, "GB/s of sums"},
+    {&Facts::coding_bytes_per_s, 1e-9, "GB/s to bf16 and back"},
+    {&Facts::message_work_s},
+    {&Facts::switch_s},
+    {&Facts::turn_s},
+    {&Facts::shared_cache_bytes},
+    {&Facts::ranks_per_core}};
+
+/// Facts of which none is measured: all values in kMeasured are 0.
+Facts nothing_measured() {
+  Facts facts;
+  for (const MeasuredFact& each : kMeasured) facts.*each.fact = 0;
+  return facts;
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -120,50 +126,33 @@ class Calibration {
       : engine_(engine), nodes_(engine->nodes()) {}
 
   void run() {
-    Measured mine;
+    Facts mine = nothing_measured();
     const Config& config = engine_->config();
     const bool link_is_given = config.link_latency_us > 0 && config.link_gbit > 0;
     if (!link_is_given) measure_link(mine);
     measure_window(mine);
-    if (!one_node()) {
+    if (!engine_->is_one_node()) {
       mine.reduce_bytes_per_s = reduce_rate();
       mine.coding_bytes_per_s = coding_rate();
     }
     mine.ranks_per_core = ranks_per_core();
+    const Facts agreed = agree(mine);
     Facts facts = engine_->facts();
-    const Measured agreed = agree(mine);
-    apply(agreed, facts);
+    std::vector<std::string> figures;
+    for (const auto& [fact, scale, unit] : kMeasured) {
+      if (agreed.*fact <= 0) continue;
+      facts.*fact = agreed.*fact;
+      if (!unit.empty()) figures.push_back(fmt::format("{:.3g} {}", agreed.*fact * scale, unit));
+    }
     if (config.link_latency_us > 0) facts.latency_s = config.link_latency_us * 1e-6;
     if (config.link_gbit > 0) facts.bytes_per_s = config.link_gbit * 1e9 / 8;
-    tell(agreed);
+    // The figures are the same on all ranks, so rank 0 logs them.
+    if (!figures.empty() && engine_->rank() == 0)
+      engine_->log().info("measured: {}", fmt::join(figures, ", "));
     engine_->learn(std::move(facts));
   }
 
  private:
-  /// Logs the figures that were measured.
-  void tell(const Measured& agreed) const {
-    std::vector<std::string> figures;
-    const auto add = [&](double found, double scale, std::string_view unit) {
-      if (found > 0) figures.push_back(fmt::format("{:.3g} {}", found * scale, unit));
-    };
-    const std::string_view where = one_node() ? " through shared memory" : "";
-    add(agreed.link_latency_s, 1e6, fmt::format("us per link{}", where));
-    add(agreed.link_bytes_per_s, 1e-9, fmt::format("GB/s per link{}", where));
-    add(agreed.window_latency_s, 1e6, "us per window");
-    add(agreed.cached_bytes_per_s, 1e-9, "GB/s in cache");
-    add(agreed.memory_bytes_per_s, 1e-9, "GB/s in memory");
-    add(agreed.reduce_bytes_per_s, 1e-9, "GB/s of sums");
-    add(agreed.coding_bytes_per_s, 1e-9, "GB/s to bf16 and back");
-    // The figures are the same on all ranks, so rank 0 logs them.
-    if (!figures.empty() && engine_->rank() == 0)
-      engine_->log().info("measured: {}", fmt::join(figures, ", "));
-  }
-
-  bool one_node() const {
-    return !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(),
-                                          [this](int node) { return node == nodes_[0]; });
-  }
-
   double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
   /// Returns this rank's pair, whose ranks lie on different nodes if there are several. Ranks are
@@ -183,24 +172,17 @@ class Calibration {
     return {order[first], order[first + 1]};
   }
 
-  void measure_link(Measured& measured) {
+  void measure_link(Facts& measured) {
     const std::vector<int> pair = my_pair();
     if (pair.empty()) return;
     NativeGroup group(engine_, engine_->make_group(fmt::format("calibration/pair of {}", pair[0]),
                                                    pair, kPatience));
     std::vector<std::byte> data(kStream);
-    const bool first = group.rank() == 0;
-    const auto there_and_back = [&](std::size_t there, std::size_t back) {
-      const auto part = [&](std::size_t bytes) { return Buffer{data.data(), bytes, DType::u8}; };
-      const CallOptions now{.caller_waits = true};
-      if (first) group.send(part(there), 1, 0, now).wait();
-      group.recv(part(first ? back : there), 1 - group.rank(), 0, now).wait();
-      if (!first) group.send(part(back), 0, 0, now).wait();
-    };
-    const double small = time_of(4, 10, [&] { there_and_back(1, 1); });
-    const double large = time_of(1, 2, [&] { there_and_back(kStream, 1); });
-    measured.link_latency_s = small / 2;
-    measured.link_bytes_per_s = kStream / std::max(1e-9, large - small);
+    const double small = time_of(4, 10, [&] { there_and_back(group, data, 1, 1); });
+    const double large = time_of(1, 2, [&] { there_and_back(group, data, kStream, 1); });
+    (engine_->is_one_node() ? measured.shared_latency_s : measured.latency_s) = small / 2;
+    (engine_->is_one_node() ? measured.shared_bytes_per_s : measured.bytes_per_s) =
+        kStream / std::max(1e-9, large - small);
     if (!share_node(pair)) measured.message_work_s = message_work(pair);
   }
 
@@ -251,7 +233,7 @@ class Calibration {
   }
 
   /// Fits the facts of the window so that the model predicts the measured times.
-  void measure_window(Measured& measured) {
+  void measure_window(Facts& measured) {
     const std::vector<int> members = members_of_my_node();
     if (members.size() < 2) return;
     const auto state =
@@ -327,13 +309,13 @@ class Calibration {
 
   /// Returns the median of each value over the ranks that measured it, and the maximum of
   /// ranks_per_core.
-  Measured agree(const Measured& mine) const {
+  Facts agree(const Facts& mine) const {
     std::string text;
-    for (const auto field : kFields) text += fmt::format("{:.4g} ", mine.*field);
+    for (const MeasuredFact& each : kMeasured) text += fmt::format("{:.4g} ", mine.*each.fact);
     const rendezvous::Exchange exchange(engine_->store(), engine_->rank(), engine_->size(),
                                         Clock::now() + kPatience);
     const std::vector<std::string> cards = exchange.all_gather("speed", text);
-    std::vector<std::vector<double>> values(std::size(kFields));
+    std::vector<std::vector<double>> values(std::size(kMeasured));
     for (int rank = 0; rank < engine_->size(); ++rank) {
       const auto told = parse_numbers(cards[static_cast<std::size_t>(rank)]);
       if (!told || told->size() != values.size() || std::ranges::min(*told) < 0) {
@@ -345,31 +327,13 @@ class Calibration {
         if ((*told)[i] > 0) values[i].push_back((*told)[i]);
       }
     }
-    Measured agreed;
-    for (std::size_t i = 0; i < values.size(); ++i) agreed.*kFields[i] = median(values[i]);
-    const std::vector<double>& crowds = values.back();
-    agreed.ranks_per_core = *std::max_element(crowds.begin(), crowds.end());
+    Facts agreed;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto fact = kMeasured[i].fact;
+      agreed.*fact =
+          fact == &Facts::ranks_per_core ? std::ranges::max(values[i]) : median(values[i]);
+    }
     return agreed;
-  }
-
-  void apply(const Measured& agreed, Facts& facts) const {
-    double& latency = one_node() ? facts.shared_latency_s : facts.latency_s;
-    double& rate = one_node() ? facts.shared_bytes_per_s : facts.bytes_per_s;
-    const auto take = [](double found, double& fact) {
-      if (found > 0) fact = found;
-    };
-    take(agreed.link_latency_s, latency);
-    take(agreed.link_bytes_per_s, rate);
-    take(agreed.message_work_s, facts.message_work_s);
-    take(agreed.window_latency_s, facts.window_latency_s);
-    take(agreed.switch_s, facts.switch_s);
-    take(agreed.turn_s, facts.turn_s);
-    take(agreed.cached_bytes_per_s, facts.cached_bytes_per_s);
-    take(agreed.memory_bytes_per_s, facts.memory_bytes_per_s);
-    take(agreed.shared_cache_bytes, facts.shared_cache_bytes);
-    take(agreed.reduce_bytes_per_s, facts.reduce_bytes_per_s);
-    take(agreed.coding_bytes_per_s, facts.coding_bytes_per_s);
-    facts.ranks_per_core = agreed.ranks_per_core;
   }
 
   const std::shared_ptr<engine::Engine>& engine_;

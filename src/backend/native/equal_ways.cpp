@@ -1,5 +1,3 @@
-#include "backend/native/equal_ways.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,12 +28,6 @@ constexpr std::size_t kMostPairs = 64;
 
 double seconds_of(const PairFigures& figures) {
   return figures.latency_s + kBytes / std::max(1.0, figures.bytes_per_s);
-}
-
-/// True if all ranks share memory.
-bool is_one_node(const std::vector<int>& nodes) {
-  return !nodes.empty() &&
-         std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
 }
 
 /// Returns the number of routes of each pair that has several. The first rank of a key is the
@@ -94,7 +86,7 @@ void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, i
 }  // namespace
 
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine) {
-  if (is_one_node(engine->nodes())) return;
+  if (engine->is_one_node()) return;
   std::string card;
   for (int peer = 0; peer < engine->rank(); ++peer) {
     const std::size_t count = engine->equal_ways(peer).size();

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/backend.h"
-#include "backend/check.h"
-#include "backend/mpi/path.h"
+#include "backend/direct/agreement.h"
+#include "backend/mpi/carrier.h"
 #include "mccl/error.h"
 #include "schedule/choose.h"
 
@@ -18,6 +17,23 @@ namespace {
 /// count.
 constexpr std::size_t kMostRemembered = 256;
 
+/// Returns the ranks of `parent` that passed this color, ordered by key and then by rank; none for
+/// a negative color. All ranks of `parent` must call it.
+std::vector<int> ranks_of_color(Group& parent, int color, int key) {
+  struct Choice {
+    std::int32_t color;
+    std::int32_t key;
+  };
+  const std::vector<Choice> all = direct::gather(parent, Choice{color, key});
+  std::vector<int> chosen;
+  for (int rank = 0; rank < parent.size() && color >= 0; ++rank) {
+    if (all[static_cast<std::size_t>(rank)].color == color) chosen.push_back(rank);
+  }
+  std::ranges::stable_sort(chosen, {},
+                           [&](int rank) { return all[static_cast<std::size_t>(rank)].key; });
+  return chosen;
+}
+
 }  // namespace
 
 NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
@@ -25,20 +41,21 @@ NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
     : engine_(std::move(engine)), state_(std::move(state)) {}
 
 NativeGroup::~NativeGroup() {
-  close_line();
+  if (path_) path_->abort();
+  if (line_) line_->close();
   engine_->close_group(state_);
 }
 
-void NativeGroup::get_path(const GivePath& give_path) {
-  give_path_ = give_path;
-  if (give_path_) give_path_(*this, state_->timeout());
+void NativeGroup::set_up(std::shared_ptr<const GroupSetup> setup) {
+  setup_ = std::move(setup);
+  if (setup_->give_path) setup_->give_path(*this, state_->timeout());
 }
 
 void NativeGroup::carry_by_mpi(std::chrono::milliseconds patience) {
   if (size() == 1) return;
   std::vector<int> members;
   for (const WorldRank member : state_->membership().members) members.push_back(member.number());
-  auto carrier = mpi::make_path(*this, members, patience, engine_);
+  auto carrier = mpi::make_carrier(*this, members, patience, engine_);
   carrier_ = carrier.get();
   engine_->carry_by(state_, std::move(carrier));
 }
@@ -55,26 +72,6 @@ NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
   operation->caller_waits = options.caller_waits;
   operation->deadline = engine::deadline_after(Clock::now(), timeout_of(options));
   return operation;
-}
-
-std::chrono::milliseconds NativeGroup::timeout_of(const CallOptions& options) const {
-  return options.timeout.value_or(state_->timeout());
-}
-
-void NativeGroup::watch_failure(const std::function<void()>& told) {
-  state_->watch_failure([told, log = engine_->log(),
-                         name = name()](const engine::Failure& failure) {
-    if (failure.kind != engine::FailureKind::aborted) {
-      log.warn("group '{}': calls on GPU memory end without a result: {}", name, failure.reason);
-    }
-    told();
-  });
-}
-
-/// True for collectives, whose schedules know which memory each step needs. False for premul_sum,
-/// whose factor is applied to the whole input before the schedule starts.
-bool NativeGroup::begins_early(const Request& request) const {
-  return is_collective(request.call) && request.call.kind != ReduceKind::premul_sum;
 }
 
 /// Unless the call requests a codec, returns none for small data, for which rounding takes as long
@@ -134,7 +131,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   static_cast<Request&>(task) = request;
   const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
-  if (!is_message) task.unit = units_;
+  if (!is_message) task.unit = setup_->unit;
   // A message has no codec, but asking for one is an error.
   if (!is_message || options.compression) task.call.coding = coding_of(request, options);
   warn_of_loss(task.call.coding, options);
@@ -149,9 +146,9 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
     }
   }
   if (options.caller_waits || request.call.collective == Collective::send) {
-    const auto at_once = engine_->run_at_once(state_, task, timeout_of(options));
-    if (at_once.begun) return Work(at_once.begun);
-    if (at_once.done) return {};
+    OperationPtr begun;
+    if (engine_->run_at_once(state_, task, timeout_of(options), begun) != engine::AtOnce::no)
+      return begun ? Work(begun) : Work();
   }
   const OperationPtr submitted = operation(std::move(task), options);
   engine_->submit({&submitted, 1});
@@ -211,7 +208,7 @@ Work NativeGroup::end_batch() {
 /// Messages in one direction stay in order.
 void NativeGroup::run_at_once(std::vector<OperationPtr>& operations,
                               std::vector<OperationPtr>& ended) {
-  using AtOnce = engine::Messages::AtOnce;
+  using engine::AtOnce;
   const auto is_message = [](const OperationPtr& each) { return !is_collective(each->call); };
   if (!std::all_of(operations.begin(), operations.end(), is_message)) return;
   for (const Collective direction : {Collective::send, Collective::recv}) {
@@ -267,9 +264,7 @@ std::shared_ptr<NativeGroup> NativeGroup::make_child(const std::string& name,
                                                      const std::vector<int>& members) {
   auto child = std::make_shared<NativeGroup>(engine_, name, members, state_->timeout(),
                                              state_->compression());
-  child->get_path(give_path_);
-  child->get_units(units_);
-  if (stages_always()) child->stage_always();
+  child->set_up(setup_);
   return child;
 }
 

@@ -1,4 +1,4 @@
-// The groups of the native backend, which run schedules over links.
+// The groups of a context: they check the arguments of a call and decide what carries it out.
 #pragma once
 
 #include <atomic>
@@ -7,23 +7,40 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "backend/checked_group.h"
+#include "backend/arguments.h"
+#include "backend/direct/agreement.h"
+#include "backend/direct/path.h"
+#include "backend/staged/line.h"
+#include "base/coding.h"
 #include "engine/engine.h"
 #include "kernels/unit.h"
+#include "mccl/group.h"
 
 namespace mccl::native {
 
 class NativeGroup;
-/// Sets a group's path or carrier, which makes its calls in place of the engine's links. The second
-/// argument is the group's timeout.
-using GivePath = std::function<void(NativeGroup&, std::chrono::milliseconds)>;
 
-/// Passes operations to the engine. Thread-safe.
-class NativeGroup final : public CheckedGroup {
+/// Properties that all groups of a context share.
+struct GroupSetup {
+  /// Sets a group's path or carrier, which makes its calls in place of the engine's links. May be
+  /// null. The second argument is the group's timeout.
+  std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
+  /// Computes reductions in place of the host's kernels; null for none.
+  std::shared_ptr<kernels::Unit> unit;
+  /// True if calls are staged even on memory that a Mac's GPU shares with the host.
+  bool stages_always = false;
+};
+
+/// Calls on device memory run on the devices if the group has a path that supports them. Otherwise
+/// they go through the group's line, which copies the data to host memory and back. Calls on host
+/// memory go to the engine immediately, unless an earlier call is still in the line. Thread-safe.
+class NativeGroup final : public Group {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
   /// Also creates the engine's group. Must be called by std::make_shared, which allocates this
@@ -34,15 +51,16 @@ class NativeGroup final : public CheckedGroup {
       : NativeGroup(engine, engine->make_group(name, members, timeout, compression)) {}
   ~NativeGroup() override;
 
-  /// Sets the path, also for groups that this one is split into. Must be called before the first
-  /// call.
-  void get_path(const GivePath& give_path);
-  /// Sets the units that compute reductions in place of the host's kernels, also for groups that
-  /// this one is split into.
-  void get_units(std::shared_ptr<kernels::Unit> units) { units_ = std::move(units); }
-
+  /// Must be called before the first call. Groups that this one is split into get the same.
+  void set_up(std::shared_ptr<const GroupSetup> setup);
+  /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
+  /// Must be called before the first call.
+  void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
+  /// Sets the receiver of warnings about options that the group cannot use. Must be called before
+  /// the first call.
+  void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
   /// Lets MPI carry out the group's calls on host memory. All ranks of the group must call this;
-  /// see mpi::make_path(). No-op for a group of one rank.
+  /// see mpi::make_carrier(). No-op for a group of one rank.
   void carry_by_mpi(std::chrono::milliseconds patience);
 
   const std::shared_ptr<engine::GroupState>& state() const { return state_; }
@@ -50,40 +68,104 @@ class NativeGroup final : public CheckedGroup {
   int size() const override { return state_->membership().size(); }
   const std::string& name() const override { return state_->membership().name; }
 
+  // group_calls.cpp
+  Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
+  std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                           const CallOptions&) const override;
+  Work broadcast(Buffer data, int root, const CallOptions&) override;
+  Work reduce(ConstBuffer in, Buffer out, ReduceOp op, int root, const CallOptions&) override;
+  Work all_gather(ConstBuffer in, Buffer out, const CallOptions&) override;
+  Work all_gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts,
+                   const CallOptions&) override;
+  Work gather(ConstBuffer in, Buffer out, int root, const CallOptions&) override;
+  Work gatherv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+               const CallOptions&) override;
+  Work scatter(ConstBuffer in, Buffer out, int root, const CallOptions&) override;
+  Work scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, int root,
+                const CallOptions&) override;
+  Work reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
+  Work reduce_scatterv(ConstBuffer in, Buffer out, std::span<const std::size_t> counts, ReduceOp op,
+                       const CallOptions&) override;
+  Work all_to_all(ConstBuffer in, Buffer out, const CallOptions&) override;
+  Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
+                   std::span<const std::size_t> out_counts, const CallOptions&) override;
+  Work barrier(const CallOptions&) override;
+  Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions&) override;
+  Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions&) override;
+
+  void reach_device_memory(Device device) override {
+    if (path_) path_->reach_memory(device);
+  }
+  std::optional<device::Word> last_on_device() const override;
+  bool has_come_to(device::Word number) const override { return path_->lane()->ended(number); }
+  void split_path(Group* child, int color, int key) override;
+  void begin_coalescing() override;
+  Work end_coalescing() override;
   std::shared_ptr<Group> split(int color, int key) override;
   std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout) override;
   void abort(const std::string& reason) override {
-    abort_path();
+    if (path_) path_->abort();
     engine_->abort(state_, reason);
   }
   std::string failure() const override;
 
- protected:
-  Work start(const Request& request, const CallOptions& options) override;
-  void begin_batch() override;
-  Work end_batch() override;
-  bool batch_is_open() const override;
-  bool has_failed() const override { return state_->failed(); }
-  std::chrono::milliseconds timeout_of(const CallOptions& options) const override;
-  Coding coding_of(const Request& request, const CallOptions& options) const override;
-  bool begins_early(const Request& request) const override;
-  void watch_failure(const std::function<void()>& told) override;
+  // The following functions are used by the line.
+  /// Starts a call on host memory.
+  Work start(const Request& request, const CallOptions& options);
+  /// True if a call for `request` uses its conveyor, so that it may start before its whole input
+  /// has arrived. False for premul_sum, whose factor is applied to the whole input before the
+  /// schedule starts.
+  bool begins_early(const Request& request) const {
+    return is_collective(request.call) && request.call.kind != ReduceKind::premul_sum;
+  }
+  void begin_batch();
+  Work end_batch();
+  /// True if the calling thread is between begin_batch() and end_batch().
+  bool batch_is_open() const;
+  std::chrono::milliseconds timeout_of(const CallOptions& options) const {
+    return options.timeout.value_or(state_->timeout());
+  }
+  /// True if the group has failed, so that each new call fails immediately.
+  bool has_failed() const { return state_->failed(); }
 
  private:
-  std::shared_ptr<NativeGroup> make_part(int color, std::vector<int> chosen);
-  std::shared_ptr<NativeGroup> make_child(const std::string& name, const std::vector<int>& members);
   using OperationPtr = std::shared_ptr<engine::Operation>;
+  using Counts = std::span<const std::size_t>;
 
+  // group_calls.cpp
+  Arguments arguments() const { return {rank(), size()}; }
+  /// `on_device` describes the same call for a device that carries it out by itself, if it may
+  /// differ from `request`.
+  Work begin(const Request& request, const CallOptions& options,
+             const Request* on_device = nullptr);
+  Work begin_sum(const Request& request, const CallOptions& options);
+  direct::Path* way_for(const Request& request, const CallOptions& options);
+  void refuse_capture(const Request& request, const CallOptions& options) const;
+  Work begin_directly(direct::Path& way, const Request& request, const CallOptions& options);
+  staged::Line& line();
+
+  /// The codec that the call uses on the wire.
+  Coding coding_of(const Request& request, const CallOptions& options) const;
   bool is_faster(const Request& request, const Coding& coding) const;
   void warn_of_loss(const Coding& coding, const CallOptions& options);
   OperationPtr operation(engine::Task task, const CallOptions& options) const;
   void run_at_once(std::vector<OperationPtr>& operations, std::vector<OperationPtr>& ended);
+  std::shared_ptr<NativeGroup> make_part(int color, std::vector<int> chosen);
+  std::shared_ptr<NativeGroup> make_child(const std::string& name, const std::vector<int>& members);
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
-  GivePath give_path_;
+  std::shared_ptr<const GroupSetup> setup_ = std::make_shared<GroupSetup>();
   const engine::Carrier* carrier_ = nullptr;  ///< Owned by `state_`. Null if calls go over links.
-  std::shared_ptr<kernels::Unit> units_;
+  std::shared_ptr<direct::Path> path_;
+  std::shared_ptr<direct::Notices> notices_;
+  std::once_flag path_is_watched_;
+
+  std::mutex line_mutex_;
+  std::shared_ptr<staged::Line> line_;  // guarded by line_mutex_
+  /// Copy of `line_` that can be read without the lock.
+  std::atomic<staged::Line*> line_if_any_{nullptr};
+
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};
   mutable std::mutex mutex_;

@@ -60,16 +60,8 @@ class Measurement {
   }
 
  private:
-  /// Sends `bytes` to the second rank, which returns one byte. Returns the seconds taken.
   double there_and_back(std::size_t bytes) {
-    const CallOptions now{.caller_waits = true};
-    const bool first = group_.rank() == 0;
-    const auto part = [&](std::size_t n) { return Buffer{data_.data(), n, DType::u8}; };
-    const Clock::time_point begin = Clock::now();
-    if (first) group_.send(part(bytes), 1, 0, now).wait();
-    group_.recv(part(first ? 1 : bytes), 1 - group_.rank(), 0, now).wait();
-    if (!first) group_.send(part(1), 0, 0, now).wait();
-    return seconds_between(begin, Clock::now());
+    return native::there_and_back(group_, data_, bytes, 1);
   }
 
   /// Sends the first rank's decision to the second. Returns the decision on both ranks.
@@ -89,6 +81,17 @@ class Measurement {
 };
 
 }  // namespace
+
+double there_and_back(Group& pair, std::span<std::byte> data, std::size_t there, std::size_t back) {
+  const CallOptions now{.caller_waits = true};
+  const bool first = pair.rank() == 0;
+  const auto part = [&](std::size_t n) { return Buffer{data.data(), n, DType::u8}; };
+  const Clock::time_point begin = Clock::now();
+  if (first) pair.send(part(there), 1, 0, now).wait();
+  pair.recv(part(first ? back : there), 1 - pair.rank(), 0, now).wait();
+  if (!first) pair.send(part(back), 0, 0, now).wait();
+  return seconds_between(begin, Clock::now());
+}
 
 std::vector<Pair> in_rounds(std::set<Pair> pairs) {
   std::vector<Pair> ordered;

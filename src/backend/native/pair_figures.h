@@ -1,13 +1,15 @@
-// Measures the links between two ranks.
+// Measures the links between pairs of ranks when a job starts.
 #pragma once
 
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/engine.h"
+#include "mccl/group.h"
 
 namespace mccl::native {
 
@@ -21,6 +23,10 @@ struct PairFigures {
   double bytes_per_s = 0;
 };
 
+/// Sends `there` bytes of `data` from rank 0 of a pair to rank 1, which returns `back` bytes. Both
+/// ranks must call it. Returns the seconds taken.
+double there_and_back(Group& pair, std::span<std::byte> data, std::size_t there, std::size_t back);
+
 /// Orders the pairs so that measuring them in turn cannot deadlock, and pairs without a common rank
 /// can be measured at the same time. The result is the same on all ranks.
 std::vector<Pair> in_rounds(std::set<Pair> pairs);
@@ -30,5 +36,15 @@ std::vector<Pair> in_rounds(std::set<Pair> pairs);
 /// the measurements of one pair, and must be the same on both ranks.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
+
+/// Measures the latency and rate of every pair of ranks that cables join, by messages along these
+/// cables. All ranks must call it, and all get the same figures. No-op if every rank reaches every
+/// other directly.
+void measure_cables(const std::shared_ptr<engine::Engine>& engine);
+
+/// Measures each route of every pair of ranks that has several which the operating system considers
+/// equivalent, and makes later links use the best one. All ranks must call it, to exchange their
+/// numbers of routes; ranks without such a pair then measure nothing. Logs the figures at INFO.
+void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

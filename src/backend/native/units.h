@@ -9,7 +9,8 @@
 
 namespace mccl::native {
 
-/// Returns null if the settings ask for none. Throws InvalidArgument if they ask for a unit that
+/// Returns a unit that passes each call to the first of them that takes it. Returns null if the
+/// settings ask for none. Throws InvalidArgument if they ask for a unit that
 /// this machine lacks.
 std::shared_ptr<kernels::Unit> units_of(const Config& config);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 #include "mccl/error.h"
 
 namespace mccl::nccl {
@@ -38,31 +40,10 @@ std::string Library::described() const {
 const Library& library() { return loaded_once<load>(); }
 
 int type_of(DType dtype) {
-  switch (dtype) {
-    case DType::i8:
-      return 0;
-    case DType::boolean:
-    case DType::u8:
-      return 1;
-    case DType::i32:
-      return 2;
-    case DType::u32:
-      return 3;
-    case DType::i64:
-      return 4;
-    case DType::u64:
-      return 5;
-    case DType::f16:
-      return 6;
-    case DType::f32:
-      return 7;
-    case DType::f64:
-      return 8;
-    case DType::bf16:
-      return 9;
-    default:
-      return -1;
-  }
+  // In the order of DType. Bool is sent as u8.
+  constexpr int kTypes[] = {1, 1, 0, -1, -1, 3, 2, 5, 4, 6, 9, 7, 8, -1, -1};
+  static_assert(std::size(kTypes) == kDTypeCount);
+  return kTypes[static_cast<int>(dtype)];
 }
 
 int op_of(DType dtype, ReduceKind kind) {

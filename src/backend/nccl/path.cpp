@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <climits>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -25,10 +24,6 @@ namespace {
 constexpr unsigned kMagic = 0xcafebeef;
 constexpr unsigned kConfigVersion = 21800;
 
-Device device_of(const Request& request) {
-  return request.in.device.kind == DeviceKind::cuda ? request.in.device : request.out.device;
-}
-
 /// How elements that are only moved are sent: each one as `per_element` elements of NCCL's `type`.
 /// If NCCL lacks the type, they are sent as bytes.
 struct Moved {
@@ -46,34 +41,27 @@ CommConfig non_blocking() {
       sizeof(CommConfig), kMagic, kConfigVersion, 0, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN};
 }
 
-class NcclPath final : public direct::Path {
+class NcclPath final : public direct::DevicePath {
  public:
-  NcclPath(Group& group, std::chrono::milliseconds timeout, Log log,
-           std::shared_ptr<direct::Notices> notices, bool encrypts)
-      : nccl_(library()),
-        group_(group),
-        timeout_(timeout),
-        log_(std::move(log)),
-        notices_(std::move(notices)),
-        encrypts_(encrypts) {}
+  NcclPath(const direct::PathOptions& options, bool encrypts)
+      : DevicePath(options), nccl_(library()), encrypts_(encrypts) {}
   ~NcclPath() override {
     abort();
     if (ending_.joinable()) ending_.join();
   }
 
-  bool takes(const Request& request) override;
-  bool has_to_meet() const override { return !met_; }
-  void enqueue(const Request& request, void* stream) override;
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
   std::string failure() override;
   void end_calls() noexcept override;
 
  private:
+  bool supports(const Request& request) const override;
+  void meet() override;
+  void start(const Request& request, void* stream) override;
   /// Starts a path made by split(), after NCCL has filled in `comm_`.
   void begin_as_part(Device device);
-  void meet(Device device);
-  std::string objection(const device::Accelerator& accelerator);
+  std::string objection();
   void settle(Result result, const char* call);
   std::string why_failed();
   void begin(const Request& request, void* stream);
@@ -86,42 +74,29 @@ class NcclPath final : public direct::Path {
   }
 
   const Library& nccl_;
-  Group& group_;
-  const std::chrono::milliseconds timeout_;
-  const Log log_;
-  const std::shared_ptr<direct::Notices> notices_;
   const bool encrypts_;  ///< True if connections between ranks are encrypted.
   /// Serialises NCCL's calls on the communicator, which must not run concurrently.
   std::mutex mutex_;
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
   std::thread ending_;   // guarded by mutex_; destroys the communicator, which may take long
-  bool met_ = false;
-  std::unique_ptr<device::Lane> own_lane_;  ///< Made when the ranks meet; null if they cannot.
-  Device device_;
 };
 
-bool NcclPath::takes(const Request& request) {
-  const bool here = request.in.device.kind != DeviceKind::cpu || request.in.count == 0;
-  const bool there = request.out.device.kind != DeviceKind::cpu || request.out.count == 0;
-  if (!is_collective(request.call) || !here || !there) return false;
-  if (engine::reduces(request.call) &&
-      (type_of(request.call.dtype) < 0 || op_of(request.call.dtype, request.call.kind) < 0)) {
-    return false;
-  }
-  if (!met_) meet(device_of(request));
-  return lane() != nullptr;
+bool NcclPath::supports(const Request& request) const {
+  if (!is_collective(request.call) || !only_on_device(request)) return false;
+  return !engine::reduces(request.call) ||
+         (type_of(request.call.dtype) >= 0 && op_of(request.call.dtype, request.call.kind) >= 0);
 }
 
 /// Returns the reason if the ranks cannot use NCCL; otherwise empty. The same on all ranks.
-std::string NcclPath::objection(const device::Accelerator& accelerator) {
+std::string NcclPath::objection() {
   struct Offer {
     direct::Card card;
     int version;
   };
-  const Offer own{direct::card_of(accelerator.bus()), nccl_.version};
-  const std::vector<Offer> offers = direct::gather(group_, own);
-  for (int rank = 0; rank < group_.size(); ++rank) {
+  const Offer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
+  const std::vector<Offer> offers = direct::gather(group(), own);
+  for (int rank = 0; rank < group().size(); ++rank) {
     const Offer& offer = offers[static_cast<std::size_t>(rank)];
     if (offer.version != offers.front().version) {
       return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
@@ -143,29 +118,25 @@ std::string NcclPath::objection(const device::Accelerator& accelerator) {
 }
 
 /// Rank 0 makes the id through which NCCL's ranks find each other, and the group broadcasts it.
-void NcclPath::meet(Device device) {
-  met_ = true;
-  const auto depot = device::depot_of(device);
-  if (const std::string reason = objection(depot->accelerator()); !reason.empty()) {
-    notices_->warn(group_, fmt::format("collectives on GPUs do not use NCCL: {}", reason));
+void NcclPath::meet() {
+  if (const std::string reason = objection(); !reason.empty()) {
+    options_.notices->warn(group(), fmt::format("collectives on GPUs do not use NCCL: {}", reason));
     return;
   }
   UniqueId id{};
-  if (group_.rank() == 0) settle(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
-  group_.broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
+  if (group().rank() == 0) settle(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
+  group().broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
   const device::cuda::Current current(device::cuda::driver(),
-                                      device::cuda::context_of(device.index));
+                                      device::cuda::context_of(device_.index));
   CommConfig config = non_blocking();
   {
     const std::lock_guard lock(mutex_);
-    settle(nccl_.CommInitRankConfig(&comm_, group_.size(), id, group_.rank(), &config),
+    settle(nccl_.CommInitRankConfig(&comm_, group().size(), id, group().rank(), &config),
            "ncclCommInitRankConfig");
   }
-  own_lane_ = std::make_unique<device::Lane>(depot);
-  order_by(*own_lane_);
-  device_ = device;
-  log_.info("group '{}': collectives on {} use {}", group_.name(), own_lane_->accelerator().name(),
-            nccl_.described());
+  make_lane();
+  options_.log.info("group '{}': collectives on {} use {}", group().name(),
+                    own_lane_->accelerator().name(), nccl_.described());
 }
 
 /// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
@@ -179,8 +150,11 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
                                       device::cuda::context_of(device_.index));
   CommConfig config = non_blocking();
   static Comm nobody = nullptr;
-  const auto path =
-      child ? std::make_shared<NcclPath>(*child, timeout_, log_, notices_, encrypts_) : nullptr;
+  std::shared_ptr<NcclPath> path;
+  if (child) {
+    path = std::make_shared<NcclPath>(
+        direct::PathOptions{*child, options_.timeout, options_.log, options_.notices}, encrypts_);
+  }
   try {
     const Result begun = nccl_.CommSplit(comm_, child ? color : kNoColor, key,
                                          path ? &path->comm_ : &nobody, &config);
@@ -198,20 +172,20 @@ void NcclPath::begin_as_part(Device device) {
   const std::lock_guard lock(mutex_);
   if (!std::atomic_ref(comm_).load())
     throw PeerError(fmt::format("ncclCommSplit on rank {} of group '{}' made no communicator",
-                                group_.rank(), group_.name()));
-  met_ = true;
-  settle(kInProgress, "ncclCommSplit");
-  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
-  order_by(*own_lane_);
+                                group().rank(), group().name()));
+  has_met_ = true;
   device_ = device;
-  log_.info("group '{}': collectives on {} use {}, with a communicator split from the parent's",
-            group_.name(), own_lane_->accelerator().name(), nccl_.described());
+  settle(kInProgress, "ncclCommSplit");
+  make_lane();
+  options_.log.info(
+      "group '{}': collectives on {} use {}, with a communicator split from the parent's",
+      group().name(), own_lane_->accelerator().name(), nccl_.described());
 }
 
 /// Waits until NCCL has completed an asynchronous call. Throws NCCL's error.
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
-      timeout_.count() > 0 ? Clock::now() + timeout_ : Clock::time_point::max();
+      options_.timeout.count() > 0 ? Clock::now() + options_.timeout : Clock::time_point::max();
   while (result == kInProgress && Clock::now() < deadline && !was_aborted()) {
     std::this_thread::yield();
     if (const Result asked = nccl_.CommGetAsyncError(comm_, &result); asked != kSuccess) {
@@ -220,30 +194,21 @@ void NcclPath::settle(Result result, const char* call) {
   }
   if (result == kSuccess) return;
   const char* const more = nccl_.GetLastError ? nccl_.GetLastError(comm_) : nullptr;
-  failure_ = fmt::format("{} on rank {} of group '{}': {}{}{}", call, group_.rank(), group_.name(),
-                         was_aborted()           ? group_.failure()
-                         : result == kInProgress ? "timed out; a rank has not made the call"
-                                                 : nccl_.GetErrorString(result),
-                         more && *more ? ": " : "", more ? more : "");
+  failure_ =
+      fmt::format("{} on rank {} of group '{}': {}{}{}", call, group().rank(), group().name(),
+                  was_aborted()           ? group().failure()
+                  : result == kInProgress ? "timed out; a rank has not made the call"
+                                          : nccl_.GetErrorString(result),
+                  more && *more ? ": " : "", more ? more : "");
   if (result == kInProgress && !was_aborted()) throw TimeoutError(failure_);
   throw PeerError(failure_);
 }
 
-void NcclPath::enqueue(const Request& request, void* stream) {
-  if (device_of(request) != device_) {
-    throw InvalidArgument(fmt::format(
-        "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per NCCL group",
-        name_of(request.call.collective), group_.rank(), group_.name(), device::name_of(device_),
-        device::name_of(device_of(request))));
-  }
+void NcclPath::start(const Request& request, void* stream) {
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device_.index));
   const std::lock_guard lock(mutex_);
-  if (const std::string reason = why_failed(); !reason.empty()) {
-    throw PeerError(fmt::format("{} on rank {} ({}) cannot start: {}",
-                                name_of(request.call.collective), group_.rank(),
-                                device::name_of(device_), reason));
-  }
+  if (const std::string reason = why_failed(); !reason.empty()) refuse(request, reason);
   begin(request, stream);
 }
 
@@ -285,11 +250,11 @@ void NcclPath::begin(const Request& r, void* stream) {
 /// these calls, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const Moved move = moved(r.call.dtype);
-  const Shares given = shares_of(r, group_.size());
+  const Shares given = shares_of(r, group().size());
   const Shares taken = r.recv_counts.empty() ? given : Shares::of(r.recv_counts);
-  const int own = group_.rank();
+  const int own = group().rank();
   const bool root = own == r.call.root;
-  for (int peer = 0; peer < group_.size(); ++peer) {
+  for (int peer = 0; peer < group().size(); ++peer) {
     const auto send = [&](const void* from, std::size_t count) {
       if (count > 0) nccl_.Send(from, count * move.per_element, move.type, peer, comm_, stream);
     };
@@ -332,11 +297,11 @@ std::string NcclPath::failure() {
 
 /// Called with the lock held. Prefers the failure of the group, whose text contains the lost rank.
 std::string NcclPath::why_failed() {
-  if (std::string reason = group_.failure(); !reason.empty()) return reason;
+  if (std::string reason = group().failure(); !reason.empty()) return reason;
   Result state = kSuccess;
   if (failure_.empty() && comm_ && nccl_.CommGetAsyncError(comm_, &state) == kSuccess &&
       state != kSuccess && state != kInProgress) {
-    failure_ = fmt::format("NCCL reports an error on rank {}: {}", group_.rank(),
+    failure_ = fmt::format("NCCL reports an error on rank {}: {}", group().rank(),
                            nccl_.GetErrorString(state));
   }
   return failure_;
@@ -359,10 +324,9 @@ void NcclPath::end_calls() noexcept {
 
 }  // namespace
 
-std::shared_ptr<direct::Path> make_path(Group& group, std::chrono::milliseconds timeout, Log log,
-                                        std::shared_ptr<direct::Notices> notices, bool encrypts) {
+std::shared_ptr<direct::Path> make_path(const direct::PathOptions& options, bool encrypts) {
   device::cuda::driver();
-  return std::make_shared<NcclPath>(group, timeout, std::move(log), std::move(notices), encrypts);
+  return std::make_shared<NcclPath>(options, encrypts);
 }
 
 }  // namespace mccl::nccl

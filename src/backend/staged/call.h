@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/request.h"
-#include "backend/staged/returning.h"
+#include "backend/staged/patience.h"
 #include "backend/staged/stage.h"
 #include "base/clock.h"
 #include "base/work_state.h"

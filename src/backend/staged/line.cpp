@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/native/group.h"
 #include "backend/staged/patience.h"
 #include "base/thread.h"
 #include "device/registry.h"
@@ -26,10 +27,6 @@ class FailedState final : public detail::WorkState {
   void help(Clock::time_point) override {}
 };
 
-Clock::time_point deadline_of(std::chrono::milliseconds timeout) {
-  return timeout.count() > 0 ? Clock::now() + timeout : Clock::time_point::max();
-}
-
 bool all_arrived(const std::vector<std::shared_ptr<StagedCall>>& batch) {
   return std::ranges::all_of(batch, [](const auto& call) { return call->arrived(); });
 }
@@ -49,15 +46,16 @@ Line::Batch* Line::open_batch() {
 }
 
 Work Line::enqueue(const Request& request, const CallOptions& options) {
-  HostCalls* group = nullptr;
+  native::NativeGroup* group = nullptr;
   {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
   // Constructed outside the lock, because it may allocate memory and therefore wait for the device.
-  const auto call = std::make_shared<StagedCall>(
-      shared_from_this(), request, options, group->own_rank(),
-      deadline_of(group->timeout_of(options)), group->begins_early(request));
+  const auto call =
+      std::make_shared<StagedCall>(shared_from_this(), request, options, group->rank(),
+                                   engine::deadline_after(Clock::now(), group->timeout_of(options)),
+                                   group->begins_early(request));
   {
     const std::lock_guard lock(mutex_);
     if (Batch* const batch = open_batch()) {
@@ -102,7 +100,7 @@ void Line::fail_group(const StagedCall& call, const std::exception_ptr& error) {
   }
   const std::string reason =
       fmt::format("{} failed before it started: {}", call.description(), what);
-  group_->give_up(reason);
+  group_->abort(reason);
   throw Error(reason);
 }
 
@@ -171,7 +169,7 @@ void Line::give_up(const CallPtr& call) {
       call->description());
   {
     const std::lock_guard lock(mutex_);
-    if (group_) group_->give_up(reason);
+    if (group_) group_->abort(reason);
   }
   call->returned(std::make_exception_ptr(TimeoutError(reason)));
 }
@@ -266,7 +264,7 @@ void Line::close() {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
-    reason = fmt::format("rank {} has released the group", group_->own_rank());
+    reason = fmt::format("rank {} has released the group", group_->rank());
     group_ = nullptr;
     watcher = std::move(watcher_);
     returning = std::exchange(returning_, {});

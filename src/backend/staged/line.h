@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "backend/staged/call.h"
-#include "backend/staged/host_calls.h"
+
+namespace mccl::native {
+class NativeGroup;
+}
 
 namespace mccl::staged {
 
@@ -21,7 +24,7 @@ namespace mccl::staged {
 /// order: the line's lock, then the lock of a call. No lock is held while callbacks run.
 class Line : public std::enable_shared_from_this<Line> {
  public:
-  explicit Line(HostCalls& group) : group_(&group) {}
+  explicit Line(native::NativeGroup& group) : group_(&group) {}
   ~Line();
 
   /// True if calls wait in the line, so that a call on host memory must wait behind them.
@@ -59,7 +62,7 @@ class Line : public std::enable_shared_from_this<Line> {
   std::atomic<int> attention_{0};  ///< Number of waiting calls and open batches.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  HostCalls* group_;                                   // guarded by mutex_; null once closed
+  native::NativeGroup* group_;                         // guarded by mutex_; null once closed
   std::deque<Batch> waiting_;                          // guarded by mutex_
   std::map<std::thread::id, Batch> open_;              // guarded by mutex_
   std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_

@@ -1,4 +1,4 @@
-// Paces the polling of a value that a device writes to memory, since no event notifies the host.
+// Polls for the end of a device's work, which the device writes to memory without an event.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +31,19 @@ class Patience {
   static constexpr std::chrono::microseconds kLeast{20};
   static constexpr std::chrono::microseconds kMost{500};
   Clock::time_point since_ = Clock::now();
+};
+
+/// A call whose host side has ended while its device may still be working.
+class Returning {
+ public:
+  virtual ~Returning() = default;
+
+  /// Ends the call if the device has finished. Returns true if the call has ended.
+  virtual bool try_finish() = 0;
+  /// Polls until the call has ended. Used if no other thread polls it.
+  void finish_alone() {
+    for (const Patience patience; !try_finish();) patience.pause();
+  }
 };
 
 }  // namespace mccl::staged

@@ -17,17 +17,14 @@ namespace {
 /// Maximum number of pieces. Each costs the device a few microseconds in addition to its copy.
 constexpr std::size_t kMostPieces = 32;
 
-bool lies_on_device(const ConstBuffer& buffer) { return buffer.device.kind != DeviceKind::cpu; }
-
-Device device_of(const Request& request) {
-  if (!lies_on_device(request.in)) return request.out.device;
-  if (lies_on_device(request.out) && request.in.device != request.out.device) {
-    throw InvalidArgument(fmt::format(
-        "{}: input is on {} and output on {}; both must be on the same device, or one on the host",
-        name_of(request.call.collective), device::name_of(request.in.device),
-        device::name_of(request.out.device)));
-  }
-  return request.in.device;
+void check_same_device(const Request& request) {
+  if (!lies_on_device(request.in) || !lies_on_device(request.out) ||
+      request.in.device == request.out.device)
+    return;
+  throw InvalidArgument(fmt::format(
+      "{}: input is on {} and output on {}; both must be on the same device, or one on the host",
+      name_of(request.call.collective), device::name_of(request.in.device),
+      device::name_of(request.out.device)));
 }
 
 void require_there(const device::Accelerator& accelerator, const Request& request,
@@ -71,8 +68,8 @@ Request as_the_gpu_sees(const Request& request) {
 Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
     : fence_(options.fence) {
   if (!on_device(request)) return;
-  const Device device = device_of(request);
-  depot_ = device::depot_of(device);
+  check_same_device(request);
+  depot_ = device::depot_of(device_of(request));
   require_there(depot_->accelerator(), request, "input", request.in);
   require_there(depot_->accelerator(), request, "output", request.out);
   if (depot_->accelerator().is_capturing(options.stream)) {
@@ -94,9 +91,20 @@ void Stage::begin() {
   begun_ = true;
 }
 
-bool Stage::may_start() {
+/// Returns the result of `poll`. Returns true if it throws, which it records, or has thrown before.
+template <typename Poll>
+bool Stage::guarded(const Poll& poll) {
   if (failure_) return true;
   try {
+    return poll();
+  } catch (...) {
+    failure_ = std::current_exception();
+    return true;
+  }
+}
+
+bool Stage::may_start() {
+  return guarded([this] {
     if (fence_) {
       if (!fence_->passed()) return false;
       fence_.reset();
@@ -104,10 +112,7 @@ bool Stage::may_start() {
     }
     return !passage_ ||
            arrived() >= (by_pieces_ ? std::min(piece_, trip_.input_bytes) : trip_.input_bytes);
-  } catch (...) {
-    failure_ = std::current_exception();
-    return true;
-  }
+  });
 }
 
 std::size_t Stage::arrived() const {
@@ -117,23 +122,16 @@ std::size_t Stage::arrived() const {
 
 void Stage::finish(bool failed) {
   finished_ = true;
-  if (!passage_ || !begun_ || failure_) return;
-  try {
+  if (!passage_ || !begun_) return;
+  guarded([&] {
     passage_->finish(failed);
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
+    return true;
+  });
 }
 
 bool Stage::ended() {
   if (!finished_) return false;
-  if (!passage_ || !begun_ || failure_) return true;
-  try {
-    return passage_->ended();
-  } catch (...) {
-    failure_ = std::current_exception();
-    return true;
-  }
+  return !passage_ || !begun_ || guarded([this] { return passage_->ended(); });
 }
 
 Stage::~Stage() {

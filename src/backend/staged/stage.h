@@ -10,15 +10,6 @@
 
 namespace mccl::staged {
 
-inline bool lies_on(DeviceKind kind, const Request& request) {
-  return request.in.device.kind == kind || request.out.device.kind == kind;
-}
-
-/// True if any of the memory lies on a device.
-inline bool on_device(const Request& request) {
-  return request.in.device.kind != DeviceKind::cpu || request.out.device.kind != DeviceKind::cpu;
-}
-
 /// Returns the same request with the GPU's addresses of memory that a Mac's GPU shares with the
 /// host.
 Request as_the_gpu_sees(const Request& request);
@@ -30,7 +21,7 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 
 /// Holds the pinned memory of one call and the passage that copies data to it and back. A call on
 /// host memory behind a fence has neither. Not thread-safe.
-class Stage final : public Conveyor {
+class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into one on host memory. The device copies the input to that
   /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
@@ -62,6 +53,8 @@ class Stage final : public Conveyor {
   device::Passage::Trip stand_in(Request& request, int rank);
   bool cut(const Request& request, bool early);
   void begin();
+  template <typename Poll>
+  bool guarded(const Poll& poll);
 
   std::shared_ptr<Fence> fence_;  ///< Null once it has passed.
   std::shared_ptr<device::Depot> depot_;

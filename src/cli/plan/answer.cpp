@@ -6,7 +6,7 @@
 #include "base/coding.h"
 #include "cli/kit/quantity.h"
 #include "mccl/config.h"
-#include "schedule/cost.h"
+#include "schedule/choose.h"
 #include "schedule/layout.h"
 
 namespace mccl::cli::plan {

@@ -22,7 +22,7 @@
 #include "cli/kit/quantity.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
-#include "schedule/facts.h"
+#include "schedule/choose.h"
 
 namespace mccl::cli::plan {
 namespace {

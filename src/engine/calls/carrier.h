@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "engine/calls/operation_list.h"
+#include "engine/calls/operation.h"
 
 namespace mccl::engine {
 

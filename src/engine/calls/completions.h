@@ -1,4 +1,4 @@
-// Ends calls: counts each in the metrics and wakes its waiters.
+// Ends calls: counts each in the metrics and wakes its waiters. Counts staging memory, too.
 #pragma once
 
 #include <atomic>
@@ -6,13 +6,52 @@
 #include <exception>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
-#include "engine/calls/operation_list.h"
-#include "engine/calls/staging.h"
+#include "engine/calls/operation.h"
 #include "mccl/metrics.h"
+#include "node/arena.h"
 
 namespace mccl::engine {
+
+/// Adds up the staging memory of all users and reports changes to the metrics. Used under the
+/// engine's progress lock.
+class Staging {
+ public:
+  explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
+
+  /// Sets the arena, which holds the memory shared with the node. Called once.
+  void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
+
+  /// Reports that a user of memory outside the arena held `before` bytes and now holds `now` bytes.
+  void change(std::int64_t before, std::int64_t now) {
+    private_bytes_ += now - before;
+    changed_ = true;
+  }
+  /// Reports that the arena's usage may have changed.
+  void touch() { changed_ = true; }
+  /// Updates the metrics if something changed.
+  void report() {
+    if (closed_ || !std::exchange(changed_, false)) return;
+    tell(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
+  }
+  /// Reports that all memory has been released. Later reports are no-ops.
+  void close() {
+    closed_ = true;
+    tell(0);
+  }
+
+ private:
+  void tell(std::int64_t bytes) { metrics_->record_staging(bytes - std::exchange(told_, bytes)); }
+
+  const std::shared_ptr<Metrics> metrics_;
+  std::shared_ptr<const node::Arena> arena_;  ///< Null if no memory is shared.
+  std::int64_t private_bytes_ = 0;
+  std::int64_t told_ = 0;
+  bool changed_ = false;
+  bool closed_ = false;
+};
 
 /// Ends calls, and keeps those whose callbacks have not run. Used under the engine's progress lock,
 /// except where a comment says otherwise.

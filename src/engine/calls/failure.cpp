@@ -74,14 +74,6 @@ Failure failure_of(const std::exception& error) noexcept {
   return {FailureKind::aborted, kOutOfMemory};
 }
 
-Failure aborted(std::string_view reason) noexcept {
-  try {
-    return {FailureKind::aborted, std::string(reason)};
-  } catch (const std::bad_alloc& error) {
-    return failure_of(error);
-  }
-}
-
 std::exception_ptr exception_of(FailureKind kind, const std::string& message) {
   switch (kind) {
     case FailureKind::timeout:

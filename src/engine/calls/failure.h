@@ -1,11 +1,15 @@
 // The cause of a group's failure, in the form that ranks announce to each other.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/rank.h"
 #include "engine/calls/call.h"
@@ -33,9 +37,16 @@ inline constexpr Call a_message{.collective = Collective::send};
 /// Converts `error` into a failure to announce to the other ranks.
 Failure failure_of(const std::exception& error) noexcept;
 
-/// Returns the failure of a group that was aborted for `reason`. If there is no memory for the
-/// text, the reason is "out of memory".
-Failure aborted(std::string_view reason) noexcept;
+/// Returns the failure of a group that was aborted, with the formatted reason. If there is no
+/// memory for the text, the reason is "out of memory".
+template <typename... Arguments>
+Failure aborted(fmt::format_string<Arguments...> format, Arguments&&... arguments) noexcept {
+  try {
+    return {FailureKind::aborted, fmt::format(format, std::forward<Arguments>(arguments)...)};
+  } catch (const std::bad_alloc& error) {
+    return failure_of(error);
+  }
+}
 
 /// An exception of the type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);

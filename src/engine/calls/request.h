@@ -3,14 +3,29 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/calls/call.h"
-#include "engine/calls/conveyor.h"
 #include "mccl/buffer.h"
 
 namespace mccl::engine {
+
+/// Memory of a call whose input arrives, and whose output is fetched, while the call runs. Input
+/// and output both proceed from the beginning of their memory.
+class Conveyor {
+ public:
+  virtual ~Conveyor() = default;
+
+  /// Bytes of the input that have arrived; never decreases. Throws Error if no more will arrive.
+  virtual std::size_t arrived() const = 0;
+  /// Size in bytes of the pieces in which the output is fetched. The call reports progress whenever
+  /// another piece is complete.
+  virtual std::size_t piece_of_output() const = 0;
+  /// Reports that the first `bytes` of the output are final.
+  virtual void deliver(std::size_t bytes) = 0;
+};
 
 /// Refers to the caller's memory, including the counts. Code that keeps a request beyond the call
 /// must copy the counts.
@@ -50,6 +65,17 @@ class KeptCounts {
  private:
   const std::vector<std::size_t> counts_;
   const std::vector<std::size_t> recv_counts_;
+};
+
+struct Traffic {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  double network_s = 0;
+  /// False if the caller does not want `network_s`, because reading the clock costs more than the
+  /// transfer.
+  bool timed = true;
+  /// True if a carrier carried out the call. All of the call's time then counts as `network_s`.
+  bool carried = false;
 };
 
 }  // namespace mccl::engine

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/calls/call_code.h"
+#include "engine/calls/call.h"
 #include "engine/collectives/compute.h"
 #include "mccl/error.h"
 

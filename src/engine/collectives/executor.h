@@ -65,7 +65,7 @@ class Executor {
   bool receive_from(PeerProgress& peer);
   void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
-  // executor_window.cpp: steps through the node's window, run in order.
+  // executor_steps.cpp: steps through the node's window, run in order.
   bool advance_in_order();
   bool run_window_steps();
   bool run_window_step(const schedule::Step& step);
@@ -84,7 +84,7 @@ class Executor {
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
   void fold(const schedule::Step& step);
-  // executor_coded.cpp: steps of sums that are encoded on the wire.
+  // executor_steps.cpp: steps of sums that are encoded on the wire.
   void run_coded(const schedule::Step& step);
   void list_blocks(const schedule::Step& step);
   GroupRank maker_of(const schedule::Step& fold, int operand) const;

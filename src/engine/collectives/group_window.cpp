@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/calls/call_code.h"
+#include "engine/calls/call.h"
 #include "mccl/error.h"
 #include "node/arena.h"
 

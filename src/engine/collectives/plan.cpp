@@ -51,28 +51,14 @@ Plan make_plan(schedule::Problem problem, std::size_t element_bytes, const sched
   plan.schedule = schedule::build(choice.algorithm, problem);
   for (std::uint32_t i = 0; i < plan.schedule.steps.size(); ++i) {
     const schedule::Step& step = plan.schedule.steps[i];
-    switch (step.kind) {
-      case schedule::StepKind::send:
-        peer_plan(plan.peers, GroupRank(step.peer)).sends.push_back(i);
-        break;
-      case schedule::StepKind::recv:
-      case schedule::StepKind::recv_reduce:
-        peer_plan(plan.peers, GroupRank(step.peer)).receives.push_back(i);
-        break;
-      case schedule::StepKind::copy:
-      case schedule::StepKind::fold:
-      case schedule::StepKind::encode:
-      case schedule::StepKind::decode:
-      case schedule::StepKind::fold_coded:
-        if (plan.schedule.waits[i] == 0) plan.first_local.push_back(i);
-        break;
-      case schedule::StepKind::publish:
-      case schedule::StepKind::arrive:
-      case schedule::StepKind::await:
-      case schedule::StepKind::read:
-      case schedule::StepKind::read_fold:
-        plan.window.push_back(i);
-        break;
+    if (step.kind == schedule::StepKind::send) {
+      peer_plan(plan.peers, GroupRank(step.peer)).sends.push_back(i);
+    } else if (is_message(step.kind)) {
+      peer_plan(plan.peers, GroupRank(step.peer)).receives.push_back(i);
+    } else if (is_window(step.kind)) {
+      plan.window.push_back(i);
+    } else if (plan.schedule.waits[i] == 0) {
+      plan.first_local.push_back(i);
     }
   }
   if (plan.schedule.in_order) forget_edges(plan.schedule);

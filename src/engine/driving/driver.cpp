@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/driving/pause.h"
-
 namespace mccl::engine {
 namespace {
 

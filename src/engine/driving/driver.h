@@ -21,6 +21,14 @@
 
 namespace mccl::engine {
 
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 /// The events and the time that end a sleep.
 struct Sleep {
   std::vector<pollfd> watched;

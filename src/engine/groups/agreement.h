@@ -14,10 +14,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rank.h"
+#include "engine/calls/operation.h"
 
 namespace mccl::engine {
 
@@ -76,6 +80,21 @@ class Agreement {
   Standings known_;
   ByRank<GroupRank, std::optional<Vote>> votes_;  ///< The last vote of each member.
   std::vector<Standings> decisions_;              ///< Indexed by round - 1.
+};
+
+/// Done once the members have agreed.
+class SurvivorSearch final : public detail::WorkState {
+ public:
+  SurvivorSearch(std::shared_ptr<CallDriver> driver, std::string group)
+      : driver_(std::move(driver)), group_(std::move(group)) {}
+  std::string description() const override { return "shrink of group '" + group_ + "'"; }
+
+ protected:
+  void help(Clock::time_point deadline) override { driver_->help(*this, deadline); }
+
+ private:
+  const std::shared_ptr<CallDriver> driver_;
+  const std::string group_;
 };
 
 }  // namespace mccl::engine

@@ -27,7 +27,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
   operation->started = operation->submitted;
   const Clock::time_point now = Clock::now();
   if (idle()) last_progress_ = next_probe_ = now;
-  if (collectives_.empty()) collectives_moved_ = now;
+  if (calls_.empty()) collectives_moved_ = now;
   try {
     if (carrier_ && !is_collective(operation->call)) {
       carrier_->post(operation);
@@ -36,10 +36,10 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
     } else if (operation->call.collective == Collective::recv) {
       messages_.post_receive(operation);
     } else {
-      collectives_.push(operation);
+      calls_.push_back(operation);
       // Other ranks may have begun the call already, and a library cannot cancel it. So it begins
       // before anything can fail the group.
-      if (carrier_ && !collectives_.running()) begin_first();
+      if (carrier_ && !collective_runs()) begin_first();
     }
   } catch (const std::exception& error) {
     fail(failure_in(operation->call, error));
@@ -101,53 +101,19 @@ bool GroupState::advance_calls(Clock::time_point now) {
   return advance_messages() || collectives_moved;
 }
 
-bool GroupState::advance_collectives(Clock::time_point now) {
-  bool moved = false;
-  while (!collectives_.empty()) {
-    if (!collectives_.running()) {
-      if (!window_ready()) break;
-      begin_first();
-    }
-    moved |= collectives_.advance();
-    const std::shared_ptr<Operation> finished = collectives_.take_finished();
-    if (!finished) break;
-    finish(finished);
-    moved = true;
-  }
-  if (moved) collectives_moved_ = now;
-  return moved;
-}
-
-void GroupState::begin_first() {
-  const std::size_t scratch = collectives_.scratch_bytes();
-  collectives_.begin_first();
-  if (carrier_) compare_at_marks(collectives_.calls().front().call);
-  if (collectives_.scratch_bytes() != scratch) weigh();
-}
-
 bool GroupState::advance_messages() {
-  if (carrier_) {
-    if (carrier_->messages().empty()) return false;
-    OperationList ended;
-    const auto finish_all = [&] {
-      while (!ended.empty()) finish(ended.pop_front());
-    };
-    try {
-      const bool moved = carrier_->advance_messages(ended);
-      finish_all();
-      return moved;
-    } catch (...) {
-      finish_all();
-      throw;
-    }
-  }
-  if (messages_.idle()) return false;
-  try {
-    const bool moved = messages_.advance();
+  if (carrier_ ? carrier_->messages().empty() : messages_.idle()) return false;
+  OperationList carried;
+  const auto finish_all = [&] {
+    while (!carried.empty()) finish(carried.pop_front());
     finish_messages();
+  };
+  try {
+    const bool moved = carrier_ ? carrier_->advance_messages(carried) : messages_.advance();
+    finish_all();
     return moved;
   } catch (...) {
-    finish_messages();
+    finish_all();
     throw;
   }
 }
@@ -192,9 +158,7 @@ bool GroupState::confirm_suspicion() {
 /// Asks peers to take in messages, because a receiver without calls reads nothing by itself.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
-    ControlMessage message;
-    message.kind = ControlKind::blocked;
-    message.key.group = id();
+    ControlMessage message = about_group(ControlKind::blocked);
     message.call = a_message;
     message.call.sequence = number;
     around_.peers.send(membership_.members[member], message);
@@ -210,38 +174,44 @@ Failure GroupState::failure_in(const Call& call, const std::exception& error) co
 
 /// The call that advance_calls() was working on when it threw.
 Call GroupState::call_under_way() const {
-  if (in_messages_ || collectives_.calls().empty()) return a_message;
-  return collectives_.calls().front().call;
+  return in_messages_ || calls_.empty() ? a_message : calls_.front().call;
 }
 
 void GroupState::watch(Sleep& sleep) {
   if (suspicion_) return;
-  collectives_.watch(sleep);
+  executor_.watch(sleep);
   messages_.watch(sleep);
 }
 
 bool GroupState::may_run_at_once(const Task& task) const {
   if (failed() || suspicion_ || task.call.kind == ReduceKind::premul_sum) return false;
+  if (!is_collective(task.call))
+    return !carrier_ && (task.call.collective == Collective::send || task.call.peer >= 0);
   return carrier_ ? carrier_->runs_at_once(task) : facts().window_bytes != 0;
 }
 
 /// A call that another thread submits meanwhile has no defined order relative to this one, because
 /// the callers did not order the two.
-bool GroupState::begin_at_once(Task& task) {
-  const Plan* const plan = carrier_ ? nullptr : &collectives_.plan_for(task);
-  if (plan && !plan->schedule.in_order) return false;
-  task.call.sequence = next_sequence();
+AtOnce GroupState::begin_at_once(Task& task) {
+  if (task.call.collective == Collective::recv)
+    return messages_.may_receive_at_once(task) ? AtOnce::not_yet : AtOnce::no;
+  const Plan* plan = nullptr;
+  if (is_collective(task.call) && !carrier_) {
+    plan = &plan_for(task);
+    if (!plan->schedule.in_order) return AtOnce::no;
+  }
   try {
+    if (task.call.collective == Collective::send) return messages_.send_at_once(task);
+    task.call.sequence = next_sequence();
     if (plan) {
-      collectives_.begin(task, *plan);
+      begin_planned(task, *plan);
     } else {
-      collectives_.begin_carried(task);
-      compare_at_marks(task.call);
+      begin_carried(task);
     }
   } catch (const std::exception& error) {
     fail_at_once(task.call, error);
   }
-  return true;
+  return AtOnce::not_yet;
 }
 
 void GroupState::fail_at_once(const Call& call, const std::exception& error) {
@@ -249,21 +219,12 @@ void GroupState::fail_at_once(const Call& call, const std::exception& error) {
   std::rethrow_exception(error_of(failure(), call, membership_.rank, "failed"));
 }
 
-bool GroupState::advance_at_once() {
-  collectives_.advance();
-  if (!collectives_.finished()) return false;
-  collectives_.end();
-  return true;
-}
-
-bool GroupState::may_transfer_at_once(const Task& message) {
-  if (failed() || suspicion_ || carrier_) return false;
-  return message.call.collective == Collective::send || messages_.may_receive_at_once(message);
-}
-
-Messages::AtOnce GroupState::transfer_at_once(Task& message) {
-  return message.call.collective == Collective::send ? messages_.send_at_once(message)
-                                                     : messages_.receive_at_once(message);
+AtOnce GroupState::advance_at_once(Task& task) {
+  if (!is_collective(task.call)) return messages_.receive_at_once(task);
+  advance_collective();
+  if (!collective_has_finished()) return AtOnce::not_yet;
+  end_collective();
+  return AtOnce::whole;
 }
 
 std::shared_ptr<Operation> GroupState::received_from(GroupRank source) {
@@ -277,7 +238,6 @@ std::shared_ptr<Operation> GroupState::received_from(GroupRank source) {
 
 DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
   carrier_ = std::move(carrier);
-  collectives_.carry_by(*carrier_);
   release_window();
   for (int i = 0; i < kCollectiveCount; ++i)
     around_.metrics.record_algorithm(static_cast<Collective>(i), carrier_->name());
@@ -289,7 +249,8 @@ void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {
   if (idle()) last_progress_ = next_probe_ = now;
   if (!is_collective(operation->call)) return messages_.go_on_with(operation);
   collectives_moved_ = now;
-  collectives_.adopt(operation);
+  calls_.push_front(operation);
+  if (carried_ == Carried::no) executor_.moved_to(*operation);
 }
 
 }  // namespace mccl::engine

@@ -1,6 +1,7 @@
 // The part of GroupState that exchanges control messages with the other members.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -20,6 +21,22 @@ Failure announced(const ControlMessage& message, GroupRank end_rank) {
   }
   if (!is_collective(message.call) || message.call.sequence != 0) failure.call = message.call;
   return failure;
+}
+
+transport::Blob encode(const Standings& standings) {
+  transport::Blob bytes;
+  for (const Standing each : standings) bytes.push_back(static_cast<std::byte>(each));
+  return bytes;
+}
+
+Standings decode(const transport::Blob& bytes) {
+  std::vector<Standing> standings;
+  for (const std::byte each : bytes) {
+    if (std::to_integer<int>(each) >= kStandingCount)
+      throw CorruptionError("its vote on the members that are left is malformed");
+    standings.push_back(static_cast<Standing>(each));
+  }
+  return Standings(std::move(standings));
 }
 
 }  // namespace
@@ -82,14 +99,12 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
 /// last call.
 void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   const Call& call = probe.call;
-  const CallHistory& history = collectives_.history();
-  const std::optional<Call> mine = history.find(call.sequence);
+  const std::optional<Call> mine = history_.find(call.sequence);
   if (mine && !mine->matches(call)) {
     const std::string theirs =
         fmt::format("{} calls {}", membership_.name_of(membership_.rank_of(peer)),
                     describe_unlike(call, *mine));
-    const OperationList& calls = collectives_.calls();
-    if (!calls.empty() && calls.front().call.sequence == call.sequence) {
+    if (!calls_.empty() && calls_.front().call.sequence == call.sequence) {
       return fail({FailureKind::mismatch, theirs + " instead", *mine, membership_.rank});
     }
     return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
@@ -101,16 +116,14 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
                              membership_.name_of(membership_.rank_of(peer)), membership_.rank,
                              describe(*mine))});
   }
-  ControlMessage answer;
-  answer.kind = ControlKind::status;
-  answer.key.group = id();
-  answer.call = history.last();
+  ControlMessage answer = about_group(ControlKind::status);
+  answer.call = history_.last();
   around_.peers.send(peer, answer);
 }
 
 /// Digest of the calls up to this one, as sent to other members.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
-  const std::uint64_t digest = collectives_.history().digest_at(sequence);
+  const std::uint64_t digest = history_.digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -121,18 +134,14 @@ transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
 void GroupState::compare_with_next(const Call& call) {
   compared_ = call.sequence;
   const GroupRank next((membership_.rank.number() + 1) % membership_.size());
-  ControlMessage message;
-  message.kind = ControlKind::probe;
-  message.key.group = id();
+  ControlMessage message = about_group(ControlKind::probe);
   message.call = call;
   message.blob = digest_of(call.sequence);
   around_.peers.send(membership_.members[next], message);
 }
 
 void GroupState::offer_window() {
-  ControlMessage message;
-  message.kind = ControlKind::window;
-  message.key.group = id();
+  ControlMessage message = about_group(ControlKind::window);
   message.blob = encode(window_.offer(around_.memory.arena));
   around_.staging.touch();
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
@@ -160,7 +169,7 @@ void GroupState::learn_window() {
   window_.settle([&](GroupRank member) -> const node::Neighbour& {
     return *around_.memory.neighbour(membership_.members[member]);
   });
-  schedule::Facts facts = collectives_.facts();
+  schedule::Facts facts = plans_.facts();
   facts.window_bytes = window_.call_bytes();
   if (facts.window_bytes == 0) {
     around_.log.warn(
@@ -169,8 +178,46 @@ void GroupState::learn_window() {
         membership_.name);
     facts.nodes.clear();
   }
-  collectives_.learn(std::move(facts));
+  plans_.learn(std::move(facts));
   weigh();
+}
+
+std::shared_ptr<SurvivorSearch> GroupState::find_survivors(
+    const std::shared_ptr<CallDriver>& driver) {
+  if (!search_) search_ = std::make_shared<SurvivorSearch>(driver, membership_.name);
+  const std::shared_ptr<SurvivorSearch> search = search_;
+  agreement_.enter();
+  around_.peers.flush();
+  end_search_if_decided();
+  return search;
+}
+
+void GroupState::send_vote(GroupRank to, const Vote& vote) {
+  ControlMessage message = about_group(vote.decided ? ControlKind::agreed : ControlKind::survivors);
+  message.call.sequence = vote.round;
+  message.blob = encode(vote.standings);
+  around_.peers.send(membership_.members[to], message);
+}
+
+void GroupState::hear_vote(GroupRank from, const ControlMessage& message) {
+  agreement_.hear(from, {.round = message.call.sequence,
+                         .decided = message.kind == ControlKind::agreed,
+                         .standings = decode(message.blob)});
+  end_search_if_decided();
+}
+
+void GroupState::note_absence(GroupRank member, Standing how) {
+  agreement_.lose(member, how);
+  end_search_if_decided();
+}
+
+void GroupState::end_search_if_decided() {
+  if (search_ && agreement_.decision()) end_search(nullptr);
+}
+
+/// Runs no callbacks, because a SurvivorSearch never gets any.
+void GroupState::end_search(const std::exception_ptr& error) noexcept {
+  if (const auto ended = std::exchange(search_, nullptr)) (void)ended->finish(error);
 }
 
 }  // namespace mccl::engine

@@ -36,7 +36,8 @@ void GroupState::settle_failure() noexcept {
   // Calls end only once the carrier no longer accesses their memory. If it still does, a later pass
   // tries again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
-  OperationList ended = collectives_.drop_all();
+  end_collective();
+  OperationList ended = std::exchange(calls_, {});
   finish_messages();
   ended.append(carrier_ ? carrier_->drop_messages() : messages_.drop_all());
   channels_.close();  // must precede the end of calls, after which callers may reuse their memory
@@ -51,9 +52,7 @@ void GroupState::settle_failure() noexcept {
 /// Announces the failure once to all other members.
 void GroupState::announce_failure() noexcept {
   if (failure_announced_) return;
-  ControlMessage message;
-  message.kind = ControlKind::abort;
-  message.key.group = id();
+  ControlMessage message = about_group(ControlKind::abort);
   try {
     message.failure = failure_;
   } catch (const std::bad_alloc& error) {
@@ -78,11 +77,9 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
 /// Announces the end to each other member. A member may still have messages of this rank to
 /// receive, or may wait in a collective that this rank never calls.
 void GroupState::announce_end(std::string_view reason) noexcept {
-  ControlMessage message;
-  message.kind = ControlKind::ending;
-  message.key.group = id();
-  message.call = collectives_.history().last();
-  message.failure = aborted(reason);
+  ControlMessage message = about_group(ControlKind::ending);
+  message.call = history_.last();
+  message.failure = aborted("{}", reason);
   membership_.for_each_other([&](WorldRank peer) {
     const GroupRank member = membership_.rank_of(peer);
     const bool messages = !channels_.at(transport::Purpose::point_to_point, member).lanes.empty();
@@ -117,14 +114,14 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
-  mark_failed(aborted(reason));
+  mark_failed(aborted("{}", reason));
   failure_announced_ = true;  // not needed after the announcement of the end
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();
   end_search(error_of(failure_, {}, membership_.rank, "failed"));
   if (carrier_) carrier_->close(whole);
-  collectives_.release();
+  release_plans();
   release_window();
   around_.links.forget(id());
   weigh();

@@ -35,7 +35,8 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
           },
           [this] { weigh(); }),
       window_(membership_.rank, ByRank<GroupRank, int>(facts.nodes)),
-      collectives_(channels_, window_, std::move(facts), surroundings.log, surroundings.metrics),
+      plans_(std::move(facts)),
+      executor_(channels_, window_, history_),
       messages_(channels_, surroundings.config.chunk_bytes),
       received_(membership_.members.size()),
       endings_(membership_.members.size()),
@@ -69,7 +70,7 @@ bool GroupState::failure_is_watched() const {
 /// Reports the group's memory to staging, after it may have changed.
 void GroupState::weigh() {
   const auto weight =
-      static_cast<std::int64_t>(collectives_.scratch_bytes() + channels_.buffer_bytes());
+      static_cast<std::int64_t>(executor_.scratch_bytes() + channels_.buffer_bytes());
   around_.staging.change(std::exchange(weight_, weight), weight);
 }
 

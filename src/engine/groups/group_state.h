@@ -1,7 +1,7 @@
 // The engine's state of one group: its links, its calls and its failure.
 //
-// It consists of channels (the links), collectives and messages (the calls, each with its own
-// executor) and a window (memory shared in the node), or of a carrier in place of links and window.
+// It consists of channels (the links), collectives with their plans and executor, messages, and a
+// window (memory shared in the node), or of a carrier in place of links and window.
 // This class decides when calls make progress and how the group fails.
 #pragma once
 
@@ -19,23 +19,48 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rank.h"
+#include "engine/calls/call_history.h"
 #include "engine/calls/carrier.h"
+#include "engine/calls/completions.h"
 #include "engine/calls/failure.h"
 #include "engine/calls/membership.h"
 #include "engine/calls/operation.h"
-#include "engine/collectives/collective_queue.h"
+#include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/groups/agreement.h"
-#include "engine/groups/surroundings.h"
-#include "engine/groups/survivor_search.h"
 #include "engine/links/channel.h"
+#include "engine/links/link_maker.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
-#include "engine/peers/heart.h"
+#include "engine/peers/heartbeats.h"
+#include "engine/peers/peers.h"
 #include "mccl/compression.h"
+#include "mccl/config.h"
+#include "mccl/metrics.h"
+#include "node/neighbour.h"
 
 namespace mccl::engine {
+
+/// References to the parts of the engine that groups use. They must stay valid as long as the
+/// engine uses a group.
+struct Surroundings {
+  const Config& config;
+  const Log& log;
+  Peers& peers;
+  LinkMaker& links;
+  Completions& completions;
+  Staging& staging;
+  Metrics& metrics;
+  const node::SharedMemory& memory;
+  /// True if some ranks are reached through relays. A rank that failed may then have been a relay.
+  bool along_cables;
+  /// Makes the next pass check the control connections.
+  const std::function<void()> look_beside_soon;
+  /// True if the driving thread is a caller that waits for its call.
+  const std::function<bool()> caller_drives;
+};
 
 /// Time after the death of a member for which a call may make no progress before the group fails.
 /// During this time, data that the member has sent to other ranks may still let the call proceed.
@@ -90,28 +115,24 @@ class GroupState {
   /// failed.
   void start(const std::shared_ptr<Operation>& operation);
   bool idle() const {
-    return collectives_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
+    return calls_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
   }
   /// Does all work that is possible now. Returns false if no call made progress.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
-  /// True if the caller may try to run this collective on its own thread.
+  /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
-  /// Begins such a collective. Returns false and does nothing if it needs more than the window or
-  /// the carrier.
-  bool begin_at_once(Task& task);
+  /// Begins such a call. Returns `no` and does nothing for a collective that needs more than the
+  /// window or the carrier, and for a message that is not the next one. See Messages.
+  AtOnce begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
-  /// Advances the call that begin_at_once() began. Returns true once it has finished. Throws errors
-  /// without failing the group.
-  bool advance_at_once();
+  /// Advances the collective or receive that begin_at_once() began. Throws errors without failing
+  /// the group.
+  AtOnce advance_at_once(Task& task);
   bool is_carried() const { return carrier_ != nullptr; }
-  /// True if the caller may send or receive this message on its own thread, with the two functions
-  /// below. See Messages for what they do.
-  bool may_transfer_at_once(const Task& message);
-  Messages::AtOnce transfer_at_once(Task& message);
   /// Returns a finished receive whose Work reports `source` as the sender. All messages that
   /// callers receive from that rank on their own threads share it.
   std::shared_ptr<Operation> received_from(GroupRank source);
@@ -148,7 +169,7 @@ class GroupState {
   /// Takes part in the members' next agreement on which of them are left, or in the current one.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
-  const schedule::Facts& facts() const { return collectives_.facts(); }
+  const schedule::Facts& facts() const { return plans_.facts(); }
 
   // group_time.cpp
   /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
@@ -158,12 +179,13 @@ class GroupState {
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every beat.
-  void watch_delivery(Clock::time_point now, const Heart& heart);
+  void watch_delivery(Clock::time_point now, const Heartbeats& heart);
 
  private:
+  ControlMessage about_group(ControlKind kind) const {
+    return {.kind = kind, .key = {.group = membership_.id}};
+  }
   bool advance_calls(Clock::time_point now);
-  bool advance_collectives(Clock::time_point now);
-  void begin_first();
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
@@ -178,15 +200,27 @@ class GroupState {
   void announce_end(std::string_view reason) noexcept;
   Call call_under_way() const;
 
+  // group_collectives.cpp
+  bool advance_collectives(Clock::time_point now);
+  void begin_first();
+  void begin_carried(Task& task);
+  void begin_planned(Task& task, const Plan& plan);
+  bool collective_runs() const { return carried_ != Carried::no || executor_.running(); }
+  bool advance_collective();
+  bool collective_has_finished() const {
+    return carried_ == Carried::ended || executor_.finished();
+  }
+  void end_collective();
+  const Plan& plan_for(const Request& request);
+  void tell(const Task& task, const Plan& plan);
+  void release_plans();
+
   void offer_window();
   bool window_ready();
   void learn_window();
   void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
   void answer_probe(WorldRank peer, const ControlMessage& probe);
-  void compare_at_marks(const Call& call) {
-    if (CallHistory::is_mark(call)) compare_with_next(call);
-  }
   void compare_with_next(const Call& call);
   transport::Blob digest_of(std::uint64_t sequence) const;
   void release_window() noexcept;
@@ -226,7 +260,14 @@ class GroupState {
 
   Channels channels_;
   GroupWindow window_;
-  CollectiveQueue collectives_;
+  CallHistory history_;
+  PlanCache plans_;
+  Executor executor_;
+  OperationList calls_;  ///< Pending collectives. The first one is in flight; the others wait.
+  /// State of the collective that the carrier carries out, if any.
+  enum class Carried { no, runs, ended };
+  Carried carried_ = Carried::no;
+  bool told_ = false;  ///< True once the algorithm of the last plan has been reported.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.

@@ -32,8 +32,7 @@ void GroupState::watch_time(Clock::time_point now) {
 Clock::duration GroupState::probe_after() const {
   const Call* const call = first_call();
   if (!call) return kProbeAfter;
-  const Operation& first =
-      collectives_.empty() ? carrier_->messages().front() : collectives_.calls().front();
+  const Operation& first = calls_.empty() ? carrier_->messages().front() : calls_.front();
   if (first.deadline == Clock::time_point::max()) return kProbeAfter;
   return std::min<Clock::duration>(kProbeAfter, (first.deadline - first.submitted) / 2);
 }
@@ -72,17 +71,16 @@ Operation* GroupState::find_late(Clock::time_point now) const {
 /// Returns the first pending collective. If there is none, returns the carrier's first pending
 /// message, or null.
 const Call* GroupState::first_call() const {
-  if (!collectives_.empty()) return &collectives_.calls().front().call;
+  if (!calls_.empty()) return &calls_.front().call;
   if (carrier_ && !carrier_->messages().empty()) return &carrier_->messages().front().call;
   return nullptr;
 }
 
 bool GroupState::fail_when_late(Clock::time_point now) {
-  const OperationList& calls = collectives_.calls();
-  const auto late = std::find_if(calls.begin(), calls.end(), [now](const Operation& operation) {
+  const auto late = std::find_if(calls_.begin(), calls_.end(), [now](const Operation& operation) {
     return now >= operation.deadline;
   });
-  if (late == calls.end()) return false;
+  if (late == calls_.end()) return false;
   fail({FailureKind::timeout,
         fmt::format("it timed out after {:.3g} s{}", seconds_between(late->submitted, now),
                     stuck_on()),
@@ -112,8 +110,8 @@ bool GroupState::fail_without_the_gone() {
           call, membership_.rank});
     return true;
   };
-  for (GroupRank member(0); member < endings_.end_rank() && !collectives_.empty(); ++member) {
-    const Call& call = collectives_.calls().front().call;
+  for (GroupRank member(0); member < endings_.end_rank() && !calls_.empty(); ++member) {
+    const Call& call = calls_.front().call;
     const std::optional<Ending>& ending = endings_[member];
     if (!ending || ending->last >= call.sequence) continue;
     // The member may have left because of a failure that another member is about to announce.
@@ -145,18 +143,16 @@ GroupRank GroupState::gone_of(const Call& message) const {
 /// Fails the group if its carrier can no longer be used in this process.
 bool GroupState::fail_without_carrier() {
   if (!carrier_->is_over()) return false;
-  fail(aborted(carrier_->failure()));
+  fail(aborted("{}", carrier_->failure()));
   return true;
 }
 
 /// Asks the other members which call they are in. A member that has destroyed the group says so.
 void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
-  ControlMessage probe;
-  probe.kind = ControlKind::probe;
-  probe.key.group = id();
-  if (!collectives_.empty()) probe.call = collectives_.calls().front().call;
-  if (carrier_ && !collectives_.empty()) probe.blob = digest_of(probe.call.sequence);
+  ControlMessage probe = about_group(ControlKind::probe);
+  if (!calls_.empty()) probe.call = calls_.front().call;
+  if (carrier_ && !calls_.empty()) probe.blob = digest_of(probe.call.sequence);
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
@@ -177,30 +173,29 @@ std::string GroupState::stuck_on() const {
 /// that have not reported reaching the last collective.
 std::vector<GroupRank> GroupState::missing() const {
   if (!carrier_) {
-    const bool meets = !collectives_.running() && window_.pending();
-    return meets ? window_.missing_members() : collectives_.waiting_for();
+    const bool meets = !collective_runs() && window_.pending();
+    return meets ? window_.missing_members() : executor_.waiting_for();
   }
   std::vector<GroupRank> members;
   for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
     const std::uint64_t reached = statuses_[member] ? statuses_[member]->sequence : 0;
-    if (member != membership_.rank && reached < collectives_.history().last().sequence)
-      members.push_back(member);
+    if (member != membership_.rank && reached < history_.last().sequence) members.push_back(member);
   }
   return members;
 }
 
 void GroupState::release_idle(Clock::time_point now) {
   if (carrier_ && !failed() && !fail_without_carrier()) {
-    const Call& last = collectives_.history().last();
+    const Call& last = history_.last();
     if (last.sequence > compared_) compare_with_next(last);
   }
   const std::uint64_t calls = sequence_.load(std::memory_order_relaxed);
   if (!idle() || std::exchange(calls_when_idle_, calls) != calls) idle_since_ = now;
   if (idle_since_ == now || now - idle_since_ < kIdleAfter) return;
-  if (collectives_.release()) weigh();
+  release_plans();
 }
 
-void GroupState::watch_delivery(Clock::time_point now, const Heart& heart) {
+void GroupState::watch_delivery(Clock::time_point now, const Heartbeats& heart) {
   if (failed()) return;
   std::optional<Failure> failure;
   channels_.for_each_lane([&](Lane& lane) {

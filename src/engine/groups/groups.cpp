@@ -7,17 +7,6 @@
 #include "mccl/error.h"
 
 namespace mccl::engine {
-namespace {
-
-Failure cannot_go_on(const GroupState& group, std::string_view why) noexcept {
-  try {
-    return aborted(fmt::format("rank {} cannot continue: {}", group.membership().rank, why));
-  } catch (const std::bad_alloc& error) {
-    return failure_of(error);
-  }
-}
-
-}  // namespace
 
 Groups::Groups(int ranks, Surroundings& surroundings)
     : around_(surroundings),
@@ -56,10 +45,6 @@ GroupState* Groups::find(std::uint64_t id) const {
   return found == groups_.end() ? nullptr : found->second.get();
 }
 
-void Groups::for_each(const std::function<void(GroupState&)>& visit) const {
-  for (const auto& [id, group] : groups_) visit(*group);
-}
-
 void Groups::start(const std::shared_ptr<Operation>& operation) {
   active_.reserve(active_.size() + 1);  // before anything has begun, so that activate() cannot fail
   operation->group->start(operation);
@@ -91,23 +76,6 @@ bool Groups::advance(Clock::time_point now) {
   return moved;
 }
 
-void Groups::watch(Sleep& sleep) const {
-  for (const std::shared_ptr<GroupState>& group : active_) group->watch(sleep);
-}
-
-void Groups::watch_time(Clock::time_point now) {
-  departing_.sweep(now);
-  for (const std::shared_ptr<GroupState>& group : active_) group->watch_time(now);
-}
-
-void Groups::release_idle(Clock::time_point now) {
-  for (const auto& [id, group] : groups_) group->release_idle(now);
-}
-
-void Groups::watch_delivery(Clock::time_point now, const Heart& heart) {
-  for (const auto& [id, group] : groups_) group->watch_delivery(now, heart);
-}
-
 void Groups::hear(WorldRank peer, const ControlMessage& message) {
   const auto found = groups_.find(message.key.group);
   if (found == groups_.end()) return hear_of_unmade(peer, message);
@@ -125,7 +93,7 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
     throw;
   } catch (const std::exception& error) {
     // The peer is not at fault, so neither rank may treat the other as dead.
-    group->fail(cannot_go_on(*group, error.what()));
+    group->fail(aborted("rank {} cannot continue: {}", group->membership().rank, error.what()));
   }
 }
 
@@ -158,10 +126,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   if (message.kind == ControlKind::abort || message.kind == ControlKind::ending ||
       message.kind == ControlKind::agreed)
     return;
-  ControlMessage answer;
-  answer.kind = ControlKind::closed;
-  answer.key = message.key;
-  around_.peers.send(peer, answer);
+  around_.peers.send(peer, {.kind = ControlKind::closed, .key = message.key});
 }
 
 /// Handles the messages about a group that arrived before this rank made it.
@@ -184,10 +149,10 @@ void Groups::lose(WorldRank peer, const std::string& reason, transport::Loss los
   for (const auto& [id, group] : groups_) group->lose(peer, reason, loss);
 }
 
-void Groups::fail_without(WorldRank peer, const std::string& reason) {
+void Groups::fail_without(WorldRank peer, const std::string& reason, bool only_watched) {
   for (const auto& [id, group] : groups_) {
     const GroupRank member = group->membership().rank_of(peer);
-    if (!member.valid()) continue;
+    if (!member.valid() || (only_watched && !group->failure_is_watched())) continue;
     group->fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, reason)});
   }
 }
@@ -205,17 +170,9 @@ void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reas
   group->fail(failure);
 }
 
-void Groups::fail_watched(WorldRank peer, const std::string& reason) {
-  for (const auto& [id, group] : groups_) {
-    const GroupRank member = group->membership().rank_of(peer);
-    if (!member.valid() || !group->failure_is_watched()) continue;
-    group->fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, reason)});
-  }
-}
-
 void Groups::fail_all(const Failure& failure) noexcept {
   for (const auto& [id, group] : groups_) {
-    Failure own = cannot_go_on(*group, failure.reason);
+    Failure own = aborted("rank {} cannot continue: {}", group->membership().rank, failure.reason);
     own.kind = failure.kind;
     group->fail(std::move(own));
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,12 +11,10 @@
 #include "base/clock.h"
 #include "base/rank.h"
 #include "engine/calls/operation.h"
+#include "engine/groups/group_records.h"
 #include "engine/groups/group_state.h"
-#include "engine/groups/surroundings.h"
-#include "engine/groups/unmade_groups.h"
 #include "engine/links/departing.h"
 #include "engine/peers/control.h"
-#include "engine/peers/heart.h"
 
 namespace mccl::engine {
 
@@ -46,29 +43,30 @@ class Groups {
   bool idle() const { return active_.empty(); }
   /// Advances the calls of all groups. Returns false if no call made progress.
   bool advance(Clock::time_point now);
-  void watch(Sleep& sleep) const;
-  void watch_time(Clock::time_point now);
-  void release_idle(Clock::time_point now);
-  /// Fails groups whose data does not reach a peer although messages from that peer still arrive.
-  void watch_delivery(Clock::time_point now, const Heart& heart);
+  /// Visits the groups that have calls.
+  template <typename Visit>
+  void for_each_active(const Visit& visit) const {
+    for (const std::shared_ptr<GroupState>& group : active_) visit(*group);
+  }
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& [id, group] : groups_) visit(*group);
+  }
 
   /// Handles a peer's message about a group. Throws CorruptionError.
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
-  /// Fails the groups of a peer that lives but cannot reach the other ranks any more, even groups
-  /// whose calls do not need it.
-  void fail_without(WorldRank peer, const std::string& reason);
+  /// Fails the groups of a peer, even groups whose calls do not need it. `only_watched`: only those
+  /// whose failure is watched.
+  void fail_without(WorldRank peer, const std::string& reason, bool only_watched);
   /// Fails the group because its link to a peer broke. Data sent through the link may be lost. The
   /// peer could then wait for that data while this rank has no call in flight that would notice.
   void lose_link(WorldRank peer, std::uint64_t group, const std::string& reason);
-  /// Fails the groups of a dead peer whose failure is watched.
-  void fail_watched(WorldRank peer, const std::string& reason);
   /// Fails all groups because of an error on this rank that belongs to no single group.
   void fail_all(const Failure& failure) noexcept;
 
   /// Links of ended groups that still have bytes in flight.
   Departing& departing() { return departing_; }
-  void for_each(const std::function<void(GroupState&)>& visit) const;
 
  private:
   void activate(const std::shared_ptr<GroupState>& group);

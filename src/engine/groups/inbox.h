@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/calls/operation_list.h"
+#include "engine/calls/operation.h"
 
 namespace mccl::engine {
 

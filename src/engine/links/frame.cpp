@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "engine/calls/call_code.h"
+#include "engine/calls/call.h"
 #include "kernels/checksum.h"
 #include "mccl/error.h"
 

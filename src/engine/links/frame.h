@@ -26,7 +26,7 @@ inline constexpr int kFrameKindCount = 6;
 
 struct Frame {
   FrameKind kind = FrameKind::collective;
-  Call call;
+  Call call = {};
   std::uint32_t message = 0;  ///< Number among this call's messages between this pair.
   std::uint32_t payload_bytes = 0;
   std::uint32_t crc = 0;

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/rank.h"
-#include "engine/calls/traffic.h"
+#include "engine/calls/request.h"
 #include "engine/links/frame.h"
 #include "transport/link.h"
 

@@ -53,10 +53,17 @@ void LinkMaker::take_way(WorldRank peer, std::size_t way) {
 }
 
 void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
-  ControlMessage message;
-  message.kind = kind;
-  message.key = key;
-  peers_.send(peer, message);
+  peers_.send(peer, {.kind = kind, .key = key});
+}
+
+/// Tells the peer that this rank cannot set up the link with this transport, or with any of them if
+/// the name is empty.
+void LinkMaker::decline(WorldRank peer, const LinkKey& key, std::string_view transport,
+                        const std::string& reason) {
+  peers_.send(peer, {.kind = ControlKind::declined,
+                     .key = key,
+                     .transport = std::string(transport),
+                     .failure = {.reason = reason}});
 }
 
 void LinkMaker::request(const Membership& group, Purpose purpose, GroupRank member) {
@@ -138,11 +145,7 @@ void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
   declined_ahead_.erase({peer, key});
-  ControlMessage failed;
-  failed.kind = ControlKind::declined;
-  failed.key = key;
-  failed.failure.reason = reason;
-  peers_.send(peer, failed);
+  decline(peer, key, {}, reason);
   if (channels) channels->lose(channels->group().rank_of(peer), reason);
 }
 
@@ -171,13 +174,7 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
     warn(peer, place, error.what());
     if (made_here) return make(peer, channels, message.key, place + 1, error.what());
     making_.erase({peer, message.key});
-    ControlMessage answer;
-    answer.kind = ControlKind::declined;
-    answer.key = message.key;
-    answer.transport = transport.name();
-    answer.failure.reason = error.what();
-    peers_.send(peer, answer);
-    return;
+    return decline(peer, message.key, transport.name(), error.what());
   }
   take(peer, channels, message.key, place, std::move(made));
 }
@@ -194,12 +191,10 @@ void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Pla
     making_[{peer, key}] = place;
   }
   if (!made.tell) return;
-  ControlMessage message;
-  message.kind = ControlKind::link;
-  message.key = key;
-  message.transport = transports_[place]->name();
-  message.blob = std::move(*made.tell);
-  peers_.send(peer, message);
+  peers_.send(peer, {.kind = ControlKind::link,
+                     .key = key,
+                     .transport = std::string(transports_[place]->name()),
+                     .blob = std::move(*made.tell)});
 }
 
 void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessage& message) {
@@ -303,12 +298,7 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
     const auto& [peer, key] = each;
     if (!transports_[place]->reaches(peer) || making_.contains(each)) return false;
     log_.warn("declines a link from rank {} over {}: {}", peer, transports_[place]->name(), reason);
-    ControlMessage message;
-    message.kind = ControlKind::declined;
-    message.key = key;
-    message.transport = transports_[place]->name();
-    message.failure.reason = reason;
-    peers_.send(peer, message);
+    decline(peer, key, transports_[place]->name(), reason);
     return true;
   });
 }

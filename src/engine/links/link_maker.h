@@ -89,6 +89,8 @@ class LinkMaker {
 
   int rails(WorldRank peer) const;
   void tell(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
+  void decline(WorldRank peer, const transport::LinkKey& key, std::string_view transport,
+               const std::string& reason);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
   /// Tries the transports from `from` on. `reason`: why the earlier ones failed.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,

@@ -30,10 +30,6 @@ MemberGone::MemberGone(GroupRank member, const std::string& reason, bool whole)
       member_(member),
       whole_(whole) {}
 
-void Messages::announce(GroupRank rank, const Outgoing& outgoing) {
-  peers_[rank].announcements.push_back(outgoing);
-}
-
 void Messages::finish(Operation& operation) noexcept {
   finished_.push_back(pending_.remove(operation));
 }
@@ -65,7 +61,7 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
     outgoing.frame.kind = FrameKind::request;
     peer.awaiting_grant.emplace(send.message.number, &send);
   }
-  announce(rank, outgoing);
+  peer.announcements.push_back(outgoing);
 }
 
 void Messages::post_receive(std::shared_ptr<Operation> operation) {
@@ -174,8 +170,7 @@ void Messages::grant(GroupRank source, const Frame& request, Operation& receive)
   receive.received_from(source);
   receive.message.number = request.call.sequence;
   receive.message.pieces = pieces_of(receive.out.bytes());
-  Outgoing outgoing;
-  outgoing.frame.kind = FrameKind::grant;
+  Outgoing outgoing{.frame = {.kind = FrameKind::grant}};
   outgoing.frame.call.sequence = request.call.sequence;
   if (receive.message.pieces > 0) {
     receive.message.arriving.assign(receive.message.pieces, false);
@@ -183,7 +178,7 @@ void Messages::grant(GroupRank source, const Frame& request, Operation& receive)
   } else {
     outgoing.operation = &receive;
   }
-  announce(source, outgoing);
+  peers_[source].announcements.push_back(outgoing);
 }
 
 void Messages::deliver(const Unexpected& message, Operation& receive) {
@@ -208,10 +203,9 @@ void Messages::return_credit(GroupRank source, std::size_t cost) {
   peer.credit_owed += cost;
   if (peer.credit_owed < kEagerCredit / 4) return;
   peer.credit_lent -= peer.credit_owed;
-  Outgoing outgoing;
-  outgoing.frame.kind = FrameKind::credit;
+  Outgoing outgoing{.frame = {.kind = FrameKind::credit}};
   outgoing.frame.call.count = std::exchange(peer.credit_owed, 0);
-  announce(source, outgoing);
+  peer.announcements.push_back(outgoing);
 }
 
 Operation* Messages::find_late(Clock::time_point now) {

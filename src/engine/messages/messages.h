@@ -16,8 +16,7 @@
 // send kEagerCredit bytes, counting kEagerOverhead for each message, before any receive is posted.
 //
 // Every message is in pending_ from its call to its end; all other structures only refer to it.
-// Finding the partner of a message, a grant or a piece takes constant time, however many are
-// pending.
+// Finding the partner of a message, a grant or a piece takes little time, however many are pending.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "engine/calls/operation_list.h"
+#include "engine/calls/operation.h"
 #include "engine/driving/driver.h"
 #include "engine/links/channel.h"
 #include "mccl/error.h"
@@ -81,11 +80,6 @@ class Messages {
   Messages(Channels& channels, std::size_t payload_limit);
 
   // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
-  enum class AtOnce {
-    no,       ///< Nothing has happened. The message must be posted.
-    not_yet,  ///< The meaning depends on the function.
-    whole,    ///< The message has been sent or received.
-  };
   /// Sends a small message if nothing precedes it, the receiver has lent credit for it, and the
   /// link accepts it. `not_yet`: the link has accepted a part. Call go_on_with() next, which sends
   /// the rest.
@@ -141,8 +135,8 @@ class Messages {
  private:
   /// One frame to send to a peer.
   struct Outgoing {
-    Frame frame;
-    std::span<const std::byte> payload;
+    Frame frame = {};
+    std::span<const std::byte> payload = {};
     /// Owner of the payload; null for a frame that ends no message. It completes once the frame is
     /// sent, unless the frame is one of several pieces.
     Operation* operation = nullptr;
@@ -154,22 +148,10 @@ class Messages {
     std::vector<std::byte> payload;
     std::uint64_t order = 0;  ///< Number among all unexpected messages, in order of arrival.
   };
-  /// A source, or -1 for any, and a tag.
-  struct Match {
-    std::int32_t source;
-    std::uint32_t tag;
-    bool operator==(const Match& other) const = default;
-  };
-  struct HashMatch {
-    std::size_t operator()(const Match& match) const {
-      return std::hash<std::uint64_t>()(
-          (static_cast<std::uint64_t>(static_cast<std::uint32_t>(match.source)) << 32 | match.tag) *
-          0x9e3779b97f4a7c15ULL);
-    }
-  };
+  using Match = std::pair<std::int32_t, std::uint32_t>;  ///< A source, or -1 for any, and a tag.
   /// Items by source and tag; each list is in order, oldest first.
   template <typename Item>
-  using Matches = std::unordered_map<Match, std::list<Item>, HashMatch>;
+  using Matches = std::map<Match, std::list<Item>>;
   struct ArrivingPiece {
     std::uint64_t message;
     std::size_t piece;
@@ -246,7 +228,6 @@ class Messages {
   /// Copies the payload of an eager message to its receive.
   void deliver(GroupRank source, std::span<const std::byte> payload, Task& receive);
   void return_credit(GroupRank source, std::size_t cost);
-  void announce(GroupRank rank, const Outgoing& outgoing);
   void finish(Operation& operation) noexcept;
   std::size_t pieces_of(std::size_t bytes) const;
   /// Size in bytes of piece number `piece` of a message of `bytes` bytes. The message must have

@@ -10,7 +10,7 @@ namespace mccl::engine {
 
 using transport::Purpose;
 
-Messages::AtOnce Messages::send_at_once(Task& task) {
+AtOnce Messages::send_at_once(Task& task) {
   const GroupRank rank(task.call.peer);
   Peer& peer = peers_[rank];
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
@@ -20,9 +20,7 @@ Messages::AtOnce Messages::send_at_once(Task& task) {
     return AtOnce::no;
   }
   peer.lanes.resize(channel.lanes.size());
-  Outgoing outgoing;
-  outgoing.frame.kind = FrameKind::eager;
-  outgoing.frame.call = task.call;
+  Outgoing outgoing{.frame = {.kind = FrameKind::eager, .call = task.call}};
   outgoing.frame.call.sequence = peer.next_number;
   outgoing.payload = {static_cast<const std::byte*>(task.in.data), task.in.bytes()};
   Lane& lane = *channel.lanes.front();
@@ -62,7 +60,7 @@ bool Messages::may_receive_at_once(const Task& task) {
          !unexpected_.contains({task.call.peer, task.call.tag});
 }
 
-Messages::AtOnce Messages::receive_at_once(Task& task) {
+AtOnce Messages::receive_at_once(Task& task) {
   const GroupRank rank(task.call.peer);
   Peer& peer = peers_[rank];
   Lane& lane = *channels_.at(Purpose::point_to_point, rank).lanes.front();

@@ -82,9 +82,7 @@ std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
 Messages::Outgoing Messages::next_piece(Peer& peer) {
   Operation& send = *peer.granted.front();
   const std::size_t piece = send.message.begun++;
-  Outgoing outgoing;
-  outgoing.frame.kind = FrameKind::data;
-  outgoing.frame.call = send.call;
+  Outgoing outgoing{.frame = {.kind = FrameKind::data, .call = send.call}};
   outgoing.frame.call.sequence = send.message.number;
   outgoing.frame.message = static_cast<std::uint32_t>(piece);
   outgoing.payload = {static_cast<const std::byte*>(send.in.data) + piece * piece_bytes_,

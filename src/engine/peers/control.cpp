@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "engine/calls/call_code.h"
+#include "engine/calls/call.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {

@@ -48,11 +48,11 @@ inline constexpr int kControlKindCount = 15;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;
-  transport::LinkKey key;
-  std::string transport;  ///< Name of the transport.
-  Call call;
-  Failure failure;
-  transport::Blob blob;
+  transport::LinkKey key = {};
+  std::string transport = {};  ///< Name of the transport.
+  Call call = {};
+  Failure failure = {};
+  transport::Blob blob = {};
 
   /// Approximate size in memory.
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }

@@ -18,10 +18,6 @@ void Peers::send(WorldRank rank, const ControlMessage& message) noexcept {
   if (to.control && to.unable.empty()) to.unable = to.control->send(message);
 }
 
-void Peers::send_to_all(const ControlMessage& message) noexcept {
-  for (WorldRank rank(0); rank < peers_.end_rank(); ++rank) send(rank, message);
-}
-
 bool Peers::have_all_arrived() const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const Peer& peer) { return !peer.control || peer.has_arrived; });
@@ -34,17 +30,13 @@ void Peers::flush() noexcept {
 }
 
 void Peers::leave() noexcept {
-  ControlMessage goodbye;
-  goodbye.kind = ControlKind::goodbye;
-  send_to_all(goodbye);
+  for (WorldRank rank(0); rank < peers_.end_rank(); ++rank)
+    send(rank, {.kind = ControlKind::goodbye});
   for (Peer& peer : peers_) peer.control.reset();
 }
 
 void Peers::give_up(WorldRank rank, const std::string& reason) {
-  ControlMessage goodbye;
-  goodbye.kind = ControlKind::goodbye;
-  goodbye.failure.reason = reason;
-  send(rank, goodbye);
+  send(rank, {.kind = ControlKind::goodbye, .failure = {.reason = reason}});
   Peer& given_up = peers_[rank];
   given_up.control.reset();
   given_up.lost = reason;

@@ -43,7 +43,6 @@ class Peers {
   /// reports.
   void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
-  void send_to_all(const ControlMessage& message) noexcept;
   void flush() noexcept;
   /// Sends goodbye to every peer and closes all connections.
   void leave() noexcept;

@@ -4,22 +4,27 @@
 
 #include <cstddef>
 
-#include "backend/mpi/open_mpi_abi.h"
+#include "backend/mpi/abi.h"
 
-namespace ours = mccl::mpi::open_mpi;
+namespace {
 
-static_assert(ours::kAnySource == MPI_ANY_SOURCE);
-static_assert(ours::kTagBound == MPI_TAG_UB);
-static_assert(ours::kTruncated == MPI_ERR_TRUNCATE);
-static_assert(ours::kLevels[0] == MPI_THREAD_SINGLE && ours::kLevels[1] == MPI_THREAD_FUNNELED);
-static_assert(ours::kLevels[2] == MPI_THREAD_SERIALIZED && ours::kLevels[3] == MPI_THREAD_MULTIPLE);
-static_assert(sizeof(ours::Status) == sizeof(MPI_Status));
-static_assert(offsetof(ours::Status, MPI_SOURCE) == offsetof(MPI_Status, MPI_SOURCE));
+constexpr const mccl::mpi::Abi& ours = mccl::mpi::kOpenMpi;
+
+static_assert(!ours.handles_are_numbers);
+static_assert(ours.any_source == MPI_ANY_SOURCE);
+static_assert(ours.tag_bound == MPI_TAG_UB);
+static_assert(ours.truncated == MPI_ERR_TRUNCATE);
+static_assert(ours.levels[0] == MPI_THREAD_SINGLE && ours.levels[1] == MPI_THREAD_FUNNELED);
+static_assert(ours.levels[2] == MPI_THREAD_SERIALIZED && ours.levels[3] == MPI_THREAD_MULTIPLE);
+static_assert(sizeof(mccl::mpi::Status) >= sizeof(MPI_Status));
+static_assert(ours.source * sizeof(int) == offsetof(MPI_Status, MPI_SOURCE));
 static_assert(sizeof(MPI_Comm) == sizeof(void*) && sizeof(MPI_Request) == sizeof(void*));
 static_assert(sizeof(MPI_Aint) == sizeof(std::ptrdiff_t) && sizeof(MPI_Count) == 8);
 
+}  // namespace
+
 /// Compared at run time, since neither side is a constant expression.
-bool is_in_place() { return ours::kInPlace == MPI_IN_PLACE; }
+bool is_in_place() { return ours.in_place == reinterpret_cast<std::intptr_t>(MPI_IN_PLACE); }
 
 /// Checks that variables of these names exist.
 const void* const kVariables[] = {&ompi_mpi_comm_world,

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "backend/conformance/checks.h"
-#include "backend/mpi/path.h"
+#include "backend/mpi/carrier.h"
 
 namespace mccl::conformance {
 namespace {

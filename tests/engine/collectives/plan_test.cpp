@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "schedule/facts.h"
+#include "schedule/choose.h"
 
 namespace mccl::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/groups/group_names.h"
+#include "engine/groups/group_records.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/groups/unmade_groups.h"
+#include "engine/groups/group_records.h"
 
 #include <gtest/gtest.h>
 

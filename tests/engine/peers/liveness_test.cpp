@@ -1,8 +1,8 @@
-#include "engine/peers/liveness.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "engine/peers/heartbeats.h"
 
 namespace mccl::engine {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "schedule/parts.h"
+#include "schedule/layout.h"
 #include "support/verifier/defect.h"
 
 namespace mccl::schedule {

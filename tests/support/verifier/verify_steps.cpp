@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "schedule/layout.h"
-#include "schedule/parts.h"
 #include "support/verifier/defect.h"
 #include "support/verifier/describe.h"
 #include "support/verifier/run_map.h"

@@ -1,10 +1,9 @@
-#include "engine/collectives/collective_queue.h"
-
-#include <fmt/format.h>
-
+// The part of GroupState that runs its collectives, one at a time, according to a plan or through
+// the carrier.
 #include <algorithm>
 #include <utility>
 
+#include "engine/groups/group_state.h"
 #include "kernels/reduce.h"
 
 namespace mccl::engine {
@@ -45,76 +44,90 @@ void multiply(Operation& call) {
 
 }  // namespace
 
-CollectiveQueue::CollectiveQueue(Channels& channels, GroupWindow& window, schedule::Facts facts,
-                                 const Log& log, Metrics& metrics)
-    : group_(channels.group()),
-      log_(log),
-      metrics_(metrics),
-      plans_(std::move(facts)),
-      executor_(channels, window, history_) {}
+bool GroupState::advance_collectives(Clock::time_point now) {
+  bool moved = false;
+  while (!calls_.empty()) {
+    if (!collective_runs()) {
+      if (!window_ready()) break;
+      begin_first();
+    }
+    moved |= advance_collective();
+    if (!collective_has_finished()) break;
+    end_collective();
+    finish(calls_.pop_front());
+    moved = true;
+  }
+  if (moved) collectives_moved_ = now;
+  return moved;
+}
 
-void CollectiveQueue::begin_first() {
+void GroupState::begin_first() {
+  const std::size_t scratch = executor_.scratch_bytes();
   Operation& call = calls_.front();
   call.started = Clock::now();
   multiply(call);
-  if (carrier_) return begin_carried(call);
-  begin(call, plan_for(call));
+  if (carrier_) {
+    begin_carried(call);
+  } else {
+    begin_planned(call, plan_for(call));
+  }
+  if (executor_.scratch_bytes() != scratch) weigh();
 }
 
 /// Marks the call as running before the carrier begins it. A call that fails to begin thus ends
 /// like one that fails later.
-void CollectiveQueue::begin_carried(Task& task) {
+void GroupState::begin_carried(Task& task) {
   history_.started(task.call, true);
   carried_ = Carried::runs;
   task.traffic = {
       .bytes_sent = task.in.bytes(), .bytes_received = task.out.bytes(), .carried = true};
   carrier_->begin(task);
+  if (CallHistory::is_mark(task.call)) compare_with_next(task.call);
 }
 
-void CollectiveQueue::begin(Task& task, const Plan& plan) {
+void GroupState::begin_planned(Task& task, const Plan& plan) {
   history_.started(task.call);
   if (!told_) tell(task, plan);
   executor_.begin(task, plan);
 }
 
-std::shared_ptr<Operation> CollectiveQueue::take_finished() {
-  if (!finished()) return nullptr;
-  end();
-  return calls_.pop_front();
+/// Throws like Executor::advance() and Carrier::advance().
+bool GroupState::advance_collective() {
+  if (carried_ == Carried::no) return executor_.advance();
+  if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
+  return carried_ == Carried::ended;
 }
 
-OperationList CollectiveQueue::drop_all() {
-  end();
-  return std::exchange(calls_, {});
+void GroupState::end_collective() {
+  if (executor_.running()) executor_.end();
+  carried_ = Carried::no;
 }
 
-void CollectiveQueue::adopt(std::shared_ptr<Operation> call) {
-  calls_.push_front(std::move(call));
-  if (carried_ == Carried::no) executor_.moved_to(calls_.front());
-}
-
-const Plan& CollectiveQueue::plan_for(const Request& request) {
+/// Returns the plan for a request. Valid until the next call.
+const Plan& GroupState::plan_for(const Request& request) {
   if (const Plan* const last = plans_.same_as_last(request)) return *last;
-  const Plan& plan = plans_.plan(problem_of(group_, request), size_of(request.call.dtype));
+  const Plan& plan = plans_.plan(problem_of(membership_, request), size_of(request.call.dtype));
   told_ = told_ && &plan == plans_.last();
   plans_.used(plan, request);
   return plan;
 }
 
 /// Reports the algorithm, once for several calls in a row that use the same plan.
-void CollectiveQueue::tell(const Task& task, const Plan& plan) {
+void GroupState::tell(const Task& task, const Plan& plan) {
   told_ = true;
-  metrics_.record_algorithm(task.call.collective, schedule::name_of(plan.algorithm));
-  if (!log_.enabled(LogLevel::debug)) return;
-  log_.debug("{} of group '{}' uses algorithm {}", describe(task.call), group_.name,
-             schedule::name_of(plan.algorithm));
+  const std::string_view algorithm = schedule::name_of(plan.algorithm);
+  around_.metrics.record_algorithm(task.call.collective, algorithm);
+  if (!around_.log.enabled(LogLevel::debug)) return;
+  around_.log.debug("{} of group '{}' uses algorithm {}", describe(task.call), membership_.name,
+                    algorithm);
 }
 
-bool CollectiveQueue::release() {
-  if (executor_.scratch_bytes() == 0 && plans_.empty()) return false;
+/// Releases memory kept for the next call. No call may be running.
+void GroupState::release_plans() {
+  if (executor_.scratch_bytes() == 0 && plans_.empty()) return;
   executor_.release_scratch();
   plans_.clear();
-  return true;
+  weigh();
 }
 
 }  // namespace mccl::engine

@@ -1,16 +1,15 @@
-// Decides which peers are alive. Every rank sends every other a heartbeat at regular times, the
-// beats. A peer that has been silent for a whole interval counts as dead. This finds failures that
-// no kernel reports: a stopped process, a vanished host, a cut cable.
-//
-// Silence is counted from beat to beat, and at most a fifth of the interval at a time. So a process
-// that was itself stopped for an hour does not count that hour as silence of the others.
+// Sends this process's heartbeats and observes those of its peers. Neighbours read each other's
+// beats in shared memory; other peers exchange messages.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/rank.h"
+#include "engine/peers/peers.h"
+#include "node/neighbour.h"
 
 namespace mccl::engine {
 
@@ -81,6 +80,46 @@ class Liveness {
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
   Clock::time_point next_beat_{};
+};
+
+/// Sends this rank's heartbeats and tracks those of all peers. Used under the engine's progress
+/// lock.
+class Heartbeats : private Liveness {
+ public:
+  /// `silence`: how long a peer may be silent before it is given up. `peers` must outlive this
+  /// object.
+  Heartbeats(Peers& peers, std::shared_ptr<const node::SharedMemory> memory,
+             Clock::duration silence);
+
+  using Liveness::be_patient_with;
+  using Liveness::expect;
+  using Liveness::forget;
+  using Liveness::hears;
+  using Liveness::next_beat;
+
+  /// How long a peer may be silent until it is given up.
+  Clock::duration silence() const { return silence_; }
+  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. They are
+  /// given up, and are sent a goodbye in case they still listen. All messages that have arrived
+  /// must have been reported to heard() before.
+  struct Silent {
+    WorldRank peer;
+    std::string reason;
+  };
+  std::vector<Silent> beat(Clock::time_point now);
+
+  /// Called when a message arrives from the peer.
+  void heard(WorldRank peer) {
+    if (!memory_->neighbour(peer)) Liveness::heard(peer);
+  }
+
+ private:
+  void listen_to_neighbours();
+
+  Peers& peers_;
+  const std::shared_ptr<const node::SharedMemory> memory_;
+  const Clock::duration silence_;
+  ByRank<WorldRank, std::uint64_t> beats_seen_;  // the neighbours' beat counters at the last check
 };
 
 }  // namespace mccl::engine

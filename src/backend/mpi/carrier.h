@@ -7,23 +7,17 @@
 
 #include "engine/calls/carrier.h"
 #include "engine/engine.h"
-#include "mccl/context.h"
 #include "mccl/group.h"
 
 namespace mccl::mpi {
-
-/// Initialises MPI. Returns `options` with the rank, size, store and job key from Process. Throws
-/// the errors of Process::get(). Also throws InvalidArgument if `options` set a rank or size that
-/// differs from MPI's.
-ContextOptions placed(const ContextOptions& options);
 
 /// Creates the carrier of `group`, with an MPI communicator for its ranks. All ranks of the group
 /// must call this, while the group's calls still use the engine's links. `members` are ranks of the
 /// job. Throws TimeoutError if a rank does not call this within `patience`; the message lists the
 /// missing ranks. Throws MismatchError if the libraries or thread levels of the ranks differ.
-std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>& members,
-                                           std::chrono::milliseconds patience,
-                                           std::weak_ptr<engine::Engine> engine);
+std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<int>& members,
+                                              std::chrono::milliseconds patience,
+                                              std::weak_ptr<engine::Engine> engine);
 
 /// Sets the maximum number of elements in one MPI call, in place of the range of int. Only tests
 /// call it. It applies to groups that are created later.

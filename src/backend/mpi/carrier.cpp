@@ -1,4 +1,4 @@
-#include "backend/mpi/path.h"
+#include "backend/mpi/carrier.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "backend/direct/agreement.h"
 #include "backend/mpi/flight.h"
 #include "backend/mpi/process.h"
 #include "base/keep.h"
-#include "base/log.h"
 #include "mccl/error.h"
 
 namespace mccl::mpi {
@@ -40,16 +40,6 @@ constexpr int kLooksToTakeBack = 1000;
 
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 
-/// Rethrows an error of MPI. A truncated message becomes a MismatchError.
-[[noreturn]] void rethrow_for_engine(std::exception_ptr error) {
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const LibraryError& thrown) {
-    if (thrown.truncated()) throw MismatchError(thrown.what());
-    throw;
-  }
-}
-
 /// A large collective that uses MPI's blocking call. All ranks first gather in a nonblocking
 /// barrier; then a thread makes the call. Shared with the thread, which may outlive the group.
 struct Bulk {
@@ -65,9 +55,9 @@ struct Bulk {
   std::atomic<bool> has_ended{false};
 };
 
-class Path final : public engine::Carrier {
+class MpiCarrier final : public engine::Carrier {
  public:
-  Path(Process& process, Place place, std::weak_ptr<engine::Engine> engine)
+  MpiCarrier(Process& process, Place place, std::weak_ptr<engine::Engine> engine)
       : process_(process),
         place_(place),
         engine_(std::move(engine)),
@@ -134,7 +124,7 @@ class Path final : public engine::Carrier {
   Clock::time_point last_moment_ = Clock::time_point::max();
 };
 
-bool Path::look(Flight& flight, int looks) {
+bool MpiCarrier::look(Flight& flight, int looks) {
   bool ended = false;
   process_.call([&] {
     while (looks-- > 0 && !ended) ended = flight.test();
@@ -143,7 +133,7 @@ bool Path::look(Flight& flight, int looks) {
 }
 
 /// Does not throw errors of MPI. Instead, every later call of advance() throws them.
-void Path::begin(Task& task) {
+void MpiCarrier::begin(Task& task) {
   runs_ = true;
   error_ = nullptr;
   try {
@@ -159,22 +149,22 @@ void Path::begin(Task& task) {
   }
 }
 
-bool Path::advance() {
+bool MpiCarrier::advance() {
   if (error_) [[unlikely]]
-    rethrow_for_engine(error_);
+    std::rethrow_exception(error_);
   try {
     if (bulk_ ? !advance_bulk() : !look(*flight_, kLooks)) return false;
     process_.call([&] { (bulk_ ? bulk_->flight : *flight_).land(); });
   } catch (...) {
     error_ = std::current_exception();
-    rethrow_for_engine(error_);
+    throw;
   }
   runs_ = false;
   if (bulk_) bulk_.reset();
   return true;
 }
 
-bool Path::advance_bulk() {
+bool MpiCarrier::advance_bulk() {
   if (!bulk_->is_made) {
     if (look(bulk_->flight)) make_bulk();
     return false;
@@ -186,7 +176,7 @@ bool Path::advance_bulk() {
 
 /// Makes the blocking call on a thread. That thread does not hold the engine's lock while MPI
 /// blocks, so that the engine can make progress.
-void Path::make_bulk() {
+void MpiCarrier::make_bulk() {
   if (!worker_) worker_ = std::make_unique<Worker>("mccl-mpi-bulk");
   bulk_->is_made = true;
   worker_->take([bulk = bulk_, engine = engine_] {
@@ -202,7 +192,7 @@ void Path::make_bulk() {
   });
 }
 
-void Path::post(std::shared_ptr<Operation> message) {
+void MpiCarrier::post(std::shared_ptr<Operation> message) {
   if (process_.is_over()) throw Error(process_.failure());
   std::unique_ptr<Flight> flight;
   if (spare_.empty()) {
@@ -219,19 +209,15 @@ void Path::post(std::shared_ptr<Operation> message) {
   process_.call([&] { own.flight->begin(place_, *own.message); });
 }
 
-bool Path::advance_messages(OperationList& ended) {
+bool MpiCarrier::advance_messages(OperationList& ended) {
   bool moved = false;
   for (std::size_t i = 0; i < flying_.size();) {
     Flight& flight = *flying_[i].flight;
-    try {
-      if (!look(flight)) {
-        ++i;
-        continue;
-      }
-      process_.call([&] { flight.land(); });
-    } catch (...) {
-      rethrow_for_engine(std::current_exception());
+    if (!look(flight)) {
+      ++i;
+      continue;
     }
+    process_.call([&] { flight.land(); });
     if (flying_[i].message->call.collective == Collective::recv)
       flying_[i].message->received_from(GroupRank(flight.source()));
     ended.push_back(take_off(i));
@@ -241,7 +227,7 @@ bool Path::advance_messages(OperationList& ended) {
 }
 
 /// Removes and returns the message at this index of `flying_`. Its flight must have ended.
-std::shared_ptr<Operation> Path::take_off(std::size_t index) {
+std::shared_ptr<Operation> MpiCarrier::take_off(std::size_t index) {
   constexpr std::size_t kMostSpare = 64;
   Flying landed = std::move(flying_[index]);
   flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(index));
@@ -249,7 +235,7 @@ std::shared_ptr<Operation> Path::take_off(std::size_t index) {
   return messages_.remove(*landed.message);
 }
 
-std::shared_ptr<Operation> Path::cancel(Operation& message) {
+std::shared_ptr<Operation> MpiCarrier::cancel(Operation& message) {
   if (message.call.collective != Collective::recv) return nullptr;
   const auto found = std::ranges::find(flying_, &message, &Flying::message);
   if (found == flying_.end()) return nullptr;
@@ -261,7 +247,7 @@ std::shared_ptr<Operation> Path::cancel(Operation& message) {
   return nullptr;
 }
 
-bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
+bool MpiCarrier::let_go(const std::string& reason, Clock::time_point now) noexcept {
   if (!runs_ && flying_.empty()) return true;
   const bool is_first = last_moment_ == Clock::time_point::max();
   if (is_first) last_moment_ = now + kLastMoment;
@@ -292,11 +278,11 @@ bool Path::let_go(const std::string& reason, Clock::time_point now) noexcept {
 
 /// Called after the group has failed. Returns true while MPI may still write into memory of the
 /// callers, or while another rank may be in a blocking call whose barrier this rank has entered.
-bool Path::holds_caller(Clock::time_point now) {
+bool MpiCarrier::holds_caller(Clock::time_point now) {
   const auto holds = [this](Flight& flight) {
     try {
       return !look(flight, kLooks) && flight.holds_caller();
-    } catch (const LibraryError&) {
+    } catch (const Error&) {
       return flight.holds_caller();  // this request has completed, but others may not have
     }
   };
@@ -312,48 +298,30 @@ bool Path::holds_caller(Clock::time_point now) {
   return !bulk_->has_ended.load(std::memory_order_acquire) || held;
 }
 
-OperationList Path::drop_messages() noexcept { return std::exchange(messages_, {}); }
+OperationList MpiCarrier::drop_messages() noexcept { return std::exchange(messages_, {}); }
 
-void Path::close(bool whole) noexcept {
+void MpiCarrier::close(bool whole) noexcept {
   if (!whole || process_.is_over()) return;
   try {
-    process_.call([this] { process_.library().free_comm(place_.comm); });
+    Handle comm = place_.comm;
+    process_.call([&] { process_.library().Comm_free(&comm); });
   } catch (const std::exception&) {
     process_.note_trouble();
   }
 }
 
-void check_place(const ContextOptions& options, Process& process) {
-  const std::string library = process.library().identity().describe();
-  if (options.size > 0 && options.size != process.size()) {
-    throw InvalidArgument(
-        fmt::format("this job has {} ranks, but the MPI job has {} ({}): start the ranks with the "
-                    "mpirun of that library, as mccl launch --backend mpi does",
-                    options.size, process.size(), library));
-  }
-  if (options.rank >= 0 && options.rank != process.rank()) {
-    throw InvalidArgument(fmt::format(
-        "rank {} of this job is rank {} of the MPI job ({}): use the ranks that mpirun assigns",
-        options.rank, process.rank(), library));
-  }
-}
-
 /// Compares the MPI library and thread level of all ranks of the group. Throws MismatchError on
 /// every rank if they differ, and TimeoutError if some ranks do not arrive within `patience`.
-void check_libraries(Group& group, Process& process, std::chrono::milliseconds patience) {
+void check_libraries(Group& group, const Process& process, std::chrono::milliseconds patience) {
   struct Library {
     char text[128];
   };
   Library own{};
   fmt::format("{}, {}", process.library().identity().version, name_of(process.level()))
       .copy(own.text, sizeof(own.text) - 1);
-  std::vector<Library> all(static_cast<std::size_t>(group.size()));
+  std::vector<Library> all;
   try {
-    group
-        .all_gather({&own, sizeof(own), DType::u8},
-                    {all.data(), sizeof(own) * all.size(), DType::u8},
-                    {.timeout = patience, .caller_waits = true})
-        .wait();
+    all = direct::gather(group, own, patience);
   } catch (const TimeoutError& error) {
     throw TimeoutError(fmt::format(
         "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
@@ -369,34 +337,14 @@ void check_libraries(Group& group, Process& process, std::chrono::milliseconds p
 
 }  // namespace
 
-ContextOptions placed(const ContextOptions& options) {
-  Process& process = Process::get(options);
-  check_place(options, process);
-  ContextOptions own = options;
-  own.rank = process.rank();
-  own.size = process.size();
-  own.store = process.store();
-  own.config.job_key = process.key();
-  own.config.port_base = 0;  // any free port, because several jobs may share a host
-  own.config.hostfile.clear();
-  if (compression_named(own.config.compression).codec != Codec::none) {
-    Log(own.rank, log_level_of(own.config.log_level))
-        .warn("MCCL_COMPRESSION={} has no effect: the backend mpi does not compress",
-              own.config.compression);
-    own.config.compression = "none";
-  }
-  return own;
-}
-
-std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>& members,
-                                           std::chrono::milliseconds patience,
-                                           std::weak_ptr<engine::Engine> engine) {
+std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<int>& members,
+                                              std::chrono::milliseconds patience,
+                                              std::weak_ptr<engine::Engine> engine) {
   Process& process = Process::get({});
   check_libraries(group, process, patience);
-  Library& library = process.library();
+  const Library& library = process.library();
   Place place;
   place.library = &library;
-  place.operations = &process.operations();
   place.most = most_in_a_call;
   // create_group() blocks without a time limit, but all ranks have just completed
   // check_libraries().
@@ -410,7 +358,7 @@ std::unique_ptr<engine::Carrier> make_path(Group& group, const std::vector<int>&
     place.size = library.size(place.comm);
     place.largest_tag = library.largest_tag(place.comm);
   });
-  return std::make_unique<Path>(process, place, std::move(engine));
+  return std::make_unique<MpiCarrier>(process, place, std::move(engine));
 }
 
 void count_at_most(std::size_t most) { most_in_a_call = most; }

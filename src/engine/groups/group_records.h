@@ -1,12 +1,14 @@
-// Keeps peers' messages about groups that this rank has not made yet, so that a rank which is slow
-// to make its groups loses nothing. Remembers closed groups, so that messages about them can be
-// answered.
+// Bounded records of groups: the names that living groups have and had, messages about groups that
+// this rank has not made yet, and closed groups. Other ranks may still hold a group of the same
+// name that is closed here, or be faster to make theirs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,6 +17,43 @@
 #include "engine/peers/control.h"
 
 namespace mccl::engine {
+
+/// The names of living groups, and a bounded number of earlier names. Guarded by its user's lock.
+class GroupNames {
+ public:
+  /// Maximum number of given-up names that are remembered. A forgotten name counts as new when it
+  /// is used again. Limitation: a rank that was in many other groups may have forgotten a name that
+  /// another rank still remembers. The two then give the next group of that name different numbers,
+  /// and do not find each other in it.
+  static constexpr std::size_t kMost = std::size_t{1} << 18;
+
+  explicit GroupNames(std::size_t most = kMost) : most_(most) {}
+
+  /// Gives a group the name. Returns how many groups of this identity, a hash of name and members,
+  /// have been made, including this one. Returns nothing if a living group has the name.
+  std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
+  /// Undoes the last give() of the name because the group could not be made.
+  void take_back(const std::string& name) noexcept;
+  /// Called when the group of that name is destroyed.
+  void give_up(const std::string& name);
+
+  std::size_t size() const { return times_.size(); }
+
+ private:
+  struct Times {
+    std::uint32_t given = 0;
+    /// Position in given_up_; end() while a group with this identity lives.
+    std::list<std::uint64_t>::iterator given_up;
+  };
+
+  void forget_the_oldest();
+
+  const std::size_t most_;
+  std::map<std::string, std::uint64_t> living_;  // identities by name
+  // Keyed by identity, to store no text of names given up.
+  std::unordered_map<std::uint64_t, Times> times_;
+  std::list<std::uint64_t> given_up_;  // identities, the oldest first
+};
 
 /// The messages about groups that this rank has not made, and the identities of groups that it has
 /// closed. Used under the engine's progress lock.

@@ -1,0 +1,235 @@
+// The part of NativeGroup that makes the requests of calls, and routes them to the engine, the line
+// or the devices.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "backend/direct/call.h"
+#include "backend/native/group.h"
+#include "device/registry.h"
+#include "mccl/error.h"
+
+namespace mccl::native {
+namespace {
+
+/// Returns the request as if its memory were on the host. Used in a failed group, where a call only
+/// reports the failure and does not touch its memory.
+Request without_devices(const Request& request) {
+  Request told = request;
+  told.in.device = told.out.device = Device{};
+  return told;
+}
+
+}  // namespace
+
+Work NativeGroup::begin(const Request& request, const CallOptions& options,
+                        const Request* on_device) {
+  const bool is_on_device = mccl::on_device(request);
+  if (setup_->stages_always && !is_on_device && (request.in.allocation || request.out.allocation))
+    return line().enqueue(staged::as_the_gpu_sees(request), options);
+  if (path_ && is_collective(request.call) && !batch_is_open()) {
+    if (is_on_device && path_->has_to_meet()) refuse_capture(request, options);
+    path_->before_collective(request, timeout_of(options),
+                             options.caller_waits || options.may_meet);
+  }
+  if (!is_on_device && !options.fence) {
+    const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
+    if (!line || !line->is_busy()) return start(request, options);
+    return this->line().enqueue(request, options);
+  }
+  const Request& direct = on_device ? *on_device : request;
+  if (direct::Path* const way = way_for(direct, options))
+    return begin_directly(*way, direct, options);
+  if (has_failed() && !options.fence && !batch_is_open())
+    return start(without_devices(request), options);
+  return line().enqueue(request, options);
+}
+
+/// Throws if the stream is being captured. To connect the devices, the ranks make calls on host
+/// memory, allocate and measure; a graph can record none of these.
+void NativeGroup::refuse_capture(const Request& request, const CallOptions& options) const {
+  const Device device = device_of(request);
+  if (!device::depot_of(device)->accelerator().is_capturing(options.stream)) return;
+  throw InvalidArgument(
+      fmt::format("{} of group '{}': the stream is being captured, but the GPUs of the ranks are "
+                  "not connected yet; make a first collective on GPU memory before the capture",
+                  name_of(request.call.collective), name()));
+}
+
+/// Returns the path that runs the call; null if it goes through the host. The first call may make
+/// the ranks meet, which fails if one has left. In later calls, kernels may wait for a rank that
+/// has left. Only the engine detects that, so a failure of the group must abort the path.
+direct::Path* NativeGroup::way_for(const Request& request, const CallOptions& options) {
+  if (!path_ || options.fence || options.compression || batch_is_open()) return nullptr;
+  if (request.in.device.kind == DeviceKind::metal || request.out.device.kind == DeviceKind::metal)
+    return nullptr;
+  std::call_once(path_is_watched_, [this] {
+    state_->watch_failure([weak = std::weak_ptr(path_), log = engine_->log(),
+                           name = name()](const engine::Failure& failure) {
+      if (failure.kind != engine::FailureKind::aborted) {
+        log.warn("group '{}': calls on GPU memory end without a result: {}", name, failure.reason);
+      }
+      if (const std::shared_ptr<direct::Path> alive = weak.lock()) alive->abort();
+    });
+  });
+  return path_->way_for(request);
+}
+
+/// `group` is null or, like all groups of a context, a NativeGroup.
+void NativeGroup::split_path(Group* group, int color, int key) {
+  if (!path_) return;
+  auto* const child = dynamic_cast<NativeGroup*>(group);
+  std::shared_ptr<direct::Path> part = path_->split(child, color, key);
+  if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
+}
+
+/// While the stream is being captured, every call is enqueued in that stream, as if the caller
+/// waited. The asynchronous path cannot be captured: a replayed graph would neither repeat the work
+/// in the lane's own stream nor advance the call number.
+Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
+                                 const CallOptions& options) {
+  if (notices_ && coding_of(request, options)) {
+    notices_->warn(*this,
+                   "collectives on GPU memory do not use the group's compression, so their sums "
+                   "are exact; set MCCL_BACKEND=native to use it");
+  }
+  device::Lane& lane = *path_->lane();
+  const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
+  if (options.caller_waits || lane.accelerator().is_capturing(options.stream)) {
+    lane.run_on(options.stream, options.stream_may_go, enqueue);
+    return {};
+  }
+  const device::Word number = lane.run_beside(options.stream, enqueue);
+  const auto call = std::make_shared<direct::DirectCall>(
+      path_, request.call.collective, number, rank(),
+      engine::deadline_after(Clock::now(), timeout_of(options)));
+  line().look_after(call);
+  return Work(call);
+}
+
+std::optional<device::Word> NativeGroup::last_on_device() const {
+  device::Lane* const lane = path_ ? path_->lane() : nullptr;
+  return lane ? std::optional(lane->end()) : std::nullopt;
+}
+
+staged::Line& NativeGroup::line() {
+  const std::lock_guard lock(line_mutex_);
+  if (!line_) {
+    line_ = std::make_shared<staged::Line>(*this);
+    line_if_any_.store(line_.get(), std::memory_order_release);
+  }
+  return *line_;
+}
+
+void NativeGroup::begin_coalescing() { begin_batch(); }
+
+Work NativeGroup::end_coalescing() {
+  Work work = end_batch();
+  staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
+  return line ? line->end_batch(std::move(work)) : work;
+}
+
+/// Fills left_out with zeros, which remain unless the engine writes to it.
+Work NativeGroup::begin_sum(const Request& request, const CallOptions& options) {
+  const Buffer& left = options.left_out;
+  if (left.data) {
+    if (on_device(request) || left.device.kind != DeviceKind::cpu) {
+      throw InvalidArgument(fmt::format(
+          "{}: left_out requires host memory; place input, output and left_out on the host",
+          name_of(request.call.collective)));
+    }
+    check_left_out(request.call.collective, request.in, request.out, left);
+    // Before the fence has passed, the memory must not be touched. StagedCall::clear_left_out()
+    // clears it afterwards.
+    if (left.count > 0 && !options.fence) std::memset(left.data, 0, left.bytes());
+  }
+  return begin(request, options);
+}
+
+std::size_t NativeGroup::bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
+                                      const CallOptions& options) const {
+  Request request;
+  request.call.collective = Collective::all_reduce;
+  request.call.dtype = request.in.dtype = request.out.dtype = dtype;
+  request.call.kind = op.kind;
+  request.in.count = request.out.count = count;
+  const Coding coding = coding_of(request, options);
+  return coding ? coding.bytes(count, Coded::contribution) : count * size_of(dtype);
+}
+
+Work NativeGroup::all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& options) {
+  return begin_sum(arguments().sum(Collective::all_reduce, in, out, op), options);
+}
+
+Work NativeGroup::broadcast(Buffer data, int root, const CallOptions& options) {
+  return begin(arguments().broadcast(data, root), options);
+}
+
+Work NativeGroup::reduce(ConstBuffer in, Buffer out, ReduceOp op, int root,
+                         const CallOptions& options) {
+  return begin(arguments().sum(Collective::reduce, in, out, op, root), options);
+}
+
+Work NativeGroup::all_gather(ConstBuffer in, Buffer out, const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::all_gather, in, out), options);
+}
+
+Work NativeGroup::all_gatherv(ConstBuffer in, Buffer out, Counts counts,
+                              const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::all_gather, in, out, counts), options);
+}
+
+Work NativeGroup::gather(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::gather, in, out, {}, root), options);
+}
+
+Work NativeGroup::gatherv(ConstBuffer in, Buffer out, Counts counts, int root,
+                          const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::gather, in, out, counts, root), options);
+}
+
+Work NativeGroup::scatter(ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::scatter, in, out, {}, root), options);
+}
+
+Work NativeGroup::scatterv(ConstBuffer in, Buffer out, Counts counts, int root,
+                           const CallOptions& options) {
+  return begin(arguments().in_parts(Collective::scatter, in, out, counts, root), options);
+}
+
+Work NativeGroup::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op,
+                                 const CallOptions& options) {
+  return begin_sum(arguments().in_parts(Collective::reduce_scatter, in, out, {}, -1, op), options);
+}
+
+Work NativeGroup::reduce_scatterv(ConstBuffer in, Buffer out, Counts counts, ReduceOp op,
+                                  const CallOptions& options) {
+  return begin_sum(arguments().in_parts(Collective::reduce_scatter, in, out, counts, -1, op),
+                   options);
+}
+
+Work NativeGroup::all_to_all(ConstBuffer in, Buffer out, const CallOptions& options) {
+  return begin(arguments().all_to_all(in, out), options);
+}
+
+Work NativeGroup::all_to_allv(ConstBuffer in, Counts in_counts, Buffer out, Counts out_counts,
+                              const CallOptions& options) {
+  const Request request = arguments().all_to_allv(in, in_counts, out, out_counts);
+  if (!options.equal_counts || !on_device(request)) return begin(request, options);
+  const Request in_equal_parts = arguments().all_to_all(in, out);
+  return begin(request, options, &in_equal_parts);
+}
+
+Work NativeGroup::barrier(const CallOptions& options) {
+  return begin(arguments().barrier(), options);
+}
+
+Work NativeGroup::send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  return begin(arguments().send(data, peer, tag), options);
+}
+
+Work NativeGroup::recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& options) {
+  return begin(arguments().recv(data, peer, tag), options);
+}
+
+}  // namespace mccl::native
