@@ -4,19 +4,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/environment.h"
 #include "base/placement.h"
 #include "cli/bench/bounds.h"
-#include "cli/bench/kernels.h"
-#include "cli/bench/pattern.h"
-#include "cli/bench/report.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/run.h"
 #include "cli/command.h"
-#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
 #include "rendezvous/meeting/join.h"
@@ -63,11 +60,8 @@ constexpr const char* kQuiet = "--quiet";
 
 /// Values as given; empty or absent where the default applies.
 struct Flags {
-  std::vector<std::string> routines;
+  CallFlags calls;
   std::optional<int> ranks;
-  std::string sizes = "8,1K,64K,1M,16M,64M";
-  std::string dtype = "f32";
-  std::string op = "sum";
   std::string transport;
   std::string algorithm;
   std::string compression;
@@ -78,20 +72,7 @@ struct Flags {
 
 /// Returns the options that do not depend on the number of ranks.
 Options options_of(const Flags& flags) {
-  Options options = flags.rest;
-  std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
-  if (names.empty()) names.push_back("all_reduce");
-  options.routines = parse_routines(names);
-  options.sizes = parse_sizes(flags.sizes);
-  options.dtype = kind_of<DType>("--dtype", flags.dtype, kDTypeCount);
-  options.op = kind_of<ReduceKind>("--op", flags.op, kReduceKindCount);
-  if (options.op.kind == ReduceKind::premul_sum) options.op.factor = kPremulFactor;
-  const bool reduces = std::ranges::any_of(
-      options.routines, [](Routine routine) { return info_of(routine).reduces; });
-  if (reduces && !supports(options.dtype, options.op.kind)) {
-    throw InvalidArgument(
-        fmt::format("--op {} is not defined for --dtype {}", flags.op, flags.dtype));
-  }
+  Options options = parse_calls(flags.calls, flags.rest);
   check_writable("--json", options.json);
   check_writable("--csv", options.csv);
   return options;
@@ -140,13 +121,14 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
 }
 
 int run_bench(const Flags& flags, const std::vector<std::string>& arguments) {
-  if (flags.routines == std::vector<std::string>{"kernels"}) {
+  if (flags.calls.routines == std::vector<std::string>{"kernels"}) {
     fmt::print("{}", kernels_text(config_of(flags)));
     return kGood;
   }
   Options options = options_of(flags);
   const Config config = config_of(flags);
-  const bool all_asked = std::ranges::find(flags.routines, "all") != flags.routines.end();
+  const bool all_asked =
+      std::ranges::find(flags.calls.routines, "all") != flags.calls.routines.end();
   const std::optional<Placement> placement = find_placement(config, process_environment());
   if (!placement) {
     const int ranks = flags.ranks.value_or(2);
@@ -165,41 +147,18 @@ int run_bench(const Flags& flags, const std::vector<std::string>& arguments) {
 }
 
 void add_what(CLI::App& app, Flags& flags) {
-  app.add_option("collective", flags.routines,
-                 "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
-                 "reduce, gather, scatter, sendrecv, barrier, or all;\nor kernels: the speed of "
-                 "additions on this machine")
-      ->delimiter(',')
-      ->option_text("...");
-  app.add_option("-n,--ranks", flags.ranks, "Processes to start on this machine; default 2")
-      ->check(integer_between(1, kMostBenchRanks))
-      ->option_text("N");
-  app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
-                 "8:64M:x4; default " +
-                     flags.sizes)
-      ->option_text("SIZES");
-  app.add_option("--dtype", flags.dtype,
-                 "Type of an element: f32 (default), f64, f16, bf16, i8 to i64,\n"
-                 "u8 to u64, bool, c64, c128")
-      ->option_text("TYPE");
-  app.add_option("--op", flags.op,
-                 "Reduction: sum (default), avg, product, min, max, band, bor, bxor,\npremul_sum")
-      ->option_text("OP");
-  app.add_option("--root", flags.rest.root, "Root of rooted collectives; default 0")
-      ->check(integer_between(0, kMostBenchRanks * kMostBenchRanks))
-      ->option_text("RANK");
-  app.add_option("--transport", flags.transport,
-                 "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto")
-      ->option_text("NAME");
-  app.add_option("--algorithm", flags.algorithm,
-                 "Algorithm, which must support the calls; default: MCCL_ALGORITHM,\nor auto")
-      ->option_text("NAME");
-  app.add_option(
-         "--compression", flags.compression,
-         "Codec of sums between machines: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4, topk;\n"
-         "default: MCCL_COMPRESSION, or none")
-      ->option_text("CODEC");
+  add_flags(app, flags.calls,
+            "sendrecv, barrier, or all;\nor kernels: the speed of additions on this machine",
+            kMostBenchRanks * kMostBenchRanks);
+  add_value(app, "-n,--ranks N", flags.ranks, "Processes to start on this machine; default 2",
+            integer_between(1, kMostBenchRanks));
+  add_value(app, "--transport NAME", flags.transport,
+            "auto, tcp, shm or rdma; default: MCCL_TRANSPORT, or auto");
+  add_value(app, "--algorithm NAME", flags.algorithm,
+            "Algorithm, which must support the calls; default: MCCL_ALGORITHM,\nor auto");
+  add_value(app, "--compression CODEC", flags.compression,
+            "Codec of sums between machines: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4, topk;\n"
+            "default: MCCL_COMPRESSION, or none");
 }
 
 /// Adds --name, which is the default, and --no-name.
@@ -216,22 +175,18 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
 void add_how(CLI::App& app, Flags& flags) {
   Options& rest = flags.rest;
   CLI::Option* seconds =
-      app.add_option("--seconds", rest.seconds, "Seconds for each half of a row; default 0.2")
-          ->check(number_between(0.0, 3600.0))
-          ->option_text("S");
-  app.add_option("--iterations", rest.iterations,
-                 "Calls for each half of a row, instead of --seconds")
-      ->check(integer_between(1, kMostCalls))
-      ->option_text("N")
+      add_value(app, "--seconds S", rest.seconds, "Seconds for each half of a row; default 0.2",
+                number_between(0.0, 3600.0));
+  add_value(app, "--iterations N", rest.iterations,
+            "Calls for each half of a row, instead of --seconds", integer_between(1, kMostCalls))
       ->excludes(seconds);
-  app.add_option("--warmup", rest.warmup, "Least number of calls before the timed ones; default 5")
-      ->check(integer_between(0, kMostCalls))
-      ->option_text("N");
+  add_value(app, "--warmup N", rest.warmup,
+            "Least number of calls before the timed ones; default 5",
+            integer_between(0, kMostCalls));
   add_switch(app, "check", "Check the first result of each half of a row", rest.check);
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
-  app.add_option("--json", rest.json, "Write the result to FILE as one JSON object")
-      ->option_text("FILE");
-  app.add_option("--csv", rest.csv, "Write the rows to FILE as CSV")->option_text("FILE");
+  add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
+  add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");
 }
 
 }  // namespace

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cctype>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/kit/program.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -82,28 +84,22 @@ std::string names_of(const std::vector<Page>& pages) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Returns all names of the flags for which `condition` is true, surrounded by blanks.
-std::string names_that(const Page& page, auto condition) {
+/// Returns the names of all flags, or of those that take this, surrounded by blanks.
+std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
   std::string names = " ";
   for (const Flag& flag : page.flags)
-    if (condition(flag.takes)) names += fmt::format("{} ", fmt::join(flag.names, " "));
+    if (!takes || flag.takes == *takes) names += fmt::format("{} ", fmt::join(flag.names, " "));
   return names;
 }
 
-std::string replaced(std::string_view text, std::string_view characters, std::string_view before) {
+/// Inserts a backslash before each of the characters.
+std::string escaped(std::string_view text, std::string_view characters) {
   std::string result;
   for (const char c : text) {
-    if (characters.find(c) != characters.npos) result += before;
+    if (characters.find(c) != characters.npos) result += '\\';
     result += c;
   }
   return result;
-}
-
-/// Quotes the text for zsh and POSIX shells.
-std::string in_single_quotes(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 /// Escapes text for roff. A line must not begin with a dot or a quote, and a backslash begins an
@@ -128,18 +124,14 @@ std::vector<Page> pages_of(const CLI::App& program) {
 
 std::string bash_of(const std::vector<Page>& pages) {
   std::string cases;
-  for (const Page& page : pages) {
-    const auto all = [](Takes) { return true; };
-    cases += fmt::format("    {}) flags=\"{}\" texts=\"{}\" files=\"{}\" folders=\"{}\" ;;\n",
-                         page.name, names_that(page, all),
-                         names_that(page, [](Takes takes) { return takes == Takes::text; }),
-                         names_that(page, [](Takes takes) { return takes == Takes::file; }),
-                         names_that(page, [](Takes takes) { return takes == Takes::folder; }));
-  }
+  for (const Page& page : pages)
+    cases +=
+        fmt::format("    {}) flags=\"{}\" files=\"{}\" folders=\"{}\" ;;\n", page.name,
+                    names_in(page), names_in(page, Takes::file), names_in(page, Takes::folder));
   return fmt::format(R"sh(# Completions of mccl for bash, as `mccl completion bash` prints them.
 _mccl() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}
-  local flags= texts= files= folders=
+  local flags= files= folders=
   COMPREPLY=()
   if [[ $COMP_CWORD == 1 ]]; then
     COMPREPLY=($(compgen -W "{} help --help --version" -- "$cur"))
@@ -149,9 +141,7 @@ _mccl() {{
     completion) COMPREPLY=($(compgen -W "bash zsh fish --help" -- "$cur")); return ;;
     help) COMPREPLY=($(compgen -W "{}" -- "$cur")); return ;;
 {}  esac
-  if [[ $texts == *" $prev "* ]]; then
-    return
-  elif [[ $folders == *" $prev "* ]]; then
+  if [[ $folders == *" $prev "* ]]; then
     COMPREPLY=($(compgen -d -- "$cur"))
   elif [[ $files == *" $prev "* ]]; then
     COMPREPLY=($(compgen -f -- "$cur"))
@@ -168,10 +158,10 @@ std::string zsh_of(const std::vector<Page>& pages) {
   std::string commands;
   std::string cases;
   for (const Page& page : pages) {
-    commands += fmt::format("    {}\n", in_single_quotes(page.name + ":" + page.about));
+    commands += fmt::format("    {}\n", shell_word(page.name + ":" + page.about));
     cases += fmt::format("    {})\n      _arguments -S \\\n", page.name);
     for (const Flag& flag : page.flags) {
-      const std::string about = replaced(flag.about, "[]:\\", "\\");
+      const std::string about = escaped(flag.about, "[]:\\");
       const std::string value =
           flag.takes == Takes::nothing
               ? ""
@@ -181,7 +171,7 @@ std::string zsh_of(const std::vector<Page>& pages) {
                                                           : "");
       for (const std::string& name : flag.names)
         cases += fmt::format("        {} \\\n",
-                             in_single_quotes(fmt::format("*{}[{}]{}", name, about, value)));
+                             shell_word(fmt::format("*{}[{}]{}", name, about, value)));
     }
     cases += page.name == "completion" ? "        '1:shell:(bash zsh fish)'\n      ;;\n"
                                        : "        '*:: :_normal'\n      ;;\n";
@@ -209,7 +199,7 @@ _mccl "$@"
 std::string fish_of(const std::vector<Page>& pages) {
   std::string text = "# Completions of mccl for fish, as `mccl completion fish` prints them.\n";
   const auto quoted = [](std::string_view about) {
-    return fmt::format("'{}'", replaced(about, "'\\", "\\"));
+    return fmt::format("'{}'", escaped(about, "'\\"));
   };
   for (const Page& page : pages) {
     text += fmt::format("complete -c mccl -n __fish_use_subcommand -f -a {} -d {}\n", page.name,
@@ -276,10 +266,8 @@ Command add_completion(CLI::App& program) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* app = program.add_subcommand("completion", "Print the completion script for a shell");
   app->footer(kFooter);
-  app->add_option("shell", *shell, "bash, zsh or fish")
-      ->required()
-      ->check(one_of({"bash", "zsh", "fish"}))
-      ->option_text("SHELL");
+  add_value(*app, "shell SHELL", *shell, "bash, zsh or fish", one_of({"bash", "zsh", "fish"}))
+      ->required();
   return {app, [shell, &program] {
             const std::vector<Page> pages = pages_of(program);
             fmt::print("{}", *shell == "bash"  ? bash_of(pages)
@@ -293,7 +281,7 @@ Command add_man(CLI::App& program) {
   const auto name = std::make_shared<std::string>();
   CLI::App* app = program.add_subcommand("man", "Print a manual page, as roff");
   app->group("");
-  app->add_option("command", *name, "Command to describe; default: the program itself");
+  add_value(*app, "command", *name, "Command to describe; default: the program itself");
   return {app, [name, &program] {
             fmt::print("{}", manual_of(program, *name));
             return kGood;

@@ -6,19 +6,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/environment.h"
 #include "cli/command.h"
-#include "cli/config/flags.h"
 #include "cli/config/links.h"
-#include "cli/hosts/consent.h"
+#include "cli/flags.h"
 #include "cli/hosts/inquiry.h"
-#include "cli/kept_file.h"
-#include "cli/kit/find_program.h"
+#include "cli/hosts/setup_run.h"
+#include "cli/kit/file.h"
+#include "cli/kit/program.h"
 #include "cli/probe/gather.h"
 #include "cluster/checks.h"
 #include "cluster/choice.h"
@@ -39,18 +38,42 @@ using cluster::Topology;
 constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
 
+constexpr const char* kFooter =
+    R"(Queries all hosts in parallel over ssh: what they are, and where their cables lead. Then it
+searches for the ring through all hosts whose slowest cable is fastest, or shows which cable would
+make one. It gives every cable that it uses its own network, unless the cable already has one.
+Finally, it writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
+
+The names of the ports identify Thunderbolt cables. To find other cables, the hosts send test
+packets to each other through every interface that is up. Each host must have mccl.
+
+Nothing is changed without --auto-setup. With it, the commands are shown and need your consent. A
+script that undoes everything is written first. If a command fails, the completed steps are undone.
+A host that cannot be reached over a new connection after the set-up undoes its part by itself.
+Cables get addresses from networks that neither a host nor this machine uses. The addresses are lost
+when a host restarts, except with --persist.
+
+Examples:
+  mccl config --hosts a,b,c,d                                show the cables and the commands
+  mccl config --hosts a,b,c,d --output hosts.json --auto-setup --persist
+  mccl launch --hostfile hosts.json train.py                 run the job
+  mccl config --hosts a,b,c,d --svg > cables.svg             draw a picture
+  mccl config --hostfile desk.json --over ethernet           use a network that all hosts share
+  mccl config --hosts a,b,c,d --backend jaccl                require a mesh
+
+Exit status: 0 success; 1 no such cabling, a host that cannot be queried, or a failed set-up; 2 bad
+arguments.)";
+
 void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
 
 /// State of one run of the command.
 struct Cluster {
   std::vector<Host> hosts;
   std::vector<HostFacts> facts;
-  cluster::Joined joined;
-  Choice choice;
+  Discovered found;
   std::vector<Addressed> links;
   std::vector<SetupStep> steps;      ///< Steps that give the cables addresses.
   std::vector<SetupStep> keep_them;  ///< Steps that keep the addresses at a restart (--persist).
-  std::vector<cluster::Finding> findings;
 
   std::vector<SetupStep> all_steps() const {
     std::vector<SetupStep> all = steps;
@@ -68,7 +91,8 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
     if (each.reached) {
       cluster.hosts.push_back(each.host);
       cluster.facts.push_back(each.facts);
-      cluster.findings.insert(cluster.findings.end(), each.facts.odd.begin(), each.facts.odd.end());
+      cluster.found.findings.insert(cluster.found.findings.end(), each.facts.odd.begin(),
+                                    each.facts.odd.end());
     } else {
       faults += fmt::format("\n  {}: {}", text_of(each.host), each.fault);
       if (each.needs_install) faults += "; " + cluster::how_to_install(each.host.name);
@@ -130,12 +154,12 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
     return {{"host", cluster.facts[static_cast<std::size_t>(end.host)].host},
             {"interface", end.interface}};
   };
-  for (const cluster::Link& link : cluster.joined.links)
+  for (const cluster::Link& link : cluster.found.joined.links)
     links.push_back({{"ends", {end_of(link.a), end_of(link.b)}},
                      {"kind", name_of(link.medium)},
                      {"mbit_per_s", link.mbit_per_s}});
   nlohmann::json networks = nlohmann::json::array();
-  for (const cluster::Wire& wire : cluster.joined.networks) {
+  for (const cluster::Wire& wire : cluster.found.joined.networks) {
     nlohmann::json ends = nlohmann::json::array();
     for (const cluster::End& end : wire.ends) ends.push_back(end_of(end));
     networks.push_back(
@@ -150,46 +174,11 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"networks", networks},
           {"setup", steps},
           {"hostfile", hostfile.empty() ? nlohmann::json() : nlohmann::json::parse(hostfile)},
-          {"findings", cluster.findings}};
-}
-
-nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
-  // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
-  nlohmann::ordered_json json = {
-      {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
-      {"ips", entry.ips},
-      {"rdma", entry.rdma}};
-  if (host.port != 0) json["port"] = host.port;
-  if (host.slots) json["slots"] = *host.slots;
-  if (!host.python.empty()) json["python"] = host.python;
-  if (!host.directory.empty()) json["cwd"] = host.directory;
-  if (!host.environment.empty()) json["env"] = host.environment;
-  return json;
-}
-
-/// Replaces invalid UTF-8, since names reported by hosts may contain any bytes.
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-/// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
-/// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.
-std::string hostfile_text(std::span<const Host> hosts,
-                          std::span<const cluster::HostfileEntry> entries,
-                          const std::string& backend, const std::vector<std::string>& variables) {
-  std::string text = "{\n";
-  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
-  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
-    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
-                        i + 1 < entries.size() ? "," : "");
-  }
-  return text + "  ]\n}\n";
+          {"findings", cluster.found.findings}};
 }
 
 /// Runs the steps after the user has agreed. Returns the path of the script that undoes them.
-std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, Signals& signals,
+std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& signals,
                    const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
   for (const SetupStep& step : all) {
@@ -224,7 +213,7 @@ std::string set_up(const ConfigFlags& flags, const hosts::Reaching& reaching, Si
 /// Tries the links. An interrupt leaves them configured, so the error mentions the undo script.
 Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
   try {
-    return exchange(inquiry, cluster.facts, cluster.choice, cluster.links);
+    return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links);
   } catch (const Error& error) {
     if (undo.empty()) throw;
     throw Error(
@@ -233,8 +222,8 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
 }
 
 bool is_good(const Cluster& cluster) {
-  return cluster.choice.shape != Topology::none &&
-         std::ranges::none_of(cluster.findings, [](const cluster::Finding& finding) {
+  return cluster.found.choice.shape != Topology::none &&
+         std::ranges::none_of(cluster.found.findings, [](const cluster::Finding& finding) {
            return finding.severity == cluster::Severity::problem;
          });
 }
@@ -250,22 +239,22 @@ void draw(const std::string& graph) {
 
 /// The picture is the only thing on standard output, so that it can be piped.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
-  const std::string text = dot_of(cluster.joined, cluster.facts);
+  const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);
-  cluster::sort_by_severity(cluster.findings);
-  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
+  cluster::sort_by_severity(cluster.found.findings);
+  fmt::print(stderr, "{}", cluster::text_of(cluster.found.findings));
   return is_good(cluster) ? kGood : kFailed;
 }
 
 void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
-  const Discovered found = discover(flags, inquiry, cluster.facts);
-  cluster.joined = found.joined;
-  cluster.choice = found.choice;
+  Discovered found = discover(flags, inquiry, cluster.facts);
   for (const auto* more : {&found.findings, &found.choice.findings})
-    cluster.findings.insert(cluster.findings.end(), more->begin(), more->end());
+    cluster.found.findings.insert(cluster.found.findings.end(), more->begin(), more->end());
+  found.findings = std::move(cluster.found.findings);
+  cluster.found = std::move(found);
   if (flags.dot || flags.svg) return;  // A picture shows no addresses.
   const std::vector<HostFacts> here = {probe::gather_networks(kForOwnNetworks)};
-  cluster.links = give_addresses(cluster.facts, cluster.choice.links,
+  cluster.links = give_addresses(cluster.facts, cluster.found.choice.links,
                                  {.others = here, .within = cluster::parse_network(flags.subnet)});
   cluster.steps = setup_steps(cluster.facts, cluster.links);
   if (flags.persist) cluster.keep_them = persist_steps(cluster.facts, cluster.links);
@@ -274,8 +263,7 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
 int run_config(const ConfigFlags& flags) {
   const launch::Hostfile file = hosts::hosts_of(flags.which);
   refuse_what_cannot_be_written(flags, file.hosts);
-  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
-                                 flags.which.verbose};
+  const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
   hosts::Inquiry inquiry(file.hosts, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
@@ -288,9 +276,9 @@ int run_config(const ConfigFlags& flags) {
 
   if (flags.dot || flags.svg) return print_picture(flags, cluster);
   const bool piped = flags.json;
-  if (!piped) fmt::print("{}\n", table_of(cluster.joined, cluster.facts));
+  if (!piped) fmt::print("{}\n", table_of(cluster.found.joined, cluster.facts));
   std::string hostfile;
-  const bool joined = cluster.choice.shape != Topology::none;
+  const bool joined = cluster.found.choice.shape != Topology::none;
   if (joined) {
     bool ready = cluster.steps.empty() && cluster.keep_them.empty();
     std::string undo;
@@ -299,21 +287,21 @@ int run_config(const ConfigFlags& flags) {
     if (!ready && !piped)
       fmt::print("These commands give the cables their addresses (--auto-setup runs them):\n{}\n",
                  commands_text(cluster));
-    std::vector<std::string> side = side_addresses(cluster.facts, cluster.joined);
-    hostfile =
-        hostfile_text(cluster.hosts, entries_of(cluster.facts, cluster.choice, cluster.links, side),
-                      cluster.choice.backend, flags.variables);
+    std::vector<std::string> side = side_addresses(cluster.facts, cluster.found.joined);
+    hostfile = hostfile_text(cluster.hosts,
+                             entries_of(cluster.facts, cluster.found.choice, cluster.links, side),
+                             cluster.found.choice.backend, flags.variables);
     if (ready) {
       const Exchanged exchanged = try_links(inquiry, cluster, undo);
       if (!piped) fmt::print("{}\n", exchanged.table);
-      cluster.findings.insert(cluster.findings.end(), exchanged.findings.begin(),
-                              exchanged.findings.end());
+      cluster.found.findings.insert(cluster.found.findings.end(), exchanged.findings.begin(),
+                                    exchanged.findings.end());
     }
     if (!flags.output.empty()) write_keeping_old(flags.output, hostfile);
   }
-  cluster::sort_by_severity(cluster.findings);
+  cluster::sort_by_severity(cluster.found.findings);
   if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
-  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
+  fmt::print(stderr, "{}", cluster::text_of(cluster.found.findings));
   if (joined && !piped) {
     fmt::print("{}",
                flags.output.empty() ? hostfile : fmt::format("{} is written\n", flags.output));
@@ -321,12 +309,64 @@ int run_config(const ConfigFlags& flags) {
   return is_good(cluster) ? kGood : kFailed;
 }
 
+void add_flags(CLI::App& app, ConfigFlags& flags) {
+  app.footer(kFooter);
+  hosts::add_flags(app, flags.which, "a host may take to report its facts");
+  app.add_flag("--verbose", flags.verbose, "Report every connection that is tested");
+  app.add_flag("--ignore-unreachable", flags.ignore_unreachable,
+               "Skip hosts that cannot be queried");
+  add_value(app, "--over KIND", flags.over,
+            "thunderbolt; ethernet (a network that contains all hosts); or\n"
+            "cables (of any kind, each between two hosts). Default: Thunderbolt\n"
+            "if it joins all hosts, else cables if they form a ring and are as\n"
+            "fast as the network, else the network",
+            one_of({"thunderbolt", "ethernet", "cables"}));
+  add_value(app, "--backend NAME", flags.backend,
+            "MLX backend that the cables must support: ring, jaccl or\n"
+            "jaccl-ring; default: chosen from the cables found",
+            one_of({"ring", "jaccl", "jaccl-ring"}));
+  add_value(app, "--output-hostfile,--output FILE", flags.output,
+            "Where to write the hostfile; default: standard output");
+  add_value(app, "--env NAME=VALUE", flags.variables, "NAME=VALUE for all ranks; may be repeated");
+  CLI::Option* setup = app.add_flag("--auto-setup", flags.auto_setup,
+                                    "Give the cables their addresses, as root or with sudo");
+  app.add_flag_callback(
+         "--no-auto-setup", [] {}, "Change nothing on the hosts (default)")
+      ->excludes(setup)
+      ->option_text(" ");
+  setup->option_text(" ");
+  app.add_flag("--yes", flags.sure, "Do not ask before hosts are changed")
+      ->needs(setup)
+      ->option_text(" ");
+  app.add_flag("--persist", flags.persist,
+               "Keep the addresses when a host restarts: adds a file or a connection\n"
+               "for its netplan, NetworkManager, systemd-networkd or networksetup")
+      ->needs(setup)
+      ->option_text(" ");
+  add_value(app, "--revert-after S", flags.revert_after_s,
+            "Seconds after which a host undoes its set-up unless this command has\n"
+            "reached it over a new connection; default 30",
+            integer_between(1, 600))
+      ->needs(setup);
+  add_value(app, "--subnet NETWORK", flags.subnet,
+            "Range for the networks of cables without addresses, such as\n"
+            "10.99.0.0/16; default: any private network that is free",
+            cluster::fault_of_subnet);
+  CLI::Option* dot = app.add_flag("--dot", flags.dot,
+                                  "Print the cables as input for Graphviz, and do nothing else");
+  CLI::Option* svg =
+      app.add_flag("--svg", flags.svg,
+                   "Print a picture of the cables (needs Graphviz), and do nothing else")
+          ->excludes(dot);
+  app.add_flag("--json", flags.json, "Print everything as JSON")->excludes(dot)->excludes(svg);
+}
+
 }  // namespace
 
 Command add_config(CLI::App& program) {
   const auto flags = std::make_shared<ConfigFlags>();
   CLI::App* app = program.add_subcommand("config", kSummary);
-  config::add_flags(*app, *flags);
+  add_flags(*app, *flags);
   return {app, [flags] { return run_config(*flags); }};
 }
 

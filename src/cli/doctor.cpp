@@ -1,40 +1,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/doctor/between.h"
-#include "cli/doctor/report.h"
 #include "cli/doctor/selftest.h"
-#include "cli/flag_values.h"
-#include "cli/hosts/consent.h"
+#include "cli/flags.h"
 #include "cli/hosts/inquiry.h"
+#include "cli/hosts/setup_run.h"
 #include "cli/hosts/which.h"
-#include "cli/kit/find_program.h"
 #include "cluster/checks.h"
+#include "cluster/read_facts.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/proof.h"
 
 namespace mccl::cli {
 namespace {
 
 using cluster::Finding;
+using cluster::HostFacts;
+using cluster::Interface;
 using cluster::Severity;
+using doctor::Report;
 using hosts::Asked;
+using nlohmann::json;
+using Rows = cluster::TableRows;
 
 constexpr const char* kSummary = "Find faults of this machine or a cluster before a run";
 
@@ -63,6 +61,7 @@ Exit status: 0 no faults (there may be notes), 1 problems, 2 bad arguments, 3 on
 
 struct Flags {
   hosts::WhichHosts which;
+  bool verbose = false;
   bool json = false;
   bool fix = false;
   bool sure = false;
@@ -73,6 +72,128 @@ struct Flags {
   std::string output = "mccl-selftest.json";
 };
 
+/// Version of the JSON format. Incremented when a member changes its meaning or is removed;
+/// docs/operating.md describes the format.
+constexpr int kSchema = 1;
+
+std::string limit_text(const std::optional<long>& limit) {
+  if (!limit) return "?";
+  return *limit == cluster::kNoLimit ? "unlimited" : std::to_string(*limit);
+}
+
+std::string version_of(const HostFacts& facts, const std::string& name) {
+  const auto found = facts.versions.find(name);
+  return found == facts.versions.end() ? "-" : found->second;
+}
+
+std::string nccl_of(const HostFacts& facts) {
+  for (const auto& [name, version] : facts.versions)
+    if (name.starts_with("nvidia-nccl")) return version;
+  return "-";
+}
+
+Rows rows_of_hosts(const std::vector<Asked>& asked) {
+  Rows rows = {{"host", "system", "cores", "memory", "files", "locked", "mccl", "python", "torch",
+                "mlx", "nccl", "GPUs"}};
+  for (const Asked& each : asked) {
+    if (!each.reached) continue;
+    const HostFacts& facts = each.facts;
+    rows.push_back({facts.host, facts.os, std::to_string(facts.cores),
+                    fmt::format("{:.0f} GiB", facts.memory_gib), limit_text(facts.most_open_files),
+                    facts.locked_kib && *facts.locked_kib != cluster::kNoLimit
+                        ? fmt::format("{} KiB", *facts.locked_kib)
+                        : limit_text(facts.locked_kib),
+                    version_of(facts, "mccl"), version_of(facts, "python"),
+                    version_of(facts, "torch"), version_of(facts, "mlx"), nccl_of(facts),
+                    std::to_string(facts.gpus.size())});
+  }
+  return rows;
+}
+
+std::string addresses_of(const Interface& interface) {
+  std::vector<std::string> texts;
+  for (const auto& network : interface.addresses) texts.push_back(text_of(network));
+  return texts.empty() ? "-" : fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string state_of(const Interface& interface) {
+  if (!interface.up) return "down";
+  return interface.carrier.value_or(true) ? "up" : "no carrier";
+}
+
+Rows rows_of_interfaces(const std::vector<Asked>& asked) {
+  Rows rows = {{"host", "interface", "kind", "state", "speed", "MTU", "addresses", "RDMA"}};
+  for (const Asked& each : asked) {
+    for (const Interface& interface : each.facts.interfaces) {
+      if (interface.kind == cluster::Medium::loopback) continue;
+      // Omits interfaces that lead nowhere. macOS has many of them, such as tunnels.
+      if (interface.joins && !interface.has_ipv4()) continue;
+      rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
+                      state_of(interface), cluster::rate_text(interface.mbit_per_s),
+                      std::to_string(interface.mtu), addresses_of(interface),
+                      interface.rdma.empty() ? "-" : interface.rdma});
+    }
+  }
+  return rows;
+}
+
+std::vector<HostFacts> reached_of(const Report& report) {
+  std::vector<HostFacts> facts;
+  for (const Asked& each : report.asked)
+    if (each.reached) facts.push_back(each.facts);
+  return facts;
+}
+
+json json_of_paths(const Report& report) {
+  const std::vector<HostFacts> facts = reached_of(report);
+  json paths = json::array();
+  for (const cluster::Path& path : report.between.paths) {
+    paths.push_back({{"from", host_of(facts, path.from).host},
+                     {"from_interface", path.from.interface},
+                     {"from_address", path.source},
+                     {"routed", path.routed},
+                     {"to", host_of(facts, path.to).host},
+                     {"to_interface", path.to.interface},
+                     {"to_address", path.target},
+                     {"hardware_mbit_per_s", path.nominal_mbit},
+                     {"mtu", path.mtu},
+                     {"tried", path.tried},
+                     {"connects", path.good()},
+                     {"largest_packet", path.packet},
+                     {"latency_us", path.latency_s * 1e6},
+                     {"mbit_per_s", path.bytes_per_s * 8 / 1e6}});
+  }
+  return paths;
+}
+
+/// Returns the report for the user: tables of the hosts, their interfaces and the paths between
+/// them, then the findings.
+std::string text_of(const Report& report) {
+  std::string text = cluster::table_text(rows_of_hosts(report.asked));
+  text += "\n" + cluster::table_text(rows_of_interfaces(report.asked)) + "\n";
+  const std::string paths = table_of(report.between.paths, reached_of(report));
+  if (!paths.empty()) text += paths + "\n";
+  text += cluster::text_of(report.findings);
+  const auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
+  return text + (faults == 0 ? "no faults found\n" : fmt::format("faults found: {}\n", faults));
+}
+
+/// Returns the report for programs. It has the same contents and further details.
+json json_of(const Report& report) {
+  json hosts = json::array();
+  for (const Asked& each : report.asked) {
+    json host = each.reached ? json_of(each.facts) : json{{"fault", each.fault}};
+    host["host"] = text_of(each.host);
+    host["reached"] = each.reached;
+    hosts.push_back(std::move(host));
+  }
+  return {{"schema", kSchema},
+          {"mccl", MCCL_VERSION},
+          {"hosts", hosts},
+          {"paths", json_of_paths(report)},
+          {"findings", report.findings}};
+}
+
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   findings.insert(findings.end(), std::make_move_iterator(more.begin()),
                   std::make_move_iterator(more.end()));
@@ -81,7 +202,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 /// Returns the findings about each host by itself, and those from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
-  std::vector<cluster::HostFacts> reached;
+  std::vector<HostFacts> reached;
   std::vector<std::vector<std::string>> addresses;
   for (const Asked& each : asked) {
     if (!each.reached) {
@@ -100,114 +221,13 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
 
 /// True if no machine appears under two names. Such a machine would be tested against itself.
 bool are_all_others(const hosts::Inquiry& inquiry) {
-  std::vector<cluster::HostFacts> facts;
+  std::vector<HostFacts> facts;
   for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
   return cluster::check_identity(facts).empty();
 }
 
-/// Returns flags of mccl launch for the same hosts. Empty if there is only this machine.
-std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
-  std::vector<std::string> words;
-  if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
-  if (!which.hosts.empty()) words = {"--hosts", which.hosts};
-  if (words.empty()) return words;
-  if (!which.user.empty()) words.insert(words.end(), {"--user", which.user});
-  for (const std::string& word : which.ssh_arguments) words.push_back("--ssh-arg=" + word);
-  return words;
-}
-
-/// Returns the rate in GB/s of the slowest pair of hosts, given the fastest path of each pair.
-/// Returns 0 if none was measured.
-double slowest_pair(const doctor::Report& report) {
-  std::map<std::pair<int, int>, double> best;
-  for (const cluster::Path& path : report.between.paths) {
-    double& rate = best[std::minmax(path.from.host, path.to.host)];
-    rate = std::max(rate, path.bytes_per_s / 1e9);
-  }
-  double slowest = 0;
-  for (const auto& [pair, rate] : best)
-    if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
-  return slowest;
-}
-
-doctor::Others others_of(const hosts::WhichHosts& which, const doctor::Report& report) {
-  doctor::Others others{.flags = flags_of_launch(which),
-                        .programs = {},
-                        .bound_gbs = slowest_pair(report),
-                        .rdma_gbs = {}};
-  bool all_have_rdma = true;
-  for (const Asked& asked : report.asked) {
-    const std::string& program = asked.facts.mccl;
-    if (!program.empty() && std::ranges::find(others.programs, program) == others.programs.end())
-      others.programs.push_back(program);
-    const auto rdma = doctor::rdma_gbs_of(asked.facts);
-    all_have_rdma = all_have_rdma && rdma.has_value();
-    if (rdma) others.rdma_gbs = std::min(*rdma, others.rdma_gbs.value_or(*rdma));
-  }
-  if (!all_have_rdma) others.rdma_gbs.reset();
-  return others;
-}
-
-doctor::ThisMachine this_machine(const doctor::Report& report,
-                                 const hosts::Variables& environment) {
-  const auto path = environment.find("PATH");
-  doctor::ThisMachine machine{
-      .program = this_program().string(),
-      .python = find_python(path == environment.end() ? "" : path->second),
-      .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-      .rdma_gbs = {}};
-  for (const Asked& asked : report.asked)
-    if (is_here(asked.host)) machine.rdma_gbs = doctor::rdma_gbs_of(asked.facts);
-  return machine;
-}
-
-/// A temporary folder that its destructor removes.
-class Folder {
- public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() /
-              ("mccl-selftest-" + rendezvous::make_job_key().substr(0, 12))) {
-    std::filesystem::create_directory(path_);
-  }
-  ~Folder() {
-    std::error_code gone;
-    std::filesystem::remove_all(path_, gone);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-/// Runs all trials and writes all results to the file. Returns true if no trial failed.
-bool run_selftest(const Flags& flags, const doctor::Report& report, Signals& signals) {
-  const hosts::Variables environment = process_environment();
-  const Folder folder;
-  const std::vector<doctor::Trial> trials = doctor::selftest_trials(
-      this_machine(report, environment), others_of(flags.which, report), folder.path());
-  std::vector<doctor::Outcome> outcomes;
-  for (const doctor::Trial& trial : trials) {
-    fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
-               trial.name);
-    outcomes.push_back(run_trial(trial, environment, signals));
-  }
-  fmt::print("\n{}", text_of(trials, outcomes));
-  nlohmann::json all = json_of(report);
-  all["selftest"] = json_of(trials, outcomes);
-  std::ofstream file(flags.output, std::ios::binary);
-  file << cluster::dumped(all);
-  file.close();
-  if (!file) throw Error(fmt::format("{}: {}", flags.output, std::strerror(errno)));
-  fmt::print("\n{} contains all results: attach it to a report\n", flags.output);
-  return std::ranges::none_of(outcomes, [](const doctor::Outcome& outcome) {
-    return outcome.kind == doctor::Outcome::Kind::failed;
-  });
-}
-
 /// Returns a step for each finding that a command can fix, if the command may be run on its host.
-std::vector<cluster::SetupStep> fixes_of(const doctor::Report& report) {
+std::vector<cluster::SetupStep> fixes_of(const Report& report) {
   std::vector<cluster::SetupStep> steps;
   for (const Finding& finding : report.findings) {
     const auto asked = std::ranges::find_if(report.asked, [&](const Asked& each) {
@@ -225,8 +245,7 @@ void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text
 /// Fixes the faults that can be fixed safely: shows the commands, asks on standard input unless
 /// `sure`, and runs them. Either all take effect or none. Returns true if something was changed.
 /// Throws Error if a command fails.
-bool fix_findings(const doctor::Report& report, const hosts::Reaching& reaching, Signals& signals,
-                  bool sure) {
+bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {
     say("no finding can be cured automatically");
@@ -258,11 +277,11 @@ doctor::Measuring measuring_of(const Flags& flags) {
   return {when, std::chrono::seconds(flags.longest_measuring)};
 }
 
-doctor::Report look(const Flags& flags, const std::vector<Host>& all,
-                    const hosts::Reaching& reaching, Signals& signals) {
+Report look(const Flags& flags, const std::vector<Host>& all, const Reaching& reaching,
+            Signals& signals) {
   hosts::Inquiry inquiry(all, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
-  doctor::Report report;
+  Report report;
   report.asked = inquiry.asked();
   report.findings = findings_of(inquiry.asked());
   inquiry.forget_unreached();
@@ -276,17 +295,18 @@ doctor::Report look(const Flags& flags, const std::vector<Host>& all,
 
 int run_doctor(const Flags& flags) {
   const std::vector<Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
-  const hosts::Reaching reaching{process_environment(), flags.which.ssh_arguments,
-                                 flags.which.verbose};
+  const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
-  doctor::Report report = look(flags, all, reaching, signals);
+  Report report = look(flags, all, reaching, signals);
   fmt::print("{}", flags.json ? cluster::dumped(json_of(report)) : text_of(report));
   std::fflush(stdout);
   if (flags.fix && fix_findings(report, reaching, signals, flags.sure)) {
     report = look(flags, all, reaching, signals);
     fmt::print("\nChecked again:\n{}", text_of(report));
   }
-  if (flags.selftest && !run_selftest(flags, report, signals)) return kFailed;
+  if (flags.selftest &&
+      !!doctor::run_selftest(flags.which, report, json_of(report), flags.output, signals))
+    return kFailed;
   const auto worst = cluster::worst_of(report.findings);
   if (!worst) return kGood;
   return *worst == Severity::problem ? kFailed : kWarned;
@@ -298,7 +318,8 @@ Command add_doctor(CLI::App& program) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
-  hosts::add_flags(*app, flags->which);
+  hosts::add_flags(*app, flags->which, "a host may take to report its facts");
+  app->add_flag("--verbose", flags->verbose, "Report every connection that is tested");
   CLI::Option* json = app->add_flag("--json", flags->json, "Print all facts and findings as JSON");
   CLI::Option* fix = app->add_flag("--fix", flags->fix,
                                    "Cure what can be cured safely, after a question: interfaces\n"
@@ -313,20 +334,18 @@ Command add_doctor(CLI::App& program) {
   app->add_flag("--no-measure", flags->no_measure, "Do not time any link")
       ->excludes(measure)
       ->option_text(" ");
-  app->add_option("--measure-for", flags->longest_measuring,
-                  "Seconds after which no further link is timed; default 120")
-      ->check(integer_between(1, 86'400))
-      ->option_text("S");
+  add_value(*app, "--measure-for S", flags->longest_measuring,
+            "Seconds after which no further link is timed; default 120",
+            integer_between(1, 86'400));
   CLI::Option* selftest =
       app->add_flag("--selftest", flags->selftest,
                     "Then run every collective, transport and framework that is\n"
                     "available; takes minutes")
           ->excludes(json)
           ->option_text(" ");
-  app->add_option("--output", flags->output,
-                  "File for all results of --selftest; default\n" + flags->output)
-      ->needs(selftest)
-      ->option_text("FILE");
+  add_value(*app, "--output FILE", flags->output,
+            "File for all results of --selftest; default\n" + flags->output)
+      ->needs(selftest);
   return {app, [flags] { return run_doctor(*flags); }};
 }
 

@@ -24,9 +24,8 @@
 #include "base/clock.h"
 #include "base/no_signal.h"
 #include "cli/command.h"
-#include "cli/flag_values.h"
+#include "cli/flags.h"
 #include "cli/kit/process.h"
-#include "cli/kit/watch.h"
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"
 
@@ -160,11 +159,26 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
 class Relay {
  public:
   /// Listens at `wanted`, or at any free port if that is taken. Throws Error.
-  Relay(std::uint16_t wanted, std::string socket);
+  Relay(std::uint16_t wanted, std::string socket)
+      : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 
   std::uint16_t port() const { return listener_.address().port(); }
   /// Relays until standard input ends.
-  void run();
+  void run() {
+    bool ends = false;
+    while (!ends) {
+      Watch watch;
+      watch.on(STDIN_FILENO, POLLIN, [&] {
+        std::array<char, 256> ignored;
+        ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
+      });
+      if (pairs_.size() < kMostPairs)
+        watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
+      for (Pair& pair : pairs_) this->watch(watch, pair);
+      watch.wait();
+      pairs_.remove_if([](const Pair& pair) { return pair.over; });
+    }
+  }
 
  private:
   struct Pair {
@@ -178,111 +192,87 @@ class Relay {
     Clock::time_point retry_at = {};
   };
 
-  void watch(Watch& watch, Pair& pair);
-  void accept();
-  void lead_on(Pair& pair);
-  void read_client(Pair& pair);
-  void read_onward(Pair& pair);
+  void watch(Watch& watch, Pair& pair) {
+    if (!pair.onward) {
+      if (Clock::now() >= pair.retry_at) lead_on(pair);
+      watch.at(pair.retry_at);
+    }
+    const bool may_read_client = pair.answered ? pair.to_onward.size() < kMostWaiting
+                                               : pair.unanswered.size() < kMostWaiting;
+    if (may_read_client)
+      watch.on(pair.client.descriptor(), POLLIN, [this, &pair] { read_client(pair); });
+    if (!pair.to_client.empty()) {
+      watch.on(pair.client.descriptor(), POLLOUT,
+               [&pair] { pair.over |= !send_from(pair.to_client, pair.client.descriptor()); });
+    }
+    if (!pair.onward) return;
+    if (pair.to_client.size() < kMostWaiting)
+      watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
+    if (!pair.to_onward.empty()) {
+      watch.on(pair.onward.get(), POLLOUT, [&pair] {
+        // A failure is noticed when the socket is read.
+        if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
+      });
+    }
+  }
+
+  void accept() {
+    transport::tcp::Accepted accepted = listener_.accept();
+    if (!accepted.socket || !is_own(accepted.from, port())) return;
+    Pair& pair = pairs_.emplace_back();
+    pair.client = std::move(accepted.socket);
+    lead_on(pair);
+  }
+
+  void lead_on(Pair& pair) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
+    pair.retry_at = Clock::now() + kBetweenTries;
+    pair.to_onward = pair.unanswered;
+    pair.onward = Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0));
+    ::fcntl(pair.onward.get(), F_SETFD, FD_CLOEXEC);
+    ::fcntl(pair.onward.get(), F_SETFL, O_NONBLOCK);
+    if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+        0)
+      pair.onward.close();
+  }
+
+  void read_client(Pair& pair) {
+    std::array<char, 1 << 16> bytes;
+    const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      pair.over = true;
+      return;
+    }
+    const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
+    if (!pair.answered) pair.unanswered += read;
+    if (!pair.onward) return;
+    pair.to_onward += read;
+  }
+
+  void read_onward(Pair& pair) {
+    std::array<char, 1 << 16> bytes;
+    const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EAGAIN) return;
+    if (n > 0) {
+      pair.answered = true;
+      pair.unanswered.clear();
+      pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
+      pair.over |= !send_from(pair.to_client, pair.client.descriptor());
+    } else if (pair.answered) {
+      pair.over = true;
+    } else {
+      pair.onward.close();
+      pair.retry_at = Clock::now() + kBetweenTries;
+    }
+  }
 
   const std::string socket_;
   transport::tcp::Listener listener_;
   std::list<Pair> pairs_;
 };
-
-Relay::Relay(std::uint16_t wanted, std::string socket)
-    : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
-
-void Relay::run() {
-  bool ends = false;
-  while (!ends) {
-    Watch watch;
-    watch.on(STDIN_FILENO, POLLIN, [&] {
-      std::array<char, 256> ignored;
-      ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
-    });
-    if (pairs_.size() < kMostPairs) watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
-    for (Pair& pair : pairs_) this->watch(watch, pair);
-    watch.wait();
-    pairs_.remove_if([](const Pair& pair) { return pair.over; });
-  }
-}
-
-void Relay::accept() {
-  transport::tcp::Accepted accepted = listener_.accept();
-  if (!accepted.socket || !is_own(accepted.from, port())) return;
-  Pair& pair = pairs_.emplace_back();
-  pair.client = std::move(accepted.socket);
-  lead_on(pair);
-}
-
-void Relay::lead_on(Pair& pair) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
-  pair.retry_at = Clock::now() + kBetweenTries;
-  pair.to_onward = pair.unanswered;
-  pair.onward = Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0));
-  ::fcntl(pair.onward.get(), F_SETFD, FD_CLOEXEC);
-  ::fcntl(pair.onward.get(), F_SETFL, O_NONBLOCK);
-  if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-      0)
-    pair.onward.close();
-}
-
-void Relay::watch(Watch& watch, Pair& pair) {
-  if (!pair.onward) {
-    if (Clock::now() >= pair.retry_at) lead_on(pair);
-    watch.at(pair.retry_at);
-  }
-  const bool may_read_client =
-      pair.answered ? pair.to_onward.size() < kMostWaiting : pair.unanswered.size() < kMostWaiting;
-  if (may_read_client)
-    watch.on(pair.client.descriptor(), POLLIN, [this, &pair] { read_client(pair); });
-  if (!pair.to_client.empty()) {
-    watch.on(pair.client.descriptor(), POLLOUT,
-             [&pair] { pair.over |= !send_from(pair.to_client, pair.client.descriptor()); });
-  }
-  if (!pair.onward) return;
-  if (pair.to_client.size() < kMostWaiting)
-    watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
-  if (!pair.to_onward.empty()) {
-    watch.on(pair.onward.get(), POLLOUT, [&pair] {
-      // A failure is noticed when the socket is read.
-      if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
-    });
-  }
-}
-
-void Relay::read_client(Pair& pair) {
-  std::array<char, 1 << 16> bytes;
-  const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
-  if (n < 0 && errno == EAGAIN) return;
-  if (n <= 0) {
-    pair.over = true;
-    return;
-  }
-  const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
-  if (!pair.answered) pair.unanswered += read;
-  if (!pair.onward) return;
-  pair.to_onward += read;
-}
-
-void Relay::read_onward(Pair& pair) {
-  std::array<char, 1 << 16> bytes;
-  const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
-  if (n < 0 && errno == EAGAIN) return;
-  if (n > 0) {
-    pair.answered = true;
-    pair.unanswered.clear();
-    pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
-    pair.over |= !send_from(pair.to_client, pair.client.descriptor());
-  } else if (pair.answered) {
-    pair.over = true;
-  } else {
-    pair.onward.close();
-    pair.retry_at = Clock::now() + kBetweenTries;
-  }
-}
 
 /// Prints an empty line first, because a start-up file may have printed an unfinished line.
 int say(const std::string& what) {
@@ -311,14 +301,10 @@ Command add_forward(CLI::App& program) {
   CLI::App* app = program.add_subcommand("forward", "Connect the ranks of a host to torch's store");
   app->group("");
   app->footer(kFooter);
-  app->add_option("--socket", flags->socket, "Local socket that reaches the store")->required();
-  app->add_option("--port", flags->port, "The store's port")
-      ->required()
-      ->check(integer_between(1, 65535));
-  app->add_option("--to", flags->addresses, "Address of the store's host; may be repeated")
-      ->required()
-      ->allow_extra_args(false)
-      ->take_all();
+  add_value(*app, "--socket", flags->socket, "Local socket that reaches the store")->required();
+  add_value(*app, "--port", flags->port, "The store's port", integer_between(1, 65535))->required();
+  add_value(*app, "--to", flags->addresses, "Address of the store's host; may be repeated")
+      ->required();
   return {app, [flags] { return run_forward(*flags); }};
 }
 

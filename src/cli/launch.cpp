@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,15 +12,14 @@
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/flag_values.h"
-#include "cli/kit/find_program.h"
-#include "cli/kit/shell_words.h"
+#include "cli/flags.h"
+#include "cli/hosts/which.h"
+#include "cli/kit/program.h"
 #include "cli/launch/failure.h"
 #include "cli/launch/hostfile.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mpi.h"
-#include "cli/launch/options.h"
-#include "cli/launch/ports.h"
+#include "cli/launch/resources.h"
 #include "cli/launch/run.h"
 #include "mccl/error.h"
 
@@ -65,27 +63,37 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
+/// The flags as given. Members are empty or absent where the default applies.
+struct Flags {
+  Request request;
+  RunOptions run;
+  hosts::WhichHosts which;
+  std::string check;
+  bool slurm = false;
+  std::string backend;
+  std::vector<std::string> variables;
+  std::vector<std::string> mpi_arguments;
+  std::optional<int> silence;
+  std::string bind_to;
+  bool prefix = false;
+  bool no_prefix = false;
+  std::optional<double> timeout;
+  double grace = 5;
+  bool dry_run = false;
+  bool print_environment = false;
+  bool print_python = false;
+};
+
 /// Returns the hosts of the job, and the settings that the hostfile has for all of them.
 Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
-  Hostfile file;
-  if (!flags.hostfile.empty()) {
-    file = read_hostfile(flags.hostfile);
-  } else if (flags.slurm) {
-    file.hosts = hosts_of_allocation(inherited);
-  } else if (!flags.hosts.empty()) {
-    file.hosts = parse_hosts("--hosts", flags.hosts);
-  } else {
-    file.hosts = {Host{}};
-  }
-  for (Host& host : file.hosts)
-    if (!flags.user.empty() && host.user.empty() && !is_here(host)) host.user = flags.user;
-  return file;
+  return hosts::hosts_of(flags.which,
+                         flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
 }
 
 /// Returns the backend that the flag or else the file specifies. Returns `any` if neither specifies
 /// one.
 Backend backend_of(const Flags& flags, const Hostfile& file) {
-  const std::string& path = flags.check.empty() ? flags.hostfile : flags.check;
+  const std::string& path = flags.check.empty() ? flags.which.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
   const std::string& name = by_flag ? flags.backend : file.backend;
   const std::string where = by_flag ? "--backend" : path + ".backend";
@@ -115,22 +123,19 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
   return variables;
 }
 
-void refuse_variable_of_ranks(const std::string& where, const std::string& name, Backend backend) {
-  if (!is_told_each_rank(name, backend)) return;
-  throw InvalidArgument(
-      fmt::format("{}: mccl launch sets {} for the ranks itself; leave it out", where, name));
-}
-
+/// Throws InvalidArgument if the user sets a variable that the launcher sets for each rank.
 void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend backend) {
-  for (const std::string& text : flags.variables)
-    refuse_variable_of_ranks("--env", text.substr(0, text.find('=')), backend);
-  const std::string path = printable(flags.check.empty() ? flags.hostfile : flags.check);
-  for (const auto& variable : file.environment)
-    refuse_variable_of_ranks(path + ".envs", variable.first, backend);
+  const std::string path = printable(flags.check.empty() ? flags.which.hostfile : flags.check);
+  const auto check = [&](const std::string& where, const std::string& name) {
+    if (is_told_each_rank(name, backend))
+      throw InvalidArgument(
+          fmt::format("{}: mccl launch sets {} for the ranks itself; leave it out", where, name));
+  };
+  for (const std::string& text : flags.variables) check("--env", text.substr(0, text.find('=')));
+  for (const auto& [name, value] : file.environment) check(path + ".envs", name);
   for (const Host& host : file.hosts)
-    for (const auto& variable : host.environment)
-      refuse_variable_of_ranks(fmt::format("{}: \"env\" of {}", path, printable(text_of(host))),
-                               variable.first, backend);
+    for (const auto& [name, value] : host.environment)
+      check(fmt::format("{}: \"env\" of {}", path, printable(text_of(host))), name);
 }
 
 std::string python_of(const Flags& flags, const Variables& inherited) {
@@ -201,6 +206,8 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
         fmt::format("--stdin-to {}: the ranks are 0 to {}", *options.input_rank, job.size() - 1));
   }
   options.inherited = inherited;
+  options.ssh_arguments = flags.which.ssh_arguments;
+  options.patience = flags.which.patience;
   options.console.prefix = prefix_of(flags, job);
   options.console.colour = !inherited.contains("NO_COLOR");
   options.grace = milliseconds_of(flags.grace);
@@ -250,8 +257,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   if (request.backend == Backend::mpi && flags.run.max_restarts > 0) {
     throw InvalidArgument(
         "--max-restarts does not work with --backend mpi, because mpirun starts the ranks; omit "
-        "one "
-        "of them");
+        "one of them");
   }
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
@@ -261,6 +267,101 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
     return kGood;
   }
   return run(job, options).status;
+}
+
+constexpr double kLongest = 31'536'000;
+
+void add_where(CLI::App& app, Flags& flags) {
+  flags.which.patience = flags.run.patience;
+  hosts::add_flags(app, flags.which, "a machine may take to become ready");
+  app.add_flag("--slurm", flags.slurm, "The machines of this Slurm allocation")
+      ->excludes("--hosts")
+      ->excludes("--hostfile")
+      ->option_text(" ");
+  add_value(app, "-n,--repeat-hosts,--ranks-per-host N", flags.request.ranks_per_host,
+            "Ranks on each machine; default: the hostfile's slots, or 1",
+            integer_between(1, kMostRanks));
+  add_value(app, "--silence S", flags.silence,
+            "Seconds without a message from a machine, or from this machine to\nit, until it "
+            "counts as lost; default: twice MCCL_LIVENESS_INTERVAL",
+            integer_between(1, static_cast<std::int64_t>(kLongest)));
+}
+
+void add_what(CLI::App& app, Flags& flags) {
+  add_value(app, "--env NAME=VALUE", flags.variables,
+            "NAME=VALUE for all ranks, or NAME for its value here; may be\nrepeated");
+  add_value(app, "--cwd DIR", flags.request.directory,
+            "Directory to run in; default: this one, on all machines");
+  add_value(app, "--python PATH", flags.request.python,
+            "Python for programs that end in .py, for python, and for -m\nMODULE; default: "
+            "the one beside mccl, or the first in PATH");
+  app.add_flag("--mlx", flags.run.on_mccl,
+               "Run unchanged MLX programs on MCCL, whatever command starts them\n(MCCL_MLX=1)")
+      ->option_text(" ");
+  add_value(app, "--backend NAME", flags.backend,
+            "MLX's own backend that the programs use: ring, jaccl, jaccl-ring,\nnccl, or mpi, "
+            "whose mpirun starts the ranks (Open MPI's or\nMPICH's, with "
+            "MCCL_BACKEND=mpi);\ndefault, any: nccl if MLX is built for CUDA, otherwise ring");
+  add_value(app, "--mpi-arg ARG", flags.mpi_arguments,
+            "Arguments for mpirun, with --backend mpi, quoted as in a shell; may\nbe repeated");
+  add_value(app, "--connections-per-ip N", flags.request.connections_per_address,
+            "Connections of MLX's ring per address; default 1", integer_between(1, 64));
+  add_value(app, "-p,--starting-port PORT", flags.run.starting_port,
+            fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two\n"
+                        "ports below it. Default: free ports if all ranks run on this\n"
+                        "machine, else {} or the next free ports",
+                        kUsualPort),
+            integer_between(3, 65535));
+  add_value(app, "--nccl-port PORT", flags.request.nccl_port,
+            "NCCL_PORT of MLX's nccl; default 12345", integer_between(1, 65535));
+}
+
+void add_how(CLI::App& app, Flags& flags) {
+  add_value(app, "--bind-to HOW", flags.bind_to,
+            "share (default): each rank runs on an equal part of the machine's\ncores; core: "
+            "on one core; none: on any core. Ranks are not bound if\nthere are more ranks "
+            "than cores, or OMP_PROC_BIND or taskset is used");
+  CLI::Option* prefix =
+      app.add_flag(
+             "--prefix", flags.prefix,
+             "Begin lines with [rank]; the default, except if only one rank\nwrites to a terminal")
+          ->option_text(" ");
+  app.add_flag("--no-prefix", flags.no_prefix, "Do not begin lines with [rank]")
+      ->excludes(prefix)
+      ->option_text(" ");
+  prefix->option_text(" ");
+  app.add_flag("--timestamps", flags.run.console.timestamps,
+               "Begin lines with the time of their arrival: hours, minutes,\nseconds and "
+               "milliseconds of this machine's clock")
+      ->option_text(" ");
+  add_value(app, "--log-dir DIR", flags.run.console.log_folder,
+            "Also write the output of rank N to rank-N.log, in a new folder of the\njob in "
+            "DIR; DIR/latest is a link to it");
+  add_value(app, "--stdin-to RANK", flags.run.input_rank, "Give standard input to this rank only",
+            integer_between(0, kMostRanks - 1));
+  add_value(app, "--timeout S", flags.timeout, "End the job after this many seconds",
+            number_between(0.001, kLongest));
+  add_value(app, "--max-restarts N", flags.run.max_restarts,
+            "Start all ranks again after a failure, at most this many times;\ndefault 0. "
+            "Ranks get the number of the restart in\nTORCHELASTIC_RESTART_COUNT, from 0",
+            integer_between(0, 1'000'000));
+  add_value(app, "--grace S", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5",
+            number_between(0.0, 3600.0));
+  app.add_flag("--dry-run", flags.dry_run, "Show what would run on each host, and start nothing");
+  app.add_flag("--print-env", flags.print_environment,
+               "Show the variables that each rank gets, and start nothing");
+  app.add_flag("--print-python", flags.print_python, "Show the Python that runs .py files");
+  add_value(app, "--check FILE", flags.check, "Check a hostfile, and show its hosts");
+  app.add_flag("--verbose", flags.request.verbose,
+               "Report the steps on each machine, also those of MLX's backend");
+}
+
+void add_flags(CLI::App& app, Flags& flags) {
+  add_where(app, flags);
+  add_what(app, flags);
+  add_how(app, flags);
+  for (const char* name : {"--check", "--backend", "--cwd", "--python", "--log-dir", "--bind-to"})
+    app.get_option(name)->check(not_empty);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/parse_error.h"
+#include "cli/flags.h"
 #include "cluster/finding.h"
 #include "mccl/error.h"
 

@@ -11,16 +11,14 @@
 
 #include "base/value_text.h"
 #include "cli/bench/bounds.h"
-#include "cli/bench/report.h"
 #include "cli/bench/routine.h"
 #include "cli/command.h"
-#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/check.h"
 #include "cli/plan/facts.h"
-#include "cli/plan/links.h"
-#include "cli/plan/report.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
 
@@ -67,14 +65,10 @@ Exit status: 0 success, 1 deviations above --within, or a failed measurement, 2 
 
 /// Values as given; empty or absent where the default applies.
 struct Flags {
-  std::vector<std::string> routines;
+  bench::CallFlags calls;
   int ranks = 2;
   std::optional<int> nodes;
   std::optional<int> ranks_per_node;
-  std::string sizes = "8,1K,64K,1M,16M,64M";
-  std::string dtype = "f32";
-  std::string op = "sum";
-  int root = 0;
   std::string link_latency;
   std::string link_rate;
   std::string algorithm = "auto";
@@ -91,41 +85,32 @@ struct Flags {
   std::string json;
 };
 
-std::vector<bench::Routine> routines_of(const Flags& flags) {
-  std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
-  if (names.empty()) names.push_back("all_reduce");
-  std::vector<bench::Routine> routines = bench::parse_routines(names, bench::Routine::sendrecv);
-  if (std::erase_if(routines, [](bench::Routine r) { return !has_schedule(r); }) > 0 &&
-      std::ranges::find(names, "all") == names.end()) {
-    throw InvalidArgument(
-        "sendrecv is not a collective: it has no schedule, and its bytes are sent unchanged");
-  }
-  return routines;
+std::string read_named(std::string_view flag, const std::string& path, std::string_view expected) {
+  return read_file(fmt::format("{}: cannot read {}", flag, in_quotes(path)), path, expected);
 }
 
 std::vector<Question> questions_of(const Flags& flags) {
-  Question question;
-  question.dtype = kind_of<DType>("--dtype", flags.dtype, kDTypeCount);
-  question.op = kind_of<ReduceKind>("--op", flags.op, kReduceKindCount);
-  question.ranks = flags.ranks;
-  question.root = flags.root;
-  question.in_place = flags.in_place;
-  question.compression = compression_named(flags.compression);
-  if (flags.root >= flags.ranks) {
+  bench::Options calls = bench::parse_calls(flags.calls, {}, bench::Routine::sendrecv);
+  if (std::erase(calls.routines, bench::Routine::sendrecv) > 0 &&
+      std::ranges::find(flags.calls.routines, "all") == flags.calls.routines.end()) {
     throw InvalidArgument(
-        fmt::format("--root {}: the ranks are 0 to {}", flags.root, flags.ranks - 1));
+        "sendrecv is not a collective: it has no schedule, and its bytes are sent unchanged");
   }
-  const std::vector<std::size_t> sizes = bench::parse_sizes(flags.sizes);
+  if (calls.root >= flags.ranks) {
+    throw InvalidArgument(
+        fmt::format("--root {}: the ranks are 0 to {}", calls.root, flags.ranks - 1));
+  }
   std::vector<Question> questions;
-  for (const bench::Routine routine : routines_of(flags)) {
-    question.routine = routine;
-    if (bench::info_of(routine).reduces && !supports(question.dtype, question.op)) {
-      throw InvalidArgument(
-          fmt::format("--op {} is not defined for --dtype {}", flags.op, flags.dtype));
-    }
-    for (const std::size_t size : sizes) {
-      question.shape = bench::shape_of(routine, size, question.dtype, flags.ranks);
-      questions.push_back(question);
+  for (const bench::Routine routine : calls.routines) {
+    for (const std::size_t size : calls.sizes) {
+      questions.push_back({.routine = routine,
+                           .shape = bench::shape_of(routine, size, calls.dtype, flags.ranks),
+                           .dtype = calls.dtype,
+                           .op = calls.op.kind,
+                           .ranks = flags.ranks,
+                           .root = calls.root,
+                           .in_place = flags.in_place,
+                           .compression = compression_named(flags.compression)});
       if (routine == bench::Routine::barrier) break;
     }
   }
@@ -192,7 +177,8 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   if (!flags.window.empty()) set_fact(facts, "--window", "window_bytes", flags.window);
   for (const std::string& fact : flags.facts) set_fact(facts, fact);
   if (!flags.links.empty()) {
-    basis.cabling = parse_links(read_text("--links", flags.links), flags.links, flags.ranks);
+    basis.cabling = parse_links(read_named("--links", flags.links, "a list of cables"), flags.links,
+                                flags.ranks);
     if (!basis.cabling.is_one_network()) {
       std::vector<int> everyone(static_cast<std::size_t>(flags.ranks));
       std::iota(everyone.begin(), everyone.end(), 0);
@@ -236,7 +222,7 @@ std::string_view auto_text(const Question& question) {
 
 int run_questions(const Flags& flags) {
   std::vector<Question> questions = questions_of(flags);
-  bench::check_writable("--json", flags.json);
+  check_writable("--json", flags.json);
   check_links(flags);
   basis_of(flags, {});  // Checks the flags before anything is measured.
   std::optional<schedule::Facts> measured;
@@ -251,7 +237,7 @@ int run_questions(const Flags& flags) {
   }
   fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}, compression {}\n{}",
              MCCL_VERSION, flags.ranks, flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
-             flags.dtype, flags.algorithm, compression, facts_text(facts, basis.origin));
+             flags.calls.dtype, flags.algorithm, compression, facts_text(facts, basis.origin));
   if (!flags.links.empty())
     fmt::print("{}", links_text(basis.cabling, facts.latency_s, facts.bytes_per_s));
   auto rows = nlohmann::ordered_json::array();
@@ -269,8 +255,7 @@ int run_questions(const Flags& flags) {
                  schedule::name_of(*facts.forced));
     rows.push_back(row_json(found, others));
   }
-  if (!flags.json.empty())
-    bench::write_file(flags.json, to_json(facts, flags.ranks, std::move(rows)));
+  if (!flags.json.empty()) write_file(flags.json, to_json(facts, flags.ranks, std::move(rows)));
   return kGood;
 }
 
@@ -283,97 +268,65 @@ int run_check(const CLI::App& app, const Flags& flags) {
           fmt::format("--check takes the calls and the facts from its file; leave out {}", name));
     }
   }
-  bench::check_writable("--json", flags.json);
-  MeasuredRun run = parse_run(read_text("--check", flags.check), flags.check);
+  check_writable("--json", flags.json);
+  MeasuredRun run =
+      parse_run(read_named("--check", flags.check, "a result of mccl bench"), flags.check);
   for (const std::string& fact : flags.facts) set_fact(run.facts, fact);
   const std::vector<Comparison> comparisons = compare(run);
   fmt::print("{}{}", facts_text(run.facts, "measured by that run"),
              comparison_text(run, comparisons, flags.within.value_or(kTolerance)));
-  if (!flags.json.empty()) bench::write_file(flags.json, comparison_json(run, comparisons));
+  if (!flags.json.empty()) write_file(flags.json, comparison_json(run, comparisons));
   return flags.within && count_outside(comparisons, *flags.within) > 0 ? kFailed : kGood;
 }
 
 void add_what(CLI::App& app, Flags& flags) {
-  app.add_option("collective", flags.routines,
-                 "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
-                 "reduce, gather, scatter, barrier, or all")
-      ->delimiter(',')
-      ->option_text("...");
-  app.add_option("-n,--ranks", flags.ranks, "Processes; default 2")
-      ->check(integer_between(1, kMostRanks))
-      ->option_text("N");
+  bench::add_flags(app, flags.calls, "barrier, or all", kMostRanks);
+  add_value(app, "-n,--ranks N", flags.ranks, "Processes; default 2",
+            integer_between(1, kMostRanks));
   CLI::Option* nodes =
-      app.add_option("--nodes", flags.nodes, "Machines, filled as evenly as possible; default 1")
-          ->check(integer_between(1, kMostRanks))
-          ->option_text("K");
-  app.add_option("--ranks-per-node", flags.ranks_per_node,
-                 "Ranks on each machine, instead of --nodes")
-      ->check(integer_between(1, kMostRanks))
-      ->option_text("M")
+      add_value(app, "--nodes K", flags.nodes, "Machines, filled as evenly as possible; default 1",
+                integer_between(1, kMostRanks));
+  add_value(app, "--ranks-per-node M", flags.ranks_per_node,
+            "Ranks on each machine, instead of --nodes", integer_between(1, kMostRanks))
       ->excludes(nodes);
-  nodes->option_text("K");
-  app.add_option("-s,--sizes", flags.sizes,
-                 "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
-                 "8:64M:x4; default " +
-                     flags.sizes)
-      ->option_text("SIZES");
-  app.add_option("--dtype", flags.dtype, "Type of an element, as in mccl bench; default f32")
-      ->option_text("TYPE");
-  app.add_option("--op", flags.op, "Reduction, as in mccl bench; default sum")->option_text("OP");
-  app.add_option("--root", flags.root, "Root of rooted collectives; default 0")
-      ->check(integer_between(0, kMostRanks - 1))
-      ->option_text("RANK");
   app.add_flag("--in-place", flags.in_place, "Input and output are the same memory");
-  app.add_option("--algorithm", flags.algorithm,
-                 "Algorithm for all calls that it supports; default auto: the cheapest")
-      ->option_text("NAME");
-  app.add_option("--compression", flags.compression,
-                 "Codec of large sums between nodes, as in mccl bench, or auto: bf16 if\nthat is "
-                 "faster; default none")
-      ->option_text("CODEC");
+  add_value(app, "--algorithm NAME", flags.algorithm,
+            "Algorithm for all calls that it supports; default auto: the cheapest");
+  add_value(app, "--compression CODEC", flags.compression,
+            "Codec of large sums between nodes, as in mccl bench, or auto: bf16 if\nthat is "
+            "faster; default none");
 }
 
 void add_facts(CLI::App& app, Flags& flags) {
-  app.add_option("--link-latency", flags.link_latency,
-                 "Latency of an empty message between machines, such as 15us")
-      ->option_text("TIME");
-  app.add_option("--link-rate", flags.link_rate,
-                 "Rate between machines in one direction, such as 10Gbit or 1.25GB/s")
-      ->option_text("RATE");
-  app.add_option("--links", flags.links,
-                 "JSON file of the cables, if they do not join all ranks: a list\nof "
-                 "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
-                 "is\na separate machine")
-      ->option_text("FILE");
-  app.add_option(
-         "--window", flags.window,
-         "Bytes that a rank can have published to its node at a time;\ndefault 1M; 0: no window")
-      ->option_text("BYTES");
-  app.add_option("--cores", flags.cores, "Cores of each machine; default: those of this machine")
-      ->check(integer_between(1, 1 << 16))
-      ->option_text("N");
+  add_value(app, "--link-latency TIME", flags.link_latency,
+            "Latency of an empty message between machines, such as 15us");
+  add_value(app, "--link-rate RATE", flags.link_rate,
+            "Rate between machines in one direction, such as 10Gbit or 1.25GB/s");
+  add_value(app, "--links FILE", flags.links,
+            "JSON file of the cables, if they do not join all ranks: a list\nof "
+            "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
+            "is\na separate machine");
+  add_value(
+      app, "--window BYTES", flags.window,
+      "Bytes that a rank can have published to its node at a time;\ndefault 1M; 0: no window");
+  add_value(app, "--cores N", flags.cores, "Cores of each machine; default: those of this machine",
+            integer_between(1, 1 << 16));
   app.add_flag("--measure", flags.measure,
                "Measure this machine as a job does, with as many ranks as a node\nhas");
-  app.add_option("--fact", flags.facts, "Set any of the facts that are printed above the table")
-      ->option_text("NAME=VALUE")
-      ->allow_extra_args(false)
-      ->take_all();
+  add_value(app, "--fact NAME=VALUE", flags.facts,
+            "Set any of the facts that are printed above the table");
 }
 
 void add_output(CLI::App& app, Flags& flags) {
   app.add_flag("--compare", flags.compare,
                "Show every algorithm that supports the call, cheapest first");
-  CLI::Option* check =
-      app.add_option("--check", flags.check,
-                     "Compare predictions with the times in a JSON file of mccl bench")
-          ->option_text("FILE");
-  app.add_option("--within", flags.within,
-                 "With --check: fail if a prediction deviates by more than this\nmany per cent")
-      ->check(number_between(0.0, 1e6))
-      ->option_text("PERCENT")
+  CLI::Option* check = add_value(app, "--check FILE", flags.check,
+                                 "Compare predictions with the times in a JSON file of mccl bench");
+  add_value(app, "--within PERCENT", flags.within,
+            "With --check: fail if a prediction deviates by more than this\nmany per cent",
+            number_between(0.0, 1e6))
       ->needs(check);
-  app.add_option("--json", flags.json, "Write the plan to FILE as one JSON object")
-      ->option_text("FILE");
+  add_value(app, "--json FILE", flags.json, "Write the plan to FILE as one JSON object");
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include "cli/launch/failure.h"
 #include "cli/launch/job.h"
 #include "cli/launch/mpi.h"
-#include "cli/launch/ports.h"
 #include "cli/launch/remote_script.h"
+#include "cli/launch/resources.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "cli/kit/find_program.h"
+#include "cli/kit/program.h"
 #include "cli/launch/mpi.h"
 #include "mccl/error.h"
 #include "support/folder.h"

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cli/kit/dialogue.h"
-#include "cli/kit/shell_words.h"
+#include "cli/kit/program.h"
 #include "cli/kit/ssh.h"
-#include "cli/launch/input.h"
+#include "cli/launch/console.h"
 #include "cli/launch/remote_script.h"
 #include "mccl/error.h"
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "base/expect_refusal.h"
-#include "cli/plan/links.h"
+#include "cli/plan/facts.h"
 
 namespace mccl::cli::plan {
 namespace {

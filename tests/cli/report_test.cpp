@@ -142,10 +142,5 @@ TEST(Report, CsvHasTheSameColumnsInEveryLine) {
 
 TEST(Report, WrongElementsAddUp) { EXPECT_EQ(wrong_elements(result().rows), 7U); }
 
-TEST(Report, AFileThatCannotBeWrittenIsRefusedBeforehand) {
-  EXPECT_THROW(check_writable("--json", "/no/such/folder/file"), InvalidArgument);
-  EXPECT_NO_THROW(check_writable("--json", ""));
-}
-
 }  // namespace
 }  // namespace mccl::cli::bench

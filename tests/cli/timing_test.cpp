@@ -1,11 +1,10 @@
-#include "cli/bench/timing.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <numeric>
 #include <vector>
 
+#include "cli/bench/trial.h"
 #include "support/ranks.h"
 
 namespace mccl::cli::bench {

@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/no_signal.h"
 #include "base/would_block.h"
-#include "cli/bench/timing.h"
 #include "cli/bench/trial.h"
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "mccl/config.h"
 #include "mccl/group.h"
 
 namespace mccl::cli::bench {
@@ -37,5 +38,9 @@ struct Bounds {
 
 /// Called by every rank. `one_host` is true if all ranks are on this machine.
 Bounds measure_bounds(Group& group, bool one_host);
+
+/// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU. Returns
+/// a table of rates, for sums of two arrays in place.
+std::string kernels_text(const Config& config);
 
 }  // namespace mccl::cli::bench

@@ -1,5 +1,3 @@
-#include "cli/bench/kernels.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,9 +8,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/bench/bounds.h"
 #include "cli/kit/quantity.h"
+#include "cluster/text.h"
 #include "kernels/reduce.h"
 #include "kernels/unit.h"
+#include "mccl/config.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -67,22 +68,21 @@ std::string kernels_text(const Config& config) {
                       way("gpu", [&] {
                         return kernels::make_reducer({config.fast_math, config.shader_path});
                       })};
-  std::string text = "# a = a + b on one core, GB/s of the result\n";
-  text += fmt::format("# {:<6} {:>8}", "type", "size");
-  for (const Way& each : ways) text += fmt::format(" {:>10}", each.name);
-  text += '\n';
+  cluster::TableRows rows = {{"# type", "size"}};
+  for (const Way& each : ways) rows.front().emplace_back(each.name);
   for (const DType dtype : kTypes) {
     for (const std::size_t bytes : kSizes) {
       std::vector<std::byte> a(bytes);
       const std::vector<std::byte> b(bytes);
-      text += fmt::format("  {:<6} {:>8}", name_of(dtype), text_of_size(bytes));
+      std::vector<std::string>& row =
+          rows.emplace_back(std::vector{std::string(name_of(dtype)), text_of_size(bytes)});
       for (const Way& each : ways) {
         const double rate = each.missing.empty() ? rate_of(each, dtype, a, b) : 0;
-        text += rate > 0 ? fmt::format(" {:>10.1f}", rate) : fmt::format(" {:>10}", "-");
+        row.push_back(rate > 0 ? fmt::format("{:.1f}", rate) : "-");
       }
-      text += '\n';
     }
   }
+  std::string text = "# a = a + b on one core, GB/s of the result\n" + cluster::table_text(rows);
   for (const Way& each : ways) {
     if (!each.missing.empty()) text += fmt::format("# {}: {}\n", each.name, each.missing);
   }

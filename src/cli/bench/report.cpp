@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/value_text.h"
 #include "cli/kit/quantity.h"
-#include "mccl/error.h"
 
 namespace mccl::cli::bench {
 namespace {
@@ -232,24 +225,6 @@ std::string to_csv(const Result& result) {
     text += "\n";
   }
   return text;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  errno = 0;
-  file << text << std::flush;
-  if (!file) throw Error(fmt::format("cannot write {}: {}", in_quotes(path), std::strerror(errno)));
-}
-
-void check_writable(const std::string& flag, const std::string& path) {
-  if (path.empty()) return;
-  const bool existed = std::filesystem::exists(path);
-  errno = 0;
-  if (!std::ofstream(path, std::ios::app)) {
-    throw InvalidArgument(fmt::format("{} {}: {}; give a file that can be written", flag,
-                                      in_quotes(path), std::strerror(errno)));
-  }
-  if (!existed) std::remove(path.c_str());
 }
 
 }  // namespace mccl::cli::bench

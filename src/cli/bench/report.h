@@ -1,7 +1,6 @@
 // The results as values, and the table and the files that are made from them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,7 +9,7 @@
 
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
-#include "cli/bench/timing.h"
+#include "cli/bench/trial.h"
 #include "mccl/context.h"
 #include "mccl/types.h"
 
@@ -91,11 +90,5 @@ std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 std::string to_json(const Result& result);
 /// Returns CSV: a heading, and a line for each half of a row (out of place and in place).
 std::string to_csv(const Result& result);
-
-/// Writes the file. Throws Error if that fails; the message contains the path.
-void write_file(const std::string& path, const std::string& text);
-/// Throws InvalidArgument if the file cannot be written. Called before the measurements, which may
-/// take minutes.
-void check_writable(const std::string& flag, const std::string& path);
 
 }  // namespace mccl::cli::bench

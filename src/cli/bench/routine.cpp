@@ -8,6 +8,8 @@
 
 #include "base/nearest.h"
 #include "base/value_text.h"
+#include "cli/bench/pattern.h"
+#include "cli/flags.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -81,6 +83,13 @@ const RoutineInfo& info_of(Routine routine) {
   return *std::ranges::find(kRoutines, routine, &RoutineInfo::routine);
 }
 
+std::optional<Collective> collective_of(Routine routine) {
+  for (int i = 0; i < kCollectiveCount; ++i)
+    if (name_of(static_cast<Collective>(i)) == info_of(routine).name)
+      return static_cast<Collective>(i);
+  return {};
+}
+
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit) {
   std::vector<Routine> result;
@@ -128,6 +137,44 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
     if (sizes.size() > kMostSizes) refuse(text, "more than 1000 sizes");
   }
   return sizes;
+}
+
+void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks) {
+  app.add_option("collective", flags.routines,
+                 "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast,\n"
+                 "reduce, gather, scatter, " +
+                     further)
+      ->delimiter(',')
+      ->option_text("...");
+  add_value(app, "-s,--sizes SIZES", flags.sizes,
+            "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
+            "8:64M:x4; default " +
+                flags.sizes);
+  add_value(app, "--dtype TYPE", flags.dtype,
+            "Type of an element: f32 (default), f64, f16, bf16, i8 to i64,\n"
+            "u8 to u64, bool, c64, c128");
+  add_value(app, "--op OP", flags.op,
+            "Reduction: sum (default), avg, product, min, max, band, bor, bxor,\npremul_sum");
+  add_value(app, "--root RANK", flags.root, "Root of rooted collectives; default 0",
+            integer_between(0, most_ranks - 1));
+}
+
+Options parse_calls(const CallFlags& flags, Options options, std::optional<Routine> unfit) {
+  std::vector<std::string_view> names(flags.routines.begin(), flags.routines.end());
+  if (names.empty()) names.push_back("all_reduce");
+  options.routines = parse_routines(names, unfit);
+  options.sizes = parse_sizes(flags.sizes);
+  options.dtype = kind_of<DType>("--dtype", flags.dtype, kDTypeCount);
+  options.op = kind_of<ReduceKind>("--op", flags.op, kReduceKindCount);
+  if (options.op.kind == ReduceKind::premul_sum) options.op.factor = kPremulFactor;
+  options.root = flags.root;
+  const bool reduces = std::ranges::any_of(
+      options.routines, [](Routine routine) { return info_of(routine).reduces; });
+  if (reduces && !supports(options.dtype, options.op.kind)) {
+    throw InvalidArgument(
+        fmt::format("--op {} is not defined for --dtype {}", flags.op, flags.dtype));
+  }
+  return options;
 }
 
 }  // namespace mccl::cli::bench

@@ -2,6 +2,7 @@
 // nccl-tests defines them.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -44,6 +45,9 @@ struct RoutineInfo {
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
 
+/// The collective that the routine calls; nothing for sendrecv.
+std::optional<Collective> collective_of(Routine routine);
+
 /// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests the
 /// nearest name, but never that of `unfit`.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
@@ -84,5 +88,23 @@ struct Options {
   std::string json;    ///< Path of the JSON file to write; empty: none. `csv` likewise.
   std::string csv;
 };
+
+/// The flags that describe calls, as given.
+struct CallFlags {
+  std::vector<std::string> routines;
+  std::string sizes = "8,1K,64K,1M,16M,64M";
+  std::string dtype = "f32";
+  std::string op = "sum";
+  int root = 0;
+};
+
+/// Adds "collective", --sizes, --dtype, --op and --root. `further` follows the names of the
+/// collectives in the help.
+void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
+
+/// Parses the flags, and adds the calls to `options`. Throws InvalidArgument; a message never
+/// suggests `unfit`.
+Options parse_calls(const CallFlags& flags, Options options = {},
+                    std::optional<Routine> unfit = {});
 
 }  // namespace mccl::cli::bench

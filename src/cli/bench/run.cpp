@@ -14,10 +14,10 @@
 #include "base/environment.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/report.h"
-#include "cli/bench/timing.h"
 #include "cli/bench/trial.h"
 #include "cli/command.h"
-#include "cli/kit/find_program.h"
+#include "cli/kit/file.h"
+#include "cli/kit/program.h"
 #include "cli/kit/quantity.h"
 #include "cli/launch/run.h"
 #include "mccl/error.h"
@@ -30,14 +30,6 @@ constexpr std::chrono::seconds kGraceHere{2};
 
 /// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
-
-/// The collective that the routine calls; nothing for sendrecv.
-std::optional<Collective> collective_of(Routine routine) {
-  for (int i = 0; i < kCollectiveCount; ++i)
-    if (name_of(static_cast<Collective>(i)) == info_of(routine).name)
-      return static_cast<Collective>(i);
-  return {};
-}
 
 /// Prints on rank 0 only.
 class Voice {

@@ -6,11 +6,30 @@
 #include <string>
 #include <vector>
 
-#include "cli/config/flags.h"
 #include "cli/hosts/inquiry.h"
+#include "cli/hosts/which.h"
 #include "cluster/choice.h"
 
 namespace mccl::cli::config {
+
+/// The flags, as given.
+struct ConfigFlags {
+  hosts::WhichHosts which;
+  bool verbose = false;
+  bool ignore_unreachable = false;
+  std::string over;     ///< Empty: chosen from the connections that are found.
+  std::string backend;  ///< Empty: any backend that fits the connections.
+  std::string output;
+  std::vector<std::string> variables;
+  bool auto_setup = false;
+  bool sure = false;  ///< True if --yes is given: no question is asked.
+  bool persist = false;
+  std::string subnet;  ///< Empty: any private network.
+  int revert_after_s = 30;
+  bool dot = false;
+  bool svg = false;
+  bool json = false;
+};
 
 struct Discovered {
   cluster::Joined joined;
@@ -34,5 +53,11 @@ struct Exchanged {
 /// Tries each link in both directions, and measures latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
                    const cluster::Choice& choice, std::span<const cluster::Addressed> links);
+
+/// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
+/// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.
+std::string hostfile_text(std::span<const Host> hosts,
+                          std::span<const cluster::HostfileEntry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables);
 
 }  // namespace mccl::cli::config

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/hosts/trials.h"
-#include "cli/probe/listeners.h"
+#include "cli/probe/secret.h"
 #include "cluster/checks.h"
 
 namespace mccl::cli::doctor {

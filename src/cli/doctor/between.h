@@ -1,8 +1,7 @@
-// Tries the connections between hosts.
+// The results of mccl doctor, and the tests of the connections between hosts.
 #pragma once
 
 #include <chrono>
-#include <string>
 #include <vector>
 
 #include "cli/hosts/inquiry.h"
@@ -13,6 +12,13 @@ namespace mccl::cli::doctor {
 struct Between {
   cluster::Joined joined;
   std::vector<cluster::Path> paths;
+  std::vector<cluster::Finding> findings;
+};
+
+struct Report {
+  std::vector<hosts::Asked> asked;
+  /// Connections between the hosts that were reached; empty if there is only one.
+  Between between;
   std::vector<cluster::Finding> findings;
 };
 

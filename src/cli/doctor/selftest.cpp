@@ -1,23 +1,21 @@
 #include "cli/doctor/selftest.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstring>
-#include <fstream>
+#include <map>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/kit/process.h"
-#include "cli/kit/shell_words.h"
-#include "cli/kit/watch.h"
+#include "base/environment.h"
+#include "cli/kit/dialogue.h"
+#include "cli/kit/file.h"
+#include "cli/kit/program.h"
 #include "cluster/text.h"
-#include "mccl/error.h"
 
 namespace mccl::cli::doctor {
 namespace {
@@ -35,130 +33,57 @@ constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
 
-struct Face {
-  const char* name;
-  const char* script;
-};
-
-constexpr std::array kFaces = {
-    Face{"NumPy", R"py(
+/// Starts each framework's script: ends with kNotThere if the framework is not installed.
+constexpr const char* kImports = R"py(
 import sys
 try:
-    import numpy as np
-    import mccl.distributed as dist
+    {}
 except ImportError as error:
     print(error)
     sys.exit(77)
+)py";
+
+constexpr const char* kTorchSum = R"py(
+dist.init_process_group("mccl")
+device = torch.device({})
+x = torch.arange(1000, dtype=torch.float32, device=device) + dist.get_rank()
+dist.all_reduce(x)
+n = dist.get_world_size()
+assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
+dist.destroy_process_group()
+)py";
+
+struct Face {
+  std::string name;
+  std::string script;
+};
+
+std::vector<Face> faces() {
+  const auto with_imports = [](const char* imports) {
+    return fmt::format(fmt::runtime(kImports), imports);
+  };
+  const std::string torch = with_imports("import torch, mccl; import torch.distributed as dist");
+  return {
+      {"NumPy", with_imports("import numpy as np; import mccl.distributed as dist") + R"py(
 world = dist.init()
 total = world.all_reduce(np.arange(1000, dtype=np.float32) + world.rank)
 n = world.size
 assert (total == n * np.arange(1000) + n * (n - 1) / 2).all(), total
 )py"},
-    Face{"torch", R"py(
-import sys
-try:
-    import torch
-    import torch.distributed as dist
-    import mccl
-except ImportError as error:
-    print(error)
-    sys.exit(77)
-dist.init_process_group("mccl")
-x = torch.arange(1000, dtype=torch.float32) + dist.get_rank()
-dist.all_reduce(x)
-n = dist.get_world_size()
-assert torch.equal(x, n * torch.arange(1000) + n * (n - 1) / 2), x
-dist.destroy_process_group()
-)py"},
-    Face{"torch on GPUs", R"py(
-import sys
-try:
-    import torch
-    import torch.distributed as dist
-    import mccl
-except ImportError as error:
-    print(error)
-    sys.exit(77)
+      {"torch", torch + fmt::format(fmt::runtime(kTorchSum), "'cpu'")},
+      {"torch on GPUs", torch + R"py(
 if not torch.cuda.is_available():
     print("torch sees no GPU")
     sys.exit(77)
-dist.init_process_group("mccl")
-gpu = torch.device("cuda", dist.get_rank() % torch.cuda.device_count())
-x = torch.arange(1000, dtype=torch.float32, device=gpu) + dist.get_rank()
-dist.all_reduce(x)
-n = dist.get_world_size()
-assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
-dist.destroy_process_group()
-)py"},
-    Face{"MLX", R"py(
-import sys
-try:
-    import mlx.core as mx
-    import mccl.mlx
-except ImportError as error:
-    print(error)
-    sys.exit(77)
+)py" + fmt::format(fmt::runtime(kTorchSum), "'cuda', dist.get_rank() % torch.cuda.device_count()")},
+      {"MLX", with_imports("import mlx.core as mx; import mccl.mlx") + R"py(
 group = mccl.mlx.init()
 x = mx.distributed.all_sum(mx.arange(1000) + group.rank(), group=group)
 n = group.size()
 assert mx.array_equal(x, n * mx.arange(1000) + n * (n - 1) // 2), x
 )py"},
-};
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  };
 }
-
-/// A process and its output. Its destructor kills the process.
-class Running {
- public:
-  Running(const Trial& trial, const hosts::Variables& environment) {
-    ProcessPlan plan;
-    plan.argv = trial.argv;
-    plan.environment = environment;
-    process_ = start_process(plan);
-    process_.input.close();
-  }
-  ~Running() {
-    if (!over_) ::kill(-process_.id, SIGKILL);
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
-  void watch(Watch& watch) {
-    for (Descriptor* stream : {&process_.output, &process_.error})
-      if (stream->get() >= 0) watch.on(stream->get(), POLLIN, [this, stream] { read(*stream); });
-  }
-  /// Returns the exit status of the process; empty until it has ended and all its output is read.
-  std::optional<int> ended() {
-    if (process_.output.get() >= 0 || process_.error.get() >= 0) return {};
-    const auto exit = reap(process_.id);
-    if (!exit) return {};
-    over_ = true;
-    return exit->status;
-  }
-  void end(int signal) { ::kill(-process_.id, signal); }
-  /// Stops reading. A process that it has started may still hold the streams open.
-  void forget_output() {
-    process_.output.close();
-    process_.error.close();
-  }
-  const std::string& output() const { return output_; }
-
- private:
-  void read(Descriptor& stream) {
-    std::array<char, 1 << 16> bytes;
-    const ssize_t n = read_some(stream.get(), bytes.data(), bytes.size());
-    if (n == 0) stream.close();
-    if (n > 0) output_.append(bytes.data(), static_cast<std::size_t>(n));
-    if (output_.size() > kMostOutput) output_.erase(0, output_.size() - kMostOutput);
-  }
-
-  Process process_;
-  std::string output_;
-  bool over_ = false;
-};
 
 Trial bench_of(const std::string& program, const std::string& transport, int ranks,
                const std::string& folder) {
@@ -245,74 +170,35 @@ void add_figures(const Trial& trial, const json& result,
   }
 }
 
+struct Outcome {
+  enum class Kind { good, failed, not_there };
+  Kind kind = Kind::failed;
+  int status = 0;
+  double seconds = 0;
+  std::string output;  ///< The last part of its output.
+  json result;         ///< The trial's JSON result.
+};
+
 std::string_view word_of(Outcome::Kind kind) {
   constexpr std::array<std::string_view, 3> kWords = {"good", "failed", "not there"};
   return kWords[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace
-
-std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts) {
-  std::optional<double> total;
-  for (const cluster::RdmaDevice& device : facts.rdma)
-    if (device.state.empty() || device.state == "ACTIVE")
-      total = total.value_or(0) + device.mbit_per_s / 8e3;
-  return total;
-}
-
-std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
-                                   const std::string& folder) {
-  std::vector<Trial> trials;
-  for (const char* transport : {"shm", "tcp"}) {
-    trials.push_back(bench_of(machine.program, transport, 2, folder));
-    if (machine.cores > 2)
-      trials.push_back(
-          bench_of(machine.program, transport, std::min(machine.cores, kMostRanks), folder));
-  }
-  if (machine.rdma_gbs) {
-    trials.push_back(bench_of(machine.program, "rdma", 2, folder));
-    trials.back().bound_gbs = *machine.rdma_gbs;
-  }
-  for (const Face& face : kFaces) {
-    if (machine.python.empty()) break;
-    trials.push_back(
-        {face.name,
-         {machine.program, "launch", "-n", "2", "--", machine.python, "-c", face.script},
-         ""});
-  }
-  if (!others.flags.empty()) trials.push_back(among(machine.program, others, false));
-  if (!others.flags.empty() && others.rdma_gbs)
-    trials.push_back(among(machine.program, others, true));
-  return trials;
-}
-
-Outcome run_trial(const Trial& trial, const hosts::Variables& environment, Signals& signals) {
+Outcome run_trial(const Trial& trial, const std::map<std::string, std::string>& environment,
+                  Signals& signals) {
   const Clock::time_point begin = Clock::now();
-  Outcome outcome;
-  Running running(trial, environment);
-  Clock::time_point limit = begin + kForTrial;
-  bool told = false;
-  std::optional<int> status;
-  while (!(status = running.ended())) {
-    Watch watch;
-    running.watch(watch);
-    watch.on(signals.descriptor(), POLLIN, [&] { signals.heed(); });
-    watch.at(limit);
-    watch.wait();
-    if (Clock::now() < limit) continue;
-    running.end(told ? SIGKILL : SIGTERM);
-    if (told) running.forget_output();
-    told = true;
-    limit = Clock::now() + kForEnd;
-  }
-  outcome.status = *status;
-  outcome.seconds = seconds_between(begin, Clock::now());
-  outcome.output = running.output();
+  const ProcessPlan plan{.argv = trial.argv, .environment = environment};
+  const Captured captured = capture(
+      plan, {.time = begin + kForTrial, .grace = kForEnd, .bytes = kMostOutput}, true, &signals);
+  Outcome outcome{.status = captured.status,
+                  .seconds = seconds_between(begin, Clock::now()),
+                  .output = captured.output,
+                  .result = {}};
   if (outcome.status == 0) outcome.kind = Outcome::Kind::good;
   if (outcome.status == kNotThere) outcome.kind = Outcome::Kind::not_there;
-  if (!trial.result_file.empty())
-    outcome.result = json::parse(read_file(trial.result_file), nullptr, false);
-  if (trial.result_file.empty()) outcome.result = result_in(outcome.output);
+  outcome.result = trial.result_file.empty()
+                       ? result_in(outcome.output)
+                       : json::parse(contents_of(trial.result_file), nullptr, false);
   if (outcome.result.is_discarded()) outcome.result = nullptr;
   return outcome;
 }
@@ -341,6 +227,116 @@ json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outco
                     {"result", outcomes[i].result}});
   }
   return list;
+}
+
+/// Returns flags of mccl launch for the same hosts. Empty if there is only this machine.
+std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
+  std::vector<std::string> words;
+  if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
+  if (!which.hosts.empty()) words = {"--hosts", which.hosts};
+  if (words.empty()) return words;
+  if (!which.user.empty()) words.insert(words.end(), {"--user", which.user});
+  for (const std::string& word : which.ssh_arguments) words.push_back("--ssh-arg=" + word);
+  return words;
+}
+
+/// Returns the rate in GB/s of the slowest pair of hosts, given the fastest path of each pair.
+/// Returns 0 if none was measured.
+double slowest_pair(const Report& report) {
+  std::map<std::pair<int, int>, double> best;
+  for (const cluster::Path& path : report.between.paths) {
+    double& rate = best[std::minmax(path.from.host, path.to.host)];
+    rate = std::max(rate, path.bytes_per_s / 1e9);
+  }
+  double slowest = 0;
+  for (const auto& [pair, rate] : best)
+    if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
+  return slowest;
+}
+
+Others others_of(const hosts::WhichHosts& which, const Report& report) {
+  Others others{.flags = flags_of_launch(which),
+                .programs = {},
+                .bound_gbs = slowest_pair(report),
+                .rdma_gbs = {}};
+  bool all_have_rdma = true;
+  for (const hosts::Asked& asked : report.asked) {
+    const std::string& program = asked.facts.mccl;
+    if (!program.empty() && std::ranges::find(others.programs, program) == others.programs.end())
+      others.programs.push_back(program);
+    const auto rdma = rdma_gbs_of(asked.facts);
+    all_have_rdma = all_have_rdma && rdma.has_value();
+    if (rdma) others.rdma_gbs = std::min(*rdma, others.rdma_gbs.value_or(*rdma));
+  }
+  if (!all_have_rdma) others.rdma_gbs.reset();
+  return others;
+}
+
+ThisMachine this_machine(const Report& report,
+                         const std::map<std::string, std::string>& environment) {
+  ThisMachine machine{.program = this_program().string(),
+                      .python = find_python(path_of(environment)),
+                      .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                      .rdma_gbs = {}};
+  for (const hosts::Asked& asked : report.asked)
+    if (is_here(asked.host)) machine.rdma_gbs = rdma_gbs_of(asked.facts);
+  return machine;
+}
+
+}  // namespace
+
+std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts) {
+  std::optional<double> total;
+  for (const cluster::RdmaDevice& device : facts.rdma)
+    if (device.state.empty() || device.state == "ACTIVE")
+      total = total.value_or(0) + device.mbit_per_s / 8e3;
+  return total;
+}
+
+std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
+                                   const std::string& folder) {
+  std::vector<Trial> trials;
+  for (const char* transport : {"shm", "tcp"}) {
+    trials.push_back(bench_of(machine.program, transport, 2, folder));
+    if (machine.cores > 2)
+      trials.push_back(
+          bench_of(machine.program, transport, std::min(machine.cores, kMostRanks), folder));
+  }
+  if (machine.rdma_gbs) {
+    trials.push_back(bench_of(machine.program, "rdma", 2, folder));
+    trials.back().bound_gbs = *machine.rdma_gbs;
+  }
+  for (const Face& face : faces()) {
+    if (machine.python.empty()) break;
+    trials.push_back(
+        {face.name,
+         {machine.program, "launch", "-n", "2", "--", machine.python, "-c", face.script},
+         ""});
+  }
+  if (!others.flags.empty()) trials.push_back(among(machine.program, others, false));
+  if (!others.flags.empty() && others.rdma_gbs)
+    trials.push_back(among(machine.program, others, true));
+  return trials;
+}
+
+bool run_selftest(const hosts::WhichHosts& which, const Report& report, json all,
+                  const std::string& output, Signals& signals) {
+  const auto environment = process_environment();
+  const TemporaryFolder folder("mccl-selftest");
+  const std::vector<Trial> trials =
+      selftest_trials(this_machine(report, environment), others_of(which, report), folder.path());
+  std::vector<Outcome> outcomes;
+  for (const Trial& trial : trials) {
+    fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
+               trial.name);
+    outcomes.push_back(run_trial(trial, environment, signals));
+  }
+  fmt::print("\n{}", text_of(trials, outcomes));
+  all["selftest"] = json_of(trials, outcomes);
+  write_file(output, cluster::dumped(all));
+  fmt::print("\n{} contains all results: attach it to a report\n", output);
+  return std::ranges::none_of(
+      outcomes, [](const Outcome& outcome) { return outcome.kind == Outcome::Kind::failed; });
 }
 
 }  // namespace mccl::cli::doctor

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/hosts/session.h"
-#include "cli/kit/watch.h"
+#include "cli/doctor/between.h"
+#include "cli/hosts/which.h"
 #include "cluster/host_facts.h"
 
 namespace mccl::cli::doctor {
@@ -47,28 +47,15 @@ struct Others {
 /// known. Returns nothing if there is no such device.
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
-struct Outcome {
-  enum class Kind { good, failed, not_there };
-  Kind kind = Kind::failed;
-  int status = 0;
-  double seconds = 0;
-  std::string output;     ///< The last part of its output.
-  nlohmann::json result;  ///< The trial's JSON result.
-};
-
 /// Returns trials of every collective over every transport of this machine, and of MCCL with NumPy,
 /// torch and MLX if there is a Python. If there are other hosts, adds every collective among all
 /// hosts, and over RDMA if all have devices. Trials write their files to `folder`.
 std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
                                    const std::string& folder);
 
-/// Runs the trial to its end, or to a time limit. Throws Error if a signal ends it.
-Outcome run_trial(const Trial& trial, const hosts::Variables& environment, Signals& signals);
-
-/// Returns text for the user: a line for each trial, then the measured rates beside the best
-/// possible ones.
-std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
-
-nlohmann::json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes);
+/// Runs all trials, prints their results, and writes them with `report` to the file `output`.
+/// Returns true if no trial failed. Throws Error if a signal ends them.
+bool run_selftest(const hosts::WhichHosts& which, const Report& report, nlohmann::json json,
+                  const std::string& output, Signals& signals);
 
 }  // namespace mccl::cli::doctor

@@ -1,10 +1,9 @@
-#include "cli/hosts/asked.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/value_text.h"
+#include "cli/hosts/inquiry.h"
 #include "cluster/checks.h"
 #include "cluster/read_facts.h"
 

@@ -1,5 +1,3 @@
-#include "cli/hosts/consent.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -12,7 +10,8 @@
 #include <fstream>
 #include <optional>
 
-#include "cli/kit/shell_words.h"
+#include "cli/hosts/setup_run.h"
+#include "cli/kit/program.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::hosts {
@@ -59,12 +58,12 @@ std::string undo_script(std::span<const Host> hosts, std::span<const SetupStep> 
       "sh FILE.\nstatus=0\n";
   for (std::size_t i = steps.size(); i-- > 0;) {
     const Host& host = hosts[static_cast<std::size_t>(steps[i].host)];
-    std::vector<std::string> words = {"ssh"};
-    if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-    if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
-    words.insert(words.end(), ssh_arguments.begin(), ssh_arguments.end());
-    words.insert(words.end(), {"--", host.name, steps[i].undo});
-    if (is_here(host)) words = {"sh", "-c", steps[i].undo};
+    std::vector<std::string> words = {"sh", "-c"};
+    if (!is_here(host)) {
+      words = destination_words(host, ssh_arguments);
+      words.insert(words.begin(), "ssh");
+    }
+    words.push_back(steps[i].undo);
     text += fmt::format("{} < /dev/null || status=1\n", command_line(words));
   }
   return text + "exit $status\n";

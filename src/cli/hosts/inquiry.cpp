@@ -9,9 +9,9 @@
 
 #include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/kit/find_program.h"
-#include "cli/kit/shell_words.h"
-#include "cli/probe/agent.h"
+#include "cli/kit/dialogue.h"
+#include "cli/kit/program.h"
+#include "cli/probe/secret.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -59,19 +59,23 @@ std::string finding_script(const std::string& token, const std::vector<std::stri
       command_line(places), token, token);
 }
 
+std::string error_text(const Dialogue& session) {
+  return session.complaint().empty() ? "it ended without a message"
+                                     : printable(session.complaint());
+}
+
 }  // namespace
 
 /// Returns the Python that mccl launch would use on this host.
 std::string Inquiry::python_of(const Host& host) const {
   if (!host.python.empty()) return host.python;
-  const auto path = reaching_.environment.find("PATH");
-  return find_python(path == reaching_.environment.end() ? "" : path->second);
+  return find_python(path_of(reaching_.environment));
 }
 
 /// The conversation with one host.
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Dialogue> session;
   json request;             ///< The first request; sent once the probe runs.
   bool is_missing = false;  ///< True if the host has no mccl.
   std::string program;      ///< Path of the host's mccl; empty until it is found.
@@ -86,9 +90,9 @@ struct Inquiry::Line {
   cluster::CallResults calls;  ///< All discovery messages that the host has received.
 };
 
-Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Progress progress)
+Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Say say)
     : reaching_(std::move(reaching)),
-      progress_(std::move(progress)),
+      say_(std::move(say)),
       key_(rendezvous::make_job_key()),
       signals_(signals) {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
@@ -109,8 +113,9 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   Line& line = *lines_[host];
   const std::string python = python_of(asked_[host].host);
   line.request = {{"do", "tell"}, {"python", python}, {"patience", patience.count()}};
-  line.session =
-      std::make_unique<Session>(asked_[host].host, reaching_, [this, &line](std::string_view text) {
+  line.session = std::make_unique<Dialogue>(
+      [this, of = asked_[host].host] { return start_shell(of, reaching_); },
+      [this, &line](std::string_view text) {
         const auto same = [&](const auto& other) { return other.get() == &line; };
         hear(static_cast<std::size_t>(std::ranges::find_if(lines_, same) - lines_.begin()), text);
       });
@@ -121,8 +126,8 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   places.push_back(this_program().string());
   line.session->tell(finding_script(line.token, places));
   if (reaching_.verbose)
-    progress_(fmt::format("{}: being queried {}", text_of(asked_[host].host),
-                          is_here(asked_[host].host) ? "with sh" : "with ssh"));
+    say_(fmt::format("{}: being queried {}", text_of(asked_[host].host),
+                     is_here(asked_[host].host) ? "with sh" : "with ssh"));
 }
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
@@ -180,7 +185,7 @@ void Inquiry::settle(std::size_t host, const json& told) {
   asked.facts.clock_off_s = line.clock_off_s.value_or(0);
   if (!line.clock_off_s) note_odd(asked.facts, "mccl probe", "the time", "");
   asked.reached = true;
-  progress_(fmt::format("{}: {}", asked.facts.host, summary_of(asked.facts)));
+  say_(fmt::format("{}: {}", asked.facts.host, summary_of(asked.facts)));
 }
 
 void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done) {
@@ -189,6 +194,7 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
     Watch watch;
     for (std::size_t host = 0; host < lines_.size(); ++host) {
       const Line& line = *lines_[host];
+      if (line.session) line.session->collect();
       if (line.session && !line.session->ended() && !done(host)) all = false;
     }
     if (all || Clock::now() >= limit) return;
@@ -210,9 +216,9 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
     return fmt::format("{} probe on this host sent an invalid answer: {}", line.program,
                        in_quotes(line.odd));
   if (line.session->ended())
-    return line.program.empty() ? line.session->complaint()
+    return line.program.empty() ? explain_ssh(asked_[host].host, line.session->complaint())
                                 : fmt::format("{} probe does not run on this host: {}",
-                                              line.program, line.session->error_text());
+                                              line.program, error_text(*line.session));
   if (line.program.empty())
     return fmt::format("it did not answer in {} s; try: ssh {} true", patience.count(),
                        asked_[host].host.name);
@@ -221,7 +227,7 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
 }
 
 void Inquiry::gather(std::chrono::seconds patience) {
-  make_room_for_sessions(asked_.size());
+  make_room_for_shells(asked_.size());
   for (std::size_t host = 0; host < asked_.size(); ++host) begin_to_ask(host, patience);
   wait(Clock::now() + patience, [&](std::size_t host) {
     const Line& line = *lines_[host];
@@ -255,7 +261,7 @@ void Inquiry::start_probes() {
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
     asked_[host].probe_fault = fmt::format(
         "{} does not listen: {}", line.program,
-        line.session && line.session->ended() ? line.session->error_text() : "it does not answer");
+        line.session && line.session->ended() ? error_text(*line.session) : "it does not answer");
     line.session.reset();
   }
 }
@@ -268,7 +274,7 @@ Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds pati
       if (!line.session) break;
       line.session->tell(request.dump() + "\n");
       if (reaching_.verbose)
-        progress_(fmt::format("{}: {}", text_of(asked_[host].host), request.dump()));
+        say_(fmt::format("{}: {}", text_of(asked_[host].host), request.dump()));
     }
   }
   wait(Clock::now() + patience,

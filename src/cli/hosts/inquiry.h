@@ -3,29 +3,56 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/hosts/asked.h"
-#include "cli/hosts/session.h"
-#include "cli/kit/watch.h"
+#include "cli/kit/host.h"
+#include "cli/kit/process.h"
+#include "cli/kit/ssh.h"
+#include "cluster/host_facts.h"
+#include "cluster/links.h"
 
 namespace mccl::cli::hosts {
+
+struct Asked {
+  Host host;
+  bool reached = false;
+  std::string fault;  ///< The reason why the host was not reached, with advice.
+  /// True if the host's mccl is missing, does not run, or is a different build.
+  bool needs_install = false;
+  cluster::HostFacts facts;
+  /// Ports at which the host's probe listens; empty if it does not listen.
+  std::vector<std::uint16_t> ports;
+  std::uint16_t packet_port = 0;
+  bool hears_calls = false;
+  std::string probe_fault;  ///< The reason why the host's probe does not listen.
+  /// Describes how the host was lost after it had been reached; empty if it was not lost.
+  std::string lost;
+};
+
+/// Returns the problem that the host was not reached, or that its mccl cannot be used.
+cluster::Finding finding_of_unreached(const Asked& asked);
+/// Returns a problem for each host that was reached and then lost.
+std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
+/// Returns a warning for each host whose probe does not listen. `why` describes the consequence.
+std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
+
+/// Receives lines that report progress.
+using Say = std::function<void(const std::string& line)>;
 
 /// Requests for each host, or the answers of each. Indexed by host.
 using Messages = std::vector<std::vector<nlohmann::json>>;
 
 class Inquiry {
  public:
-  /// Reports progress; `text` is one line.
-  using Progress = std::function<void(const std::string& text)>;
-
   /// Functions that wait throw Error if one of `signals` asks the program to end.
-  Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Progress progress);
+  Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Say say);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
@@ -63,11 +90,25 @@ class Inquiry {
   void wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done);
 
   const Reaching reaching_;
-  const Progress progress_;
+  const Say say_;
   const std::string key_;
   std::vector<Asked> asked_;
   Signals& signals_;
   std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
 };
+
+// Parts of Inquiry, in asked.cpp.
+
+/// Returns a line for the user, which is shown as soon as a host has answered.
+std::string summary_of(const cluster::HostFacts& facts);
+
+/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
+/// packets.
+void take_ports(Asked& asked, const nlohmann::json& listening);
+
+/// Parses the two ends of a cable from an answer such as {"at": "c0", "name": 1, "from": "c1"} of
+/// host `at`, one of `hosts` hosts.
+std::optional<cluster::Heard> hearing_of(const nlohmann::json& said, std::size_t at,
+                                         std::size_t hosts);
 
 }  // namespace mccl::cli::hosts

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/value_text.h"
+#include "cli/kit/dialogue.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -42,12 +43,11 @@ struct HostJob {
 class HostShell {
  public:
   HostShell(const Host& host, const Reaching& reaching)
-      : name_(text_of(host)),
-        token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
-        session_(std::make_unique<Session>(host, reaching,
-                                           [this](std::string_view line) { hear(line); })) {
+      : host_(host),
+        session_([this, &reaching] { return start_shell(host_, reaching); },
+                 [this](std::string_view line) { hear(line); }) {
     // There is no terminal, so sudo must not ask for a password.
-    session_->tell("sudo() { command sudo -n \"$@\"; }\n");
+    session_.tell("sudo() { command sudo -n \"$@\"; }\n");
   }
 
   void begin(const HostJob& job) {
@@ -55,19 +55,22 @@ class HostShell {
     output_.clear();
     status_.reset();
     limit_ = Clock::now() + job_->limit;
-    session_->tell(
+    session_.tell(
         fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
 
   /// Sends a command and does not wait for its end.
-  void tell(const std::string& script) { session_->tell(script); }
+  void tell(const std::string& script) { session_.tell(script); }
 
   void watch(Watch& watch) {
-    session_->watch(watch);
+    session_.watch(watch);
     if (busy()) watch.at(limit_);
   }
 
-  bool busy() const { return job_ && !status_ && !session_->ended() && Clock::now() < limit_; }
+  /// Called when the shell may have ended.
+  void collect() { session_.collect(); }
+
+  bool busy() const { return job_ && !status_ && !session_.ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
   /// True if a job did not end in time, so the shell can run no other job.
@@ -77,7 +80,7 @@ class HostShell {
     job_.reset();
   }
   const std::string& name() const { return name_; }
-  bool lost() const { return session_->ended(); }
+  bool lost() const { return session_.ended(); }
   bool knows_outcome() const { return status_.has_value(); }
 
   /// The failure of the job that is over. Empty if it succeeded.
@@ -87,9 +90,9 @@ class HostShell {
     if (status_)
       return fmt::format("{}: \"{}\" ended with status {}: {}", name_, job_->what, *status_,
                          said.empty() ? "it printed nothing" : printable(said));
-    if (session_->ended())
+    if (session_.ended())
       return fmt::format("{}: the connection was lost during \"{}\": {}", name_, job_->what,
-                         session_->complaint());
+                         explain_ssh(host_, session_.complaint()));
     return fmt::format("{}: \"{}\" did not end in {} s", name_, job_->what, job_->limit.count());
   }
 
@@ -102,14 +105,15 @@ class HostShell {
     }
   }
 
-  const std::string name_;
-  const std::string token_;
+  const Host& host_;
+  const std::string name_ = text_of(host_);
+  const std::string token_ = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::optional<HostJob> job_;
   bool hung_ = false;
   std::string output_;
   std::optional<int> status_;
   Clock::time_point limit_;
-  std::unique_ptr<Session> session_;
+  Dialogue session_;
 };
 
 /// Scripts of the guards. Each host has a folder with a file `undecided`. The session renames it to
@@ -171,7 +175,7 @@ class SetupRun {
         say_(say),
         workers_(plan.hosts.size()) {
     for (const SetupStep& step : plan.steps) busy_.insert(static_cast<std::size_t>(step.host));
-    make_room_for_sessions(busy_.size());
+    make_room_for_shells(busy_.size());
     for (const std::size_t host : busy_) send_worker(host);
   }
 
@@ -308,6 +312,7 @@ class SetupRun {
               fmt::format("signal {} ({}) interrupted the set-up", number, ::strsignal(number));
     });
     watch.wait();
+    for (const std::size_t host : busy_) workers_[host]->collect();
   }
 
   const SetupPlan& plan_;

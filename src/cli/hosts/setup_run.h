@@ -7,20 +7,15 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <set>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "cli/hosts/session.h"
-#include "cli/kit/watch.h"
+#include "cli/hosts/inquiry.h"
+#include "cli/kit/process.h"
 #include "cluster/setup.h"
 
 namespace mccl::cli::hosts {
-
-/// Receives lines that report progress.
-using Say = std::function<void(const std::string&)>;
 
 struct SetupResult {
   std::string fault;  ///< Empty: everything succeeded.
@@ -45,6 +40,13 @@ struct SetupPlan {
   /// Time after which a host that receives nothing undoes its steps.
   std::chrono::seconds revert_after{30};
 };
+
+/// Asks for consent to the commands, which the caller has printed, unless `sure`. Then writes a
+/// script that undoes the steps, to `undo_path` or to a numbered path beside it if that exists.
+/// Returns the script's path; empty if the user does not agree. Throws Error on a signal, if
+/// standard input has ended, or if the script cannot be written.
+std::string agree_to(const SetupPlan& plan, const std::string& undo_path, bool sure,
+                     const Reaching& reaching, Signals& signals, const Say& say);
 
 /// Carries out the steps: in parallel on all hosts, and one by one on each host. `say` reports each
 /// step.

@@ -1,4 +1,4 @@
-// Flags that `mccl doctor` and `mccl config` share: which hosts to ask.
+// Flags that several commands share: which hosts to use.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,16 +14,16 @@ struct WhichHosts {
   std::string hostfile;
   std::string user;
   std::vector<std::string> ssh_arguments;
-  int patience = 60;
-  bool verbose = false;
+  int patience = 60;  ///< Seconds.
 };
 
-/// Adds --hosts, --hostfile, --user, --ssh-arg, --patience and --verbose.
-void add_flags(CLI::App& app, WhichHosts& which);
+/// Adds --hosts, --hostfile, --user, --ssh-arg and --patience; `patience` says what takes that
+/// long.
+void add_flags(CLI::App& app, WhichHosts& which, const std::string& patience);
 
-/// Returns the hosts that the flags specify, or this machine if they specify none. Throws
+/// Returns the hosts that the flags specify, or `usual` if they specify none. Throws
 /// InvalidArgument.
-launch::Hostfile hosts_of(const WhichHosts& which);
+launch::Hostfile hosts_of(const WhichHosts& which, std::vector<Host> usual = {Host{}});
 
 /// Returns each host once, with the addresses of all its entries. A host may have several entries,
 /// one for each of its ranks.

@@ -1,5 +1,6 @@
 #include "cli/kit/dialogue.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,10 +8,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
+#include <thread>
 #include <utility>
 
 namespace mccl::cli {
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kForEnd = 1s;
 
 constexpr std::size_t kLeastSpace = std::size_t{64} << 10;
 constexpr std::size_t kUsualSpace = std::size_t{256} << 10;
@@ -26,6 +33,26 @@ std::size_t character_length(unsigned char c) {
   if (c >= 0xf0 && c < 0xf5) return 4;
   return 0;
 }
+
+/// Interval at which a program is checked that has closed its output but has not ended.
+constexpr auto kBetweenChecks = 20ms;
+
+/// A running program, which the destructor kills.
+struct Running {
+  Process process;
+  bool over = false;
+
+  ~Running() {
+    if (over) return;
+    signal(SIGKILL);
+    ::waitpid(process.id, nullptr, 0);
+  }
+  /// Also signals the program by its own id, because its group may not exist yet.
+  void signal(int number) const {
+    ::kill(process.id, number);
+    ::kill(-process.id, number);
+  }
+};
 
 }  // namespace
 
@@ -84,20 +111,47 @@ void append_with_prefix(std::string& to, std::string_view prefix, std::string_vi
   }
 }
 
-void Dialogue::begin(Process process) {
-  process_ = std::move(process);
-  said_ = {};
-  complaint_.clear();
-  unsent_.clear();
+Dialogue::~Dialogue() {
+  if (process_.id < 0) return;
+  process_.input.close();
+  ::kill(-process_.id, SIGTERM);
+  const Clock::time_point limit = Clock::now() + kForEnd;
+  bool over = false;
+  while (!(over = reap(process_.id).has_value()) && Clock::now() < limit)
+    std::this_thread::sleep_for(5ms);
+  if (!over) {
+    ::kill(-process_.id, SIGKILL);
+    ::waitpid(process_.id, nullptr, 0);
+  }
+  forget_process();
 }
 
-void Dialogue::watch(Watch& watch) {
-  if (!output_ended()) watch.on(process_.output.get(), POLLIN, [this] { read(); });
+void Dialogue::begin() {
+  retry_.begin();
+  said_ = {};
+  complaint_.clear();
+  unsent_ = unheard_;
+  process_ = start_();
+  state_ = State::started;
+}
+
+void Dialogue::watch(Watch& watch, const std::vector<std::string>& machines) {
+  if (state_ == State::waiting && !retry_.is_due()) {
+    watch.at(retry_.next_try());
+  } else if (state_ == State::waiting && logins_ == nullptr) {
+    begin();
+  } else if (state_ == State::waiting && !machines.empty() && logins_->begin(machines)) {
+    turn_ = machines;
+    begin();
+  }
+  if (process_.output) watch.on(process_.output.get(), POLLIN, [this] { read(); });
   if (process_.error) watch.on(process_.error.get(), POLLIN, [this] { read_error(); });
-  if (has_unsent() && process_.input) watch.on(process_.input.get(), POLLOUT, [this] { send(); });
+  if (process_.input && (has_unsent() || no_more_))
+    watch.on(process_.input.get(), POLLOUT, [this] { send(); });
 }
 
 void Dialogue::tell(std::string_view text) {
+  if (state_ != State::open) unheard_ += text;
   unsent_ += text;
   send();
 }
@@ -123,8 +177,12 @@ bool Dialogue::read() {
   if (n < 0) return false;
   said_.filled(static_cast<std::size_t>(n));
   if (n == 0) process_.output.close();
-  each_line(n == 0 ? said_.take_rest() : said_.take_lines(), hear_);
-  if (n == 0 && end_) end_();
+  each_line(n == 0 ? said_.take_rest() : said_.take_lines(), [this](std::string_view line) {
+    if (state_ == State::started) state_ = State::open;
+    unheard_.clear();
+    give_turn_back();
+    hear_(line);
+  });
   return n > 0;
 }
 
@@ -136,25 +194,77 @@ void Dialogue::read_error() {
     complaint_.append(bytes.data(), static_cast<std::size_t>(n));
 }
 
-void Dialogue::read_complaint() {
-  for (std::size_t before = 0; process_.error; before = complaint_.size()) {
+bool Dialogue::collect() {
+  if (process_.id < 0 || !reap(process_.id)) return false;
+  for (std::size_t before = kMostComplaint + 1; process_.error && complaint_.size() != before;) {
+    before = complaint_.size();
     read_error();
-    if (complaint_.size() == before) break;
   }
-}
-
-std::optional<Exit> Dialogue::reap() {
-  const std::optional<Exit> exit = process_.id < 0 ? std::nullopt : cli::reap(process_.id);
-  if (!exit) return {};
-  read_complaint();
   while (read()) {
   }
-  process_ = {};
-  return exit;
+  const bool again = state_ == State::started && retry_.tries_again(complaint_);
+  give_turn_back();
+  forget_process();
+  state_ = again ? State::waiting : State::ended;
+  return !again;
 }
 
-void Dialogue::end(int signal) const {
-  if (process_.id >= 0) ::kill(process_.id, signal);
+void Dialogue::end(int signal) {
+  if (state_ == State::waiting) state_ = State::ended;
+  if (ended()) return;
+  retry_.give_up();
+  ::kill(process_.id, signal);
+}
+
+void Dialogue::give_turn_back() {
+  if (!turn_.empty()) logins_->end(std::exchange(turn_, {}));
+}
+
+void Dialogue::forget_process() {
+  const pid_t gone = std::exchange(process_, {}).id;
+  if (reaped_) reaped_(gone);
+}
+
+Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
+                 Signals* signals) {
+  Running running{start_process(plan)};
+  Process& process = running.process;
+  process.input.close();
+  Captured captured;
+  const auto read = [&](Descriptor& stream, bool keep) {
+    std::array<char, 1 << 16> bytes;
+    const ssize_t n = read_some(stream.get(), bytes.data(), bytes.size());
+    if (n == 0) stream.close();
+    if (n <= 0 || !keep) return;
+    captured.output.append(bytes.data(), static_cast<std::size_t>(n));
+    if (captured.output.size() > limits.bytes)
+      captured.output.erase(0, captured.output.size() - limits.bytes);
+  };
+  Clock::time_point limit = limits.time;
+  for (;;) {
+    const bool closed = !process.output && !process.error;
+    if (const auto exit = closed ? reap(process.id) : std::nullopt) {
+      running.over = true;
+      captured.status = exit->status;
+      return captured;
+    }
+    Watch watch;
+    if (process.output) watch.on(process.output.get(), POLLIN, [&] { read(process.output, true); });
+    if (process.error)
+      watch.on(process.error.get(), POLLIN, [&] { read(process.error, with_errors); });
+    if (signals != nullptr) watch.on(signals->descriptor(), POLLIN, [&] { signals->heed(); });
+    watch.at(closed ? std::min(limit, Clock::now() + kBetweenChecks) : limit);
+    watch.wait();
+    if (Clock::now() < limit) continue;
+    const bool again = captured.late || limits.grace == 0s;
+    running.signal(again ? SIGKILL : SIGTERM);
+    if (again) {  // A process that it has started may still hold the streams open.
+      process.output.close();
+      process.error.close();
+    }
+    captured.late = true;
+    limit = Clock::now() + limits.grace;
+  }
 }
 
 }  // namespace mccl::cli

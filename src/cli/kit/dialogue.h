@@ -1,16 +1,17 @@
-// Lines of text that are exchanged with a child process.
+// Lines of text that are exchanged with a child process, such as a remote shell.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/kit/process.h"
-#include "cli/kit/watch.h"
+#include "cli/kit/ssh.h"
 
 namespace mccl::cli {
 
@@ -62,20 +63,42 @@ void each_line(std::string_view lines, Visit&& visit) {
 /// none.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);
 
-/// A child process that is sent text and answers in lines, such as a remote shell. It must stay in
-/// its place while it is registered with a Watch.
+/// A child process that is sent text and answers in lines, such as a remote shell. watch() and
+/// collect() advance its state:
+///
+///   waiting --its turn to log in--> started --first line--> open
+///   started --the server dropped the login, because many arrived together--> waiting, with
+///   increasing delays
+///   waiting --end()--> ended;  started, open --the process ended--> ended
 class Dialogue {
  public:
+  enum class State {
+    waiting,  ///< The process has not been started, or will be started again.
+    started,  ///< The process has sent nothing yet.
+    open,     ///< The process has sent a line.
+    ended,
+  };
+  using Start = std::function<Process()>;
   using Hear = std::function<void(std::string_view line)>;
+  using Reaped = std::function<void(pid_t process)>;
 
-  /// `hear` receives each line of standard output, without its line end. `end` is called when
-  /// standard output has ended. Neither may destroy this object.
-  explicit Dialogue(Hear hear, std::function<void()> end = {})
-      : hear_(std::move(hear)), end_(std::move(end)) {}
+  /// `start` starts the process, each time that it must be started. `hear` receives each line of
+  /// standard output, without its line end, and must not destroy this object. `reaped` is called
+  /// when a process no longer exists. `logins`, which may be null, limits how many log in at a
+  /// time.
+  Dialogue(Start start, Hear hear, Logins* logins = nullptr, Reaped reaped = {})
+      : start_(std::move(start)),
+        hear_(std::move(hear)),
+        logins_(logins),
+        reaped_(std::move(reaped)) {}
+  /// Ends the process with SIGTERM, and after one second with SIGKILL.
+  ~Dialogue();
+  Dialogue(const Dialogue&) = delete;
+  Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Continues with a new process, and forgets what the old one has said and was sent.
-  void begin(Process process);
-  void watch(Watch& watch);
+  /// Starts the process if it is its turn, and registers it with `watch`. `machines` are those that
+  /// a limited login involves; while they are unknown, `machines` is empty and the login waits.
+  void watch(Watch& watch, const std::vector<std::string>& machines = {});
   /// Sends the text as soon as the process takes it. Drops it if the process reads no more.
   void tell(std::string_view text);
   /// Closes the process's input once all text has been sent.
@@ -83,31 +106,56 @@ class Dialogue {
   bool has_unsent() const { return !unsent_.empty(); }
   /// Reads and handles what the process has sent. Returns false if nothing has arrived.
   bool read();
-  /// Returns how the process ended, or nothing if it runs or there is none. Once it has ended, all
-  /// that it wrote has been read, and there is no process.
-  std::optional<Exit> reap();
-  /// Sends the signal to the process, if there is one.
-  void end(int signal) const;
+  /// Reaps the process if it has ended, after reading all that it wrote. Returns true only once:
+  /// when the process has ended and will not be started again.
+  bool collect();
+  /// Sends the signal to the process. If it has not been started, it never will be.
+  void end(int signal);
 
-  /// Id of the process; -1 if there is none.
-  pid_t id() const { return process_.id; }
-  bool output_ended() const { return process_.output.get() < 0; }
-  /// The first 8 KiB of standard error.
+  bool open() const { return state_ == State::open; }
+  bool ended() const { return state_ == State::ended; }
+  /// True if it has not been started yet, because other logins are in progress.
+  bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
+  /// The first 8 KiB of standard error of the last process.
   const std::string& complaint() const { return complaint_; }
-  /// Reads the rest of standard error, as far as it has arrived.
-  void read_complaint();
 
  private:
+  void begin();
   void send();
   void read_error();
+  void give_turn_back();
+  void forget_process();
 
-  Hear hear_;
-  std::function<void()> end_;
+  const Start start_;
+  const Hear hear_;
+  Logins* const logins_;
+  const Reaped reaped_;
+  State state_ = State::waiting;
+  LoginRetry retry_;
+  std::vector<std::string> turn_;  ///< Machines at which `logins_` counts this login.
   Process process_;
   Lines said_;
   std::string complaint_;
   std::string unsent_;
+  std::string unheard_;  ///< Text sent before the first line; sent again to the next process.
   bool no_more_ = false;
 };
+
+struct Captured {
+  std::string output;  ///< The last bytes of standard output, and of standard error if requested.
+  int status = 0;      ///< Exit status, or 128 + the number of the signal that killed it.
+  bool late = false;   ///< True if it was ended at the time limit.
+};
+
+struct CaptureLimits {
+  Clock::time_point time;                    ///< When the program gets SIGTERM.
+  std::chrono::seconds grace{0};             ///< Time between SIGTERM and SIGKILL.
+  std::size_t bytes = std::size_t{1} << 20;  ///< Largest output that is kept.
+};
+
+/// Runs the program without input. Throws Error if no process can be made, or if one of `signals`
+/// asks this program to end; the program is killed then. `signals` may be null.
+Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
+                 Signals* signals = nullptr);
 
 }  // namespace mccl::cli

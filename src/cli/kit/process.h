@@ -1,15 +1,20 @@
 // Child processes whose standard streams are pipes or a terminal, and how they end.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
+#include <array>
+#include <csignal>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 
 namespace mccl::cli {
@@ -44,15 +49,19 @@ struct WindowSize {
   unsigned short rows = 24;
 };
 
+/// The terminal that a process gets as its standard input and output.
+struct TerminalPlan {
+  WindowSize size;
+  bool echo = false;  ///< True if the terminal echoes its input.
+};
+
 /// Description of a process to start.
 struct ProcessPlan {
   std::vector<std::string> argv;  ///< argv[0] is the path of the program.
-  std::string directory;          ///< Empty: the current directory.
-  std::map<std::string, std::string> environment;
-  /// If set, standard input and output are a new terminal of this size. Standard error is always a
-  /// pipe.
-  std::optional<WindowSize> terminal;
-  bool echo = false;  ///< True if the terminal echoes its input.
+  std::string directory = {};     ///< Empty: the current directory.
+  std::map<std::string, std::string> environment = {};
+  /// Empty: standard input and output are pipes. Standard error is always a pipe.
+  std::optional<TerminalPlan> terminal = {};
   /// CPUs that the process may use. Empty: those of this process.
   std::vector<int> processors = {};
   /// True if it reads nothing, and writes to the standard output and error of this process.
@@ -87,5 +96,45 @@ void execute(const std::string& program, std::vector<std::string> argv,
 /// Returns how the child ended, or nothing if it still runs. If it has ended, sends SIGTERM to the
 /// rest of its process group.
 std::optional<Exit> reap(pid_t child);
+
+/// The events that a loop waits for. They are registered again before each wait.
+class Watch {
+ public:
+  /// `then` is called when poll() reports any of `events`, or an error of the descriptor.
+  void on(int descriptor, short events, std::function<void()> then);
+  /// Limits the next wait: it ends at `time` at the latest.
+  void at(Clock::time_point time);
+  /// Waits once, calls the functions whose descriptors are ready, and removes all registrations.
+  void wait();
+
+ private:
+  std::vector<pollfd> entries_;
+  std::vector<std::function<void()>> calls_;
+  std::optional<Clock::time_point> time_;
+};
+
+/// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
+/// are collected and have no other effect. SIGPIPE and stops from the keyboard are ignored, because
+/// hosts would consider a stopped launcher dead. SIGHUP stays ignored if it was ignored before, as
+/// under nohup. Only one object may exist at a time.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  /// Becomes readable when signals have arrived.
+  int descriptor() const;
+  /// Returns the signals that have arrived, each once.
+  std::vector<int> take();
+  /// Takes the signals that have arrived. Throws Error if one of them asks the program to end; the
+  /// message ends with `consequence`.
+  void heed(std::string_view consequence = {});
+
+ private:
+  static constexpr int kSignals = 12;
+  std::array<struct sigaction, kSignals> before_ = {};
+};
 
 }  // namespace mccl::cli

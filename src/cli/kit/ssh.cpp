@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "base/value_text.h"
+#include "cli/kit/program.h"
+#include "mccl/error.h"
 
 namespace mccl::cli {
 namespace {
@@ -20,6 +22,13 @@ constexpr std::string_view kExchange = "exchange_identification";
 /// Number of keep-alive requests that ssh sends to a silent server, at equal intervals. It gives up
 /// one interval after the last.
 constexpr int kQuestions = 3;
+
+constexpr std::chrono::seconds kSilenceOfShells{8};
+/// Number of open files of each shell: standard input, output and error of its process.
+constexpr std::size_t kFilesOfShell = 3;
+/// Number of other open files: the child's ends of these pipes, for a short time, and files to
+/// write.
+constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {
   std::string_view text;
@@ -59,13 +68,6 @@ const Complaint* known_complaint(std::string_view complaint) {
   return found == kComplaints.end() ? nullptr : &*found;
 }
 
-void add_destination(std::vector<std::string>& words, const Host& host,
-                     const std::vector<std::string>& extra) {
-  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
-  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
-  words.insert(words.end(), extra.begin(), extra.end());
-}
-
 std::string last_line(std::string_view text) {
   text = last_line_of(text);
   // The message already says that ssh reported it.
@@ -79,6 +81,16 @@ std::string last_line(std::string_view text) {
 std::string_view last_line_of(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
   return text.substr(text.rfind('\n') + 1);
+}
+
+std::vector<std::string> destination_words(const Host& host,
+                                           const std::vector<std::string>& extra) {
+  std::vector<std::string> words;
+  if (!host.user.empty()) words.insert(words.end(), {"-l", host.user});
+  if (host.port != 0) words.insert(words.end(), {"-p", std::to_string(host.port)});
+  words.insert(words.end(), extra.begin(), extra.end());
+  words.insert(words.end(), {"--", host.name});
+  return words;
 }
 
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
@@ -101,30 +113,34 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   const bool session = role == SshRole::session || role == SshRole::terminal_session;
   add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
-  add_destination(words, host, extra);
+  const std::vector<std::string> destination = destination_words(host, extra);
+  words.insert(words.end(), destination.begin(), destination.end() - 2);
   // ssh uses the first of several values, so `extra` can override this one.
   add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
   words.insert(words.end(), {"--", host.name, command});
   return words;
 }
 
-std::vector<std::string> ssh_settings_words(const Host& host,
-                                            const std::vector<std::string>& extra) {
-  std::vector<std::string> words = {"ssh", "-G"};
-  add_destination(words, host, extra);
-  words.insert(words.end(), {"--", host.name});
-  return words;
+Process start_ssh(ProcessPlan plan, std::string_view purpose) {
+  const std::string name = plan.argv.front();
+  plan.argv.front() = find_program(name, path_of(plan.environment, "/usr/bin:/bin"));
+  if (plan.argv.front().empty())
+    throw Error(
+        fmt::format("cannot {}: there is no program \"{}\" on this machine", purpose, name));
+  return start_process(plan);
 }
 
-std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
-                                           const std::vector<std::string>& extra,
-                                           const std::string& flag,
-                                           const std::string& from_and_to) {
-  std::vector<std::string> words = {"ssh", "-o",       "ControlPath=" + socket, "-O", "forward",
-                                    flag,  from_and_to};
-  add_destination(words, host, extra);
-  words.insert(words.end(), {"--", host.name});
-  return words;
+Process start_shell(const Host& host, const Reaching& reaching) {
+  std::vector<std::string> words = {"sh"};
+  if (!is_here(host))
+    words = ssh_words(host, SshRole::alone, "none", kSilenceOfShells, reaching.ssh_arguments,
+                      "exec sh");
+  return start_ssh({.argv = words, .environment = reaching.environment}, "query hosts");
+}
+
+void make_room_for_shells(std::size_t shells) {
+  make_room_for_files(kFilesOfShell * shells + kOtherFiles,
+                      fmt::format("querying {} hosts in parallel", shells), "query fewer hosts");
 }
 
 bool LoginRetry::tries_again(std::string_view complaint) {
@@ -176,6 +192,8 @@ std::vector<std::string> machines_of_login(std::string_view settings) {
 }
 
 std::string explain_ssh(const Host& host, std::string_view complaint) {
+  if (is_here(host))
+    return complaint.empty() ? "its shell ended without a message" : printable(complaint);
   const std::string name = host.user.empty() ? host.name : host.user + "@" + host.name;
   if (const Complaint* known = known_complaint(complaint)) {
     return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known->meaning), name),

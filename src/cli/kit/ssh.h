@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/kit/host.h"
+#include "cli/kit/process.h"
 
 namespace mccl::cli {
 
@@ -31,15 +32,25 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
                                    const std::string& command,
                                    std::chrono::seconds connect_timeout = kUsualConnectTimeout);
 
-/// Returns the argv of an ssh that connects to nothing and prints the settings that it would use.
-std::vector<std::string> ssh_settings_words(const Host& host,
-                                            const std::vector<std::string>& extra);
+/// Returns ssh's arguments that name the host, with the user's own arguments `extra`. A command may
+/// follow them.
+std::vector<std::string> destination_words(const Host& host, const std::vector<std::string>& extra);
 
-/// Returns the argv of an ssh that makes the shared connection forward a socket or port. `flag` is
-/// -L or -R.
-std::vector<std::string> ssh_forward_words(const Host& host, const std::string& socket,
-                                           const std::vector<std::string>& extra,
-                                           const std::string& flag, const std::string& from_and_to);
+/// Starts ssh, or a shell, which is searched for in the PATH of the plan's environment. Throws
+/// Error if it is not there; the message says which `purpose` fails.
+Process start_ssh(ProcessPlan plan, std::string_view purpose);
+
+/// Options for connecting to hosts, the same for all hosts.
+struct Reaching {
+  std::map<std::string, std::string> environment;
+  std::vector<std::string> ssh_arguments;
+  bool verbose = false;  ///< True if everything that is sent to hosts is reported.
+};
+
+/// Starts a shell on this machine or on another host.
+Process start_shell(const Host& host, const Reaching& reaching);
+/// Raises the limit of open files for `shells` more shells. Throws Error if the system refuses.
+void make_room_for_shells(std::size_t shells);
 
 /// Decides when to retry a login that a server dropped because many arrived together. The pauses
 /// double and are randomised, so that logins dropped together do not collide again.
@@ -86,7 +97,7 @@ std::vector<std::string> machines_of_login(std::string_view settings);
 /// Returns the last line of the text, without its line end.
 std::string_view last_line_of(std::string_view text);
 
-/// Explains ssh's error text to the user, with advice.
+/// Explains the error text of ssh, or of a shell on this machine, to the user, with advice.
 std::string explain_ssh(const Host& host, std::string_view complaint);
 
 }  // namespace mccl::cli

@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/kit/file.h"
+#include "cli/kit/process.h"
 #include "cli/launch/job.h"
 #include "mccl/error.h"
 
@@ -29,18 +29,6 @@ constexpr auto kBetweenLooks = 10ms;
 /// Grace time for leftovers of ranks that have ended. They have already received SIGTERM.
 constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
-
-std::string make_folder() {
-  std::error_code ignored;
-  std::filesystem::path place = std::filesystem::temp_directory_path(ignored);
-  if (ignored) place = "/tmp";
-  std::string folder = (place / "mccl-launch.XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) {
-    throw Error(fmt::format("cannot create a folder in {}: {}; set TMPDIR to a writable folder",
-                            place.string(), std::strerror(errno)));
-  }
-  return folder;
-}
 
 /// Closes all descriptors except `kept`. If the guardian held a stream open, its reader would never
 /// see the end.
@@ -65,8 +53,7 @@ std::vector<pid_t> marked_processes(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t process = std::atoi(entry.path().filename().c_str());
     if (process <= 0 || process == ::getpid()) continue;
-    std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
-    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    const std::string environment = contents_of(fmt::format("/proc/{}/environ", process));
     if (environment.starts_with(mark) || environment.find('\0' + mark) != std::string::npos)
       found.push_back(process);
   }
@@ -122,7 +109,8 @@ class Leftovers {
 
 }  // namespace
 
-Guardian::Guardian(std::chrono::milliseconds grace) : folder_(make_folder()) {
+Guardian::Guardian(std::chrono::milliseconds grace)
+    : folder_(make_temporary_folder("mccl-launch")) {
   Pipe pipe = make_pipe();
   process_ = ::fork();
   if (process_ < 0) {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "cli/kit/process.h"
+#include "base/descriptor.h"
 
 namespace mccl::cli::launch {
 

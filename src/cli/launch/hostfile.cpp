@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <span>
-#include <sstream>
 
 #include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/node_list.h"
 #include "base/value_text.h"
+#include "cli/kit/file.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -23,7 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLargestFile = std::size_t{16} << 20;
 constexpr int kMostSlots = 4096;
 
 constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "slots", "python",
@@ -242,18 +239,7 @@ Hostfile parse_hostfile(std::string_view name, std::string_view text) {
 }
 
 Hostfile read_hostfile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kLargestFile + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    throw InvalidArgument(fmt::format("{}: {}; expected a hostfile", printable(path),
-                                      errno == 0 ? "cannot be read" : std::strerror(errno)));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile)
-    throw InvalidArgument(fmt::format("{}: too large for a hostfile", printable(path)));
-  Hostfile hosts = parse_hostfile(printable(path), text);
+  Hostfile hosts = parse_hostfile(printable(path), read_file(printable(path), path, "a hostfile"));
   fmt::print(stderr, "{}", warning_of(hosts));
   return hosts;
 }
@@ -272,17 +258,16 @@ std::string warning_of(const Hostfile& file) {
 }
 
 std::string table_of(const Hostfile& file) {
-  std::string text =
-      fmt::format("#  {:<24} {:<32} {:>5}  {}\n", "host", "addresses", "slots", "rdma");
+  cluster::TableRows rows = {{"#", "host", "addresses", "slots", "rdma"}};
   for (std::size_t i = 0; i < file.hosts.size(); ++i) {
     const Host& host = file.hosts[i];
-    text += fmt::format(
-        "{:<2} {:<24} {:<32} {:>5}  {}\n", i, printable(text_of(host)),
-        host.addresses.empty() ? "(by routing)" : fmt::format("{}", fmt::join(host.addresses, ",")),
-        host.slots ? std::to_string(*host.slots) : "-",
-        host.rdma.is_array() ? printable(host.rdma.dump()) : "-");
+    rows.push_back({std::to_string(i), printable(text_of(host)),
+                    host.addresses.empty() ? "(by routing)"
+                                           : fmt::format("{}", fmt::join(host.addresses, ",")),
+                    host.slots ? std::to_string(*host.slots) : "-",
+                    host.rdma.is_array() ? printable(host.rdma.dump()) : "-"});
   }
-  return text;
+  return cluster::table_text(rows);
 }
 
 bool is_whole_table(const std::vector<Host>& hosts) {

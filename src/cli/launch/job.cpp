@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "base/value_text.h"
-#include "cli/kit/shell_words.h"
+#include "cli/kit/program.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 

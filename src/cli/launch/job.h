@@ -1,6 +1,7 @@
 // Plans a job: its ranks, what each runs and where, and its environment.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -1,25 +1,28 @@
 #include "cli/launch/mpi.h"
 
 #include <fmt/format.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 
 #include "base/value_text.h"
-#include "cli/kit/find_program.h"
+#include "cli/kit/dialogue.h"
 #include "cli/kit/process.h"
-#include "cli/kit/shell_words.h"
-#include "cli/launch/ports.h"
+#include "cli/kit/program.h"
+#include "cli/launch/job.h"
+#include "cli/launch/resources.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kForVersion{30};
 
 constexpr const char* kMpiruns[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich"};
 /// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
@@ -88,18 +91,6 @@ std::string hosts_of(const Job& job) {
   return fmt::format("{}", fmt::join(hosts, ","));
 }
 
-/// Returns the output of the program for --version.
-std::string version_of(const std::string& program) {
-  std::string text;
-  FILE* output = ::popen(
-      (command_line(std::vector<std::string>{program, "--version"}) + " 2>&1").c_str(), "r");
-  if (!output) return text;
-  std::array<char, 512> piece = {};
-  while (std::fgets(piece.data(), piece.size(), output)) text += piece.data();
-  ::pclose(output);
-  return text;
-}
-
 }  // namespace
 
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version) {
@@ -115,7 +106,10 @@ MpirunKind kind_of_mpirun(const std::string& program, std::string_view version) 
 Mpirun find_mpirun(const Variables& inherited) {
   for (const char* name : kMpiruns) {
     const std::string program = find_program(name, path_of(inherited));
-    if (!program.empty()) return {program, kind_of_mpirun(program, version_of(program))};
+    if (program.empty()) continue;
+    const ProcessPlan plan{.argv = {program, "--version"}, .environment = inherited};
+    const Captured version = capture(plan, {.time = Clock::now() + kForVersion}, true);
+    return {program, kind_of_mpirun(program, version.output)};
   }
   throw Error(
       "--backend mpi: there is no mpirun in PATH; install Open MPI (Debian: openmpi-bin) or MPICH "

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/value_text.h"
-#include "cli/kit/find_program.h"
-#include "cli/kit/shell_words.h"
+#include "cli/kit/program.h"
+#include "cli/kit/ssh.h"
 
 namespace mccl::cli::launch {
 namespace {
@@ -129,6 +131,33 @@ std::string check_of(const Rank& rank, std::size_t number) {
     text += fmt::format("elif ! ( {} && [ -r {} ] ) >/dev/null 2>&1; then say no-script {}\n",
                         inside, shell_word(*script), number);
   return text + "fi\n";
+}
+
+constexpr std::string_view kMoreRoom =
+    "free some space there, or make sshd set another TMPDIR for its sessions (SetEnv)";
+
+/// Returns a fault, given a word of the guard about something that the rank lacks.
+std::string missing_text(std::string_view word, const Rank& rank) {
+  const std::string directory = in_quotes(rank.directory);
+  if (word == "no-directory") {
+    return fmt::format(
+        "it has no directory {} that you may enter; create it there, or give another "
+        "with --cwd, or \"cwd\" in the hostfile",
+        directory);
+  }
+  if (word == "no-program") {
+    return fmt::format(
+        "it has no program {} that you may run; install it there, or give the full "
+        "path (for Python: --python, or \"python\" in the hostfile)",
+        in_quotes(rank.argv.front()));
+  }
+  if (const std::string* script = script_of(rank)) {
+    return fmt::format(
+        "it has no script {} in {}; copy it there, or give another "
+        "directory with --cwd",
+        in_quotes(*script), directory);
+  }
+  return {};
 }
 
 constexpr std::string_view kBegin = " begin";
@@ -284,6 +313,45 @@ std::size_t RankWords::filter(std::span<char> bytes) {
 std::string RankWords::rest() {
   std::string text = begun_ ? std::string() : std::exchange(dropped_, {});
   return text + std::exchange(held_, {});
+}
+
+void GuardReport::take(std::string_view word, const std::string& rest,
+                       const std::vector<const Rank*>& ranks) {
+  std::istringstream words(rest);
+  if (word == "folder") reached.folder = rest;
+  if (word == "no-folder") no_folder = rest;
+  if (word == "mccl") mccl = rest;
+  if (word == "full")
+    faults.push_back(
+        fmt::format("it cannot write the job's files to {}: no space is left there; {}",
+                    in_quotes(rest), kMoreRoom));
+  if (word == "from") {
+    std::string port;
+    words >> reached.launcher >> port >> reached.address;
+  }
+  if (word == "taken")
+    reached.taken.insert(static_cast<std::uint16_t>(std::strtoul(rest.c_str(), nullptr, 16)));
+  if (word == "cores") {
+    std::string list;
+    std::string places;
+    words >> taskset >> list;
+    std::getline(words, places);
+    processors = processors_of(list, places);
+  }
+  const auto number = parse_integer(rest);
+  if (!word.starts_with("no-") || !number || *number < 0 ||
+      static_cast<std::size_t>(*number) >= ranks.size())
+    return;
+  std::string missing = missing_text(word, *ranks[static_cast<std::size_t>(*number)]);
+  if (!missing.empty()) faults.push_back(std::move(missing));
+}
+
+std::string GuardReport::fault_of_folder(std::string_view complaint) const {
+  std::string_view cause = last_line_of(complaint);
+  if (const std::size_t colon = cause.rfind(": "); colon != cause.npos)
+    cause.remove_prefix(colon + 2);
+  return fmt::format("it cannot create a folder for the job's files in {} (mktemp: {}); {}",
+                     in_quotes(no_folder), printable(cause), kMoreRoom);
 }
 
 }  // namespace mccl::cli::launch

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "cli/launch/job.h"
+#include "cli/launch/resources.h"
 
 namespace mccl::cli::launch {
 
@@ -102,6 +103,21 @@ class RankWords {
   std::optional<int> status_;
   std::string held_;     ///< Possible beginning of a line of the script.
   std::string dropped_;  ///< Output before the program began; shown if it never does.
+};
+
+/// Answers of a host's guard.
+struct GuardReport {
+  Reached reached;
+  std::string no_folder;  ///< Folder in which the host could not make the job's folder.
+  std::string mccl;       ///< Path of mccl on the host; empty if it was not found.
+  std::string taskset;    ///< Path of taskset, which binds ranks; empty if there is none.
+  Processors processors;
+  std::vector<std::string> faults;  ///< Reasons why ranks cannot run there, with advice.
+
+  /// Takes a message: `word`, and the text after it. Ignores messages about other things.
+  void take(std::string_view word, const std::string& rest, const std::vector<const Rank*>& ranks);
+  /// Returns the reason why no folder was made, from the error text of the guard.
+  std::string fault_of_folder(std::string_view complaint) const;
 };
 
 }  // namespace mccl::cli::launch

@@ -10,12 +10,11 @@
 
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/kit/shell_words.h"
+#include "cli/kit/program.h"
+#include "cli/launch/console.h"
 #include "cli/launch/guardian.h"
-#include "cli/launch/input.h"
-#include "cli/launch/ports.h"
+#include "cli/launch/job.h"
 #include "cli/launch/running_rank.h"
-#include "cli/launch/ssh_host.h"
 #include "cli/launch/store_ways.h"
 #include "mccl/error.h"
 
@@ -46,38 +45,294 @@ std::size_t files_for(const Job& job, const ConsoleOptions& console) {
 
 class JobRun {
  public:
-  JobRun(const Job& job, const RunOptions& options, std::optional<Clock::time_point> time_limit);
+  JobRun(const Job& job, const RunOptions& options, std::optional<Clock::time_point> time_limit)
+      : job_(job),
+        options_(options),
+        guardian_(options.grace),
+        console_(job.size(), options.console, job.restarts),
+        input_(static_cast<std::size_t>(job.size())) {
+    for (std::size_t host = 0; host < job.hosts.size(); ++host) {
+      if (is_here(job.hosts[host])) {
+        hosts_.push_back(make_local_host(job, host, options, *guardian_));
+      } else {
+        hosts_.push_back(make_ssh_host(job, host, options, *guardian_, logins_));
+      }
+    }
+    time_limit_ = time_limit;
+    for (int rank = 0; rank < job.size(); ++rank)
+      if (options.inherits_streams || options.input_rank.value_or(rank) != rank)
+        input_.leave(static_cast<std::size_t>(rank));
+  }
 
-  Ended run();
+  Ended run() {
+    wait_for_hosts(&RunningHost::checked);
+    prepare_hosts();
+    start_ranks();
+    wait_for_ranks();
+    finish_hosts();
+    warn_of_programs_without_mccl();
+    const int status = output_lost_ ? kFailed : verdict();
+    console_.finish();
+    const auto lost = console_.lost_output();
+    const bool by_rank = !failures_.empty() && !stopped() && !lost;
+    return {lost ? tell_of_lost_output(*lost) : status, stop_signal_, by_rank};
+  }
 
  private:
   /// Throws an Error if any host cannot be used. The message lists all such hosts.
-  void refuse_faults();
+  void refuse_faults() {
+    std::string faults;
+    for (const auto& host : hosts_) {
+      const std::string fault = stopped() ? "" : host->fault();
+      if (!fault.empty()) faults += fmt::format("\n  {}: {}", text_of(host->host()), fault);
+    }
+    if (faults.empty()) return;
+    finish_hosts();
+    throw Error("nothing was started:" + faults);
+  }
+
   /// Prints a line of the launcher; tell() only if --verbose was given.
-  void say(const std::string& what);
-  void tell(const std::string& what);
-  void wait_for_hosts(bool (RunningHost::*done)() const);
-  void prepare_hosts();
+  void say(const std::string& what) {
+    console_.say(fmt::format("{}: {}\n", options_.command, what));
+  }
+
+  void tell(const std::string& what) {
+    if (job_.request.verbose) say(what);
+  }
+
+  void wait_for_hosts(bool (RunningHost::*done)() const) {
+    while (!stopped() &&
+           !std::ranges::all_of(hosts_, [&](const auto& host) { return (host.get()->*done)(); }))
+      step();
+    refuse_faults();
+  }
+
+  void prepare_hosts() {
+    if (stopped()) return;
+    std::vector<Reached> reached;
+    for (const auto& host : hosts_) reached.push_back(host->reached());
+    // Other hosts cannot reach this machine at 127.0.0.1. They use the address that ssh came from.
+    const auto other =
+        std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
+    for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
+      if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
+    for (std::size_t host = 0; host < hosts_.size(); ++host) {
+      tell(fmt::format("{} is ready at {}; the job's files are in {}", text_of(job_.hosts[host]),
+                       reached[host].address, printable(reached[host].folder)));
+    }
+    const Ports ports = choose_ports(job_, options_.starting_port, reached);
+    find_store_ways(reached, ports);
+    const Files files{ring_file(job_, ports, reached), devices_file(job_)};
+    for (const auto& host : hosts_) {
+      std::vector<Variables> variables;
+      for (const Rank* rank : host->ranks())
+        variables.push_back(environment_of(job_, *rank, ports, reached, options_.inherited));
+      host->prepare(files, variables);
+    }
+    wait_for_hosts(&RunningHost::prepared);
+  }
+
   /// Finds out how each host reaches torch's store.
-  void find_store_ways(std::vector<Reached>& reached, const Ports& ports);
+  void find_store_ways(std::vector<Reached>& reached, const Ports& ports) {
+    if (!may_be_sparse(job_)) return;
+    store_ways_.emplace(job_, hosts_, reached, ports.master, guardian_->folder());
+    while (!stopped() && !store_ways_->done()) step();
+    store_ways_->enter(reached);
+    for (const std::string& complaint : store_ways_->complaints()) say(complaint);
+    for (std::size_t host = 0; host < hosts_.size(); ++host) {
+      const StorePlace& place = reached[host].store;
+      if (!place.address.empty())
+        tell(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
+                         with_port(place.address, place.port)));
+    }
+  }
+
   /// Reports hosts whose ranks are not bound to cores, if --bind-to was given.
-  void tell_of_unbound();
-  void start_ranks();
-  void wait_for_ranks();
-  void finish_hosts();
+  void tell_of_unbound() {
+    if (!options_.bind_to_is_asked || options_.bind_to == BindTo::none) return;
+    for (const auto& host : hosts_) {
+      const Binding& first = host->binding_of(*host->ranks().front());
+      if (first.processors.empty())
+        say(fmt::format("the ranks on {} are not bound to cores: {}", text_of(host->host()),
+                        first.why_not));
+    }
+  }
+
+  void start_ranks() {
+    if (stopped()) return;
+    if (!console_.log_folder().empty())
+      tell(fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
+    tell_of_unbound();
+    for (const Rank& rank : job_.ranks) {
+      const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
+      std::optional<TerminalPlan> terminal;
+      if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
+      RunningHost& host = *hosts_[rank.host];
+      const Binding& binding = host.binding_of(rank);
+      tell(fmt::format("rank {} on {}, {}: {}", rank.rank, text_of(host.host()),
+                       binding.processors.empty()
+                           ? fmt::format("not bound to cores ({})", binding.why_not)
+                           : fmt::format("bound to cores {}", list_of(binding.processors)),
+                       command_line(rank.argv)));
+      ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
+                                                     terminal && keys_go_through_));
+    }
+    if (keys_go_through_) raw_keys_.emplace();
+  }
+
+  void wait_for_ranks() {
+    while (!std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) {
+      input_.watch(watch_, at_terminal_);
+      for (const auto& rank : ranks_) {
+        rank->watch(watch_, console_, input_);
+        rank->show_pieces(watch_, console_);
+      }
+      step();
+      move_towards_the_end();
+    }
+    for (const auto& rank : ranks_) rank->close(console_);
+    raw_keys_.reset();
+  }
+
+  void finish_hosts() {
+    store_ways_.reset();
+    for (const auto& host : hosts_) host->finish();
+    while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
+    guardian_.reset();
+  }
+
   /// With --mlx: warns of hosts on which no program imported MLX with MCCL's hook active.
-  void warn_of_programs_without_mccl();
-  int verdict();
-  std::vector<std::string> name_the_network();
-  int tell_of_lost_output(const Console::LostOutput& lost);
+  void warn_of_programs_without_mccl() {
+    if (!options_.on_mccl || stopped()) return;
+    std::vector<std::string> without;
+    for (const auto& host : hosts_)
+      if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
+    const bool failed = !failures_.empty();
+    // If the job failed and no host has MCCL, the programs probably failed before they imported
+    // MLX.
+    if (without.empty() || (failed && without.size() == hosts_.size())) return;
+    say(fmt::format(
+        "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
+        "Install mccl-engine there for the program's Python, or name another with --python",
+        failed ? "when the job failed, --mlx had reached" : "--mlx reached",
+        fmt::join(without, ", ")));
+  }
+
+  int verdict() {
+    if (stop_signal_ != 0) {
+      say(fmt::format("signal {} ({}) ended the job", stop_signal_, ::strsignal(stop_signal_)));
+      return kSignalBase + stop_signal_;
+    }
+    if (timed_out_) {
+      say(fmt::format("the job was ended after {:g} s (--timeout)",
+                      static_cast<double>(options_.timeout->count()) / 1e3));
+      return kTimedOut;
+    }
+    const std::vector<std::string> troubles = name_the_network();
+    if (failures_.empty()) return kGood;
+    const Failure& first = first_cause(failures_);
+    if (!options_.inherits_streams || killed(first.exit)) say(text_of(first, job_.size()));
+    for (const std::string& trouble : troubles) say(trouble);
+    return first.exit.connection_lost ? kConnectionLost : first.exit.status;
+  }
+
+  /// Counts ranks that a network failure ended as lost with their host, because the launcher or its
+  /// guard sent the signal that killed them. Returns a report on the network failures.
+  std::vector<std::string> name_the_network() {
+    std::vector<std::string> texts;
+    for (std::size_t host = 0; host < hosts_.size(); ++host) {
+      const std::optional<Trouble> trouble = hosts_[host]->trouble();
+      if (!trouble) continue;
+      texts.push_back(trouble->text);
+      if (!trouble->ranks_lost) continue;
+      const Exit lost{.status = kConnectionLost, .connection_lost = true};
+      int rank = hosts_[host]->ranks().front()->rank;
+      for (const Failure& failure : failures_)
+        if (job_.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
+      failures_.push_back({rank, text_of(job_.hosts[host]), lost});
+    }
+    return texts;
+  }
+
+  /// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the
+  /// reader has closed the output, else kFailed.
+  int tell_of_lost_output(const Console::LostOutput& lost) {
+    const std::string_view then = output_lost_ ? "; the job was ended" : "";
+    Console::say_last(fmt::format("{}: {}{}\n", options_.command, lost.text, then));
+    return lost.no_reader ? kSignalBase + SIGPIPE : kFailed;
+  }
 
   /// Waits once for any event and handles it.
-  void step();
-  void on_signals();
-  void collect();
-  void move_towards_the_end();
-  void terminate();
-  void kill();
+  void step() {
+    watch_.on(signals_.descriptor(), POLLIN, [this] { on_signals(); });
+    console_.watch(watch_);
+    if (store_ways_) store_ways_->watch(watch_);
+    for (const auto& host : hosts_) host->watch(watch_);
+    for (const auto& time : {time_limit_, terminate_at_, kill_at_})
+      if (time) watch_.at(*time);
+    watch_.wait();
+    if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->tells_its_end(); }))
+      collect();
+    if (!output_lost_ && console_.lost_output()) {
+      output_lost_ = true;
+      terminate();
+    }
+    if (time_limit_ && Clock::now() >= *time_limit_) {
+      time_limit_.reset();
+      timed_out_ = true;
+      terminate();
+    }
+  }
+
+  void on_signals() {
+    for (const int number : signals_.take()) {
+      if (number == SIGCHLD) {
+        collect();
+      } else if (number == SIGWINCH) {
+        for (const auto& rank : ranks_) rank->resize(terminal_size());
+      } else if (number == SIGUSR1 || number == SIGUSR2 || number == SIGQUIT) {
+        for (const auto& host : hosts_) host->signal(number);
+      } else if (stop_signal_ == 0) {
+        stop_signal_ = number;
+        terminate();
+      } else {
+        kill();
+      }
+    }
+  }
+
+  void collect() {
+    for (const auto& host : hosts_) host->collect();
+    if (store_ways_) store_ways_->collect();
+    for (const auto& rank : ranks_) {
+      // Once the launcher ends the job, a rank's exit says nothing about the cause.
+      const bool ending = kill_at_ || killed_;
+      if (!rank->collect() || rank->exit()->good() || ending) continue;
+      failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});
+    }
+  }
+
+  void move_towards_the_end() {
+    const Clock::time_point now = Clock::now();
+    if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_)
+      terminate_at_ = now + kSettling;
+    if (terminate_at_ && now >= *terminate_at_) terminate();
+    if (kill_at_ && now >= *kill_at_) kill();
+  }
+
+  void terminate() {
+    terminate_at_.reset();
+    if (kill_at_ || killed_) return;
+    for (const auto& host : hosts_) host->signal(SIGTERM);
+    kill_at_ = Clock::now() + options_.grace;
+  }
+
+  void kill() {
+    kill_at_.reset();
+    killed_ = true;
+    for (const auto& host : hosts_) host->signal(SIGKILL);
+  }
+
   bool stopped() const { return stop_signal_ != 0 || timed_out_ || output_lost_; }
 
   const Job& job_;
@@ -104,287 +359,6 @@ class JobRun {
   std::optional<Clock::time_point> kill_at_;
   bool killed_ = false;
 };
-
-JobRun::JobRun(const Job& job, const RunOptions& options,
-               std::optional<Clock::time_point> time_limit)
-    : job_(job),
-      options_(options),
-      guardian_(options.grace),
-      console_(job.size(), options.console, job.restarts),
-      input_(static_cast<std::size_t>(job.size())) {
-  for (std::size_t host = 0; host < job.hosts.size(); ++host) {
-    if (is_here(job.hosts[host])) {
-      hosts_.push_back(std::make_unique<LocalHost>(job, host, options, *guardian_));
-    } else {
-      hosts_.push_back(std::make_unique<SshHost>(job, host, options, *guardian_, logins_));
-    }
-  }
-  time_limit_ = time_limit;
-  for (int rank = 0; rank < job.size(); ++rank)
-    if (options.inherits_streams || options.input_rank.value_or(rank) != rank)
-      input_.leave(static_cast<std::size_t>(rank));
-}
-
-Ended JobRun::run() {
-  wait_for_hosts(&RunningHost::checked);
-  prepare_hosts();
-  start_ranks();
-  wait_for_ranks();
-  finish_hosts();
-  warn_of_programs_without_mccl();
-  const int status = output_lost_ ? kFailed : verdict();
-  console_.finish();
-  const auto lost = console_.lost_output();
-  const bool by_rank = !failures_.empty() && !stopped() && !lost;
-  return {lost ? tell_of_lost_output(*lost) : status, stop_signal_, by_rank};
-}
-
-/// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the reader
-/// has closed the output, else kFailed.
-int JobRun::tell_of_lost_output(const Console::LostOutput& lost) {
-  const std::string_view then = output_lost_ ? "; the job was ended" : "";
-  Console::say_last(fmt::format("{}: {}{}\n", options_.command, lost.text, then));
-  return lost.no_reader ? kSignalBase + SIGPIPE : kFailed;
-}
-
-void JobRun::wait_for_hosts(bool (RunningHost::*done)() const) {
-  while (!stopped() &&
-         !std::ranges::all_of(hosts_, [&](const auto& host) { return (host.get()->*done)(); }))
-    step();
-  refuse_faults();
-}
-
-void JobRun::refuse_faults() {
-  std::string faults;
-  for (const auto& host : hosts_) {
-    const std::string fault = stopped() ? "" : host->fault();
-    if (!fault.empty()) faults += fmt::format("\n  {}: {}", text_of(host->host()), fault);
-  }
-  if (faults.empty()) return;
-  finish_hosts();
-  throw Error("nothing was started:" + faults);
-}
-
-void JobRun::say(const std::string& what) {
-  console_.say(fmt::format("{}: {}\n", options_.command, what));
-}
-
-void JobRun::tell(const std::string& what) {
-  if (job_.request.verbose) say(what);
-}
-
-void JobRun::find_store_ways(std::vector<Reached>& reached, const Ports& ports) {
-  if (!may_be_sparse(job_)) return;
-  store_ways_.emplace(job_, hosts_, reached, ports.master, guardian_->folder());
-  while (!stopped() && !store_ways_->done()) step();
-  store_ways_->enter(reached);
-  for (const std::string& complaint : store_ways_->complaints()) say(complaint);
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    const StorePlace& place = reached[host].store;
-    if (!place.address.empty())
-      tell(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
-                       with_port(place.address, place.port)));
-  }
-}
-
-void JobRun::prepare_hosts() {
-  if (stopped()) return;
-  std::vector<Reached> reached;
-  for (const auto& host : hosts_) reached.push_back(host->reached());
-  // Other hosts cannot reach this machine at 127.0.0.1. They use the address that ssh came from.
-  const auto other =
-      std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
-  for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
-    if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    tell(fmt::format("{} is ready at {}; the job's files are in {}", text_of(job_.hosts[host]),
-                     reached[host].address, printable(reached[host].folder)));
-  }
-  const Ports ports = choose_ports(job_, options_.starting_port, reached);
-  find_store_ways(reached, ports);
-  const Files files{ring_file(job_, ports, reached), devices_file(job_)};
-  for (const auto& host : hosts_) {
-    std::vector<Variables> variables;
-    for (const Rank* rank : host->ranks())
-      variables.push_back(environment_of(job_, *rank, ports, reached, options_.inherited));
-    host->prepare(files, variables);
-  }
-  wait_for_hosts(&RunningHost::prepared);
-}
-
-void JobRun::tell_of_unbound() {
-  if (!options_.bind_to_is_asked || options_.bind_to == BindTo::none) return;
-  for (const auto& host : hosts_) {
-    const Binding& first = host->binding_of(*host->ranks().front());
-    if (first.processors.empty())
-      say(fmt::format("the ranks on {} are not bound to cores: {}", text_of(host->host()),
-                      first.why_not));
-  }
-}
-
-void JobRun::start_ranks() {
-  if (stopped()) return;
-  if (!console_.log_folder().empty())
-    tell(fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
-  tell_of_unbound();
-  for (const Rank& rank : job_.ranks) {
-    const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
-    std::optional<TerminalPlan> terminal;
-    if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
-    RunningHost& host = *hosts_[rank.host];
-    const Binding& binding = host.binding_of(rank);
-    tell(fmt::format("rank {} on {}, {}: {}", rank.rank, text_of(host.host()),
-                     binding.processors.empty()
-                         ? fmt::format("not bound to cores ({})", binding.why_not)
-                         : fmt::format("bound to cores {}", list_of(binding.processors)),
-                     command_line(rank.argv)));
-    ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
-                                                   terminal && keys_go_through_));
-  }
-  if (keys_go_through_) raw_keys_.emplace();
-}
-
-void JobRun::wait_for_ranks() {
-  while (!std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) {
-    input_.watch(watch_, at_terminal_);
-    for (const auto& rank : ranks_) {
-      rank->watch(watch_, console_, input_);
-      rank->show_pieces(watch_, console_);
-    }
-    step();
-    move_towards_the_end();
-  }
-  for (const auto& rank : ranks_) rank->close(console_);
-  raw_keys_.reset();
-}
-
-void JobRun::finish_hosts() {
-  store_ways_.reset();
-  for (const auto& host : hosts_) host->finish();
-  while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
-  guardian_.reset();
-}
-
-void JobRun::warn_of_programs_without_mccl() {
-  if (!options_.on_mccl || stopped()) return;
-  std::vector<std::string> without;
-  for (const auto& host : hosts_)
-    if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
-  const bool failed = !failures_.empty();
-  // If the job failed and no host has MCCL, the programs probably failed before they imported MLX.
-  if (without.empty() || (failed && without.size() == hosts_.size())) return;
-  say(fmt::format(
-      "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
-      "Install mccl-engine there for the program's Python, or name another with --python",
-      failed ? "when the job failed, --mlx had reached" : "--mlx reached",
-      fmt::join(without, ", ")));
-}
-
-int JobRun::verdict() {
-  if (stop_signal_ != 0) {
-    say(fmt::format("signal {} ({}) ended the job", stop_signal_, ::strsignal(stop_signal_)));
-    return kSignalBase + stop_signal_;
-  }
-  if (timed_out_) {
-    say(fmt::format("the job was ended after {:g} s (--timeout)",
-                    static_cast<double>(options_.timeout->count()) / 1e3));
-    return kTimedOut;
-  }
-  const std::vector<std::string> troubles = name_the_network();
-  if (failures_.empty()) return kGood;
-  const Failure& first = first_cause(failures_);
-  if (!options_.inherits_streams || killed(first.exit)) say(text_of(first, job_.size()));
-  for (const std::string& trouble : troubles) say(trouble);
-  return first.exit.connection_lost ? kConnectionLost : first.exit.status;
-}
-
-/// Counts ranks that a network failure ended as lost with their host, because the launcher or its
-/// guard sent the signal that killed them. Returns a report on the network failures.
-std::vector<std::string> JobRun::name_the_network() {
-  std::vector<std::string> texts;
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    const std::optional<Trouble> trouble = hosts_[host]->trouble();
-    if (!trouble) continue;
-    texts.push_back(trouble->text);
-    if (!trouble->ranks_lost) continue;
-    const Exit lost{.status = kConnectionLost, .connection_lost = true};
-    int rank = hosts_[host]->ranks().front()->rank;
-    for (const Failure& failure : failures_)
-      if (job_.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
-    failures_.push_back({rank, text_of(job_.hosts[host]), lost});
-  }
-  return texts;
-}
-
-void JobRun::step() {
-  watch_.on(signals_.descriptor(), POLLIN, [this] { on_signals(); });
-  console_.watch(watch_);
-  if (store_ways_) store_ways_->watch(watch_);
-  for (const auto& host : hosts_) host->watch(watch_);
-  for (const auto& time : {time_limit_, terminate_at_, kill_at_})
-    if (time) watch_.at(*time);
-  watch_.wait();
-  if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->tells_its_end(); }))
-    collect();
-  if (!output_lost_ && console_.lost_output()) {
-    output_lost_ = true;
-    terminate();
-  }
-  if (time_limit_ && Clock::now() >= *time_limit_) {
-    time_limit_.reset();
-    timed_out_ = true;
-    terminate();
-  }
-}
-
-void JobRun::on_signals() {
-  for (const int number : signals_.take()) {
-    if (number == SIGCHLD) {
-      collect();
-    } else if (number == SIGWINCH) {
-      for (const auto& rank : ranks_) rank->resize(terminal_size());
-    } else if (number == SIGUSR1 || number == SIGUSR2 || number == SIGQUIT) {
-      for (const auto& host : hosts_) host->signal(number);
-    } else if (stop_signal_ == 0) {
-      stop_signal_ = number;
-      terminate();
-    } else {
-      kill();
-    }
-  }
-}
-
-void JobRun::collect() {
-  for (const auto& host : hosts_) host->collect();
-  if (store_ways_) store_ways_->collect();
-  for (const auto& rank : ranks_) {
-    // Once the launcher ends the job, a rank's exit says nothing about the cause.
-    const bool ending = kill_at_ || killed_;
-    if (!rank->collect() || rank->exit()->good() || ending) continue;
-    failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});
-  }
-}
-
-void JobRun::move_towards_the_end() {
-  const Clock::time_point now = Clock::now();
-  if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_)
-    terminate_at_ = now + kSettling;
-  if (terminate_at_ && now >= *terminate_at_) terminate();
-  if (kill_at_ && now >= *kill_at_) kill();
-}
-
-void JobRun::terminate() {
-  terminate_at_.reset();
-  if (kill_at_ || killed_) return;
-  for (const auto& host : hosts_) host->signal(SIGTERM);
-  kill_at_ = Clock::now() + options_.grace;
-}
-
-void JobRun::kill() {
-  kill_at_.reset();
-  killed_ = true;
-  for (const auto& host : hosts_) host->signal(SIGKILL);
-}
 
 }  // namespace
 

@@ -1,10 +1,45 @@
 // Runs a job, from the first connection to the last exit.
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/launch/console.h"
 #include "cli/launch/job.h"
-#include "cli/launch/options.h"
+#include "cli/launch/resources.h"
 
 namespace mccl::cli::launch {
+
+/// Default of RunOptions::patience, in seconds.
+inline constexpr int kUsualPatience = 30;
+
+struct RunOptions {
+  std::string command = "mccl launch";  ///< Begins each message of the launcher.
+  Variables inherited;                  ///< The launcher's own environment.
+  ConsoleOptions console;
+  /// True if ranks read nothing, and write to the launcher's own standard output and error. Then
+  /// the launcher reports only ranks that were killed, because the others report their own
+  /// failures. Only for jobs whose ranks all run on this machine.
+  bool inherits_streams = false;
+  /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
+  /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
+  std::optional<int> starting_port;
+  std::optional<int> input_rank;                     ///< Unset: all ranks get standard input.
+  std::chrono::milliseconds grace{5000};             ///< Time between SIGTERM and SIGKILL.
+  std::optional<std::chrono::milliseconds> timeout;  ///< Limits all starts together.
+  /// Maximum number of times that all ranks are started again after a failure.
+  int max_restarts = 0;
+  std::vector<std::string> ssh_arguments;
+  std::chrono::seconds silence{20};  ///< Time without messages after which a host counts as lost.
+  int patience = kUsualPatience;     ///< Seconds that a host may take to become ready.
+  BindTo bind_to = BindTo::share;
+  /// True if --bind-to was given. Ranks that cannot be bound are then reported.
+  bool bind_to_is_asked = false;
+  /// True if --mlx was given. Hosts where MLX did not use MCCL are then reported.
+  bool on_mccl = false;
+};
 
 /// How a job ended.
 struct Ended {

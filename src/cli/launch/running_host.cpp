@@ -8,9 +8,10 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/value_text.h"
-#include "cli/kit/find_program.h"
+#include "cli/kit/program.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -55,72 +56,100 @@ void write_secret(const std::string& path, const std::string& text) {
                             path, std::strerror(errno)));
 }
 
+/// This machine. Its ranks are children, started without a shell. They inherit the launcher's
+/// environment, except the variables that give it a place in an MLX job. The guardian ends leftover
+/// processes and removes the folder.
+class LocalHost final : public RunningHost {
+ public:
+  LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)
+      : RunningHost(job, host, options, guardian), inherited_(options.inherited) {
+    std::erase_if(inherited_,
+                  [](const auto& variable) { return tells_mlx_a_place(variable.first); });
+    const std::string path = path_of(inherited_, kUsualPath);
+    for (const Rank* rank : ranks_)
+      if (fault_.empty()) fault_ = fault_of(*rank, path);
+  }
+
+  void watch(Watch&) override {}
+  void collect() override {}
+  bool checked() const override { return true; }
+  std::string fault() const override { return fault_; }
+  Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
+  bool has_mccl() const override { return true; }
+  Process start_mccl(const std::vector<std::string>& words) override {
+    ProcessPlan plan{.argv = {this_program().string()}, .environment = inherited_};
+    plan.argv.insert(plan.argv.end(), words.begin(), words.end());
+    plan.environment[kMark] = guardian_.folder() + "/";
+    Process process = start_process(plan);
+    guardian_.watch(process.id);
+    return process;
+  }
+
+  std::optional<Process> request_forward(const std::string&, const std::string&) override {
+    return {};
+  }
+  void prepare(const Files& files, const std::vector<Variables>& variables) override {
+    write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
+    if (!files.devices.empty())
+      write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
+    std::vector<Variables> environments = variables;
+    for (Variables& environment : environments)
+      environment.insert(inherited_.begin(), inherited_.end());
+    const std::vector<Binding> bindings =
+        bindings_of(options_.bind_to, processors_here(), environments);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      variables_[ranks_[i]->rank] = std::move(environments[i]);
+      bindings_[ranks_[i]->rank] = bindings[i];
+    }
+  }
+
+  bool prepared() const override { return true; }
+  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override {
+    ProcessPlan plan{.argv = rank.argv,
+                     .directory = rank.directory,
+                     .environment = variables_[rank.rank],
+                     .terminal = terminal,
+                     .processors = binding_of(rank).processors,
+                     .inherits_streams = options_.inherits_streams};
+    plan.argv[0] =
+        find_program(rank.argv[0], path_of(plan.environment, kUsualPath), rank.directory);
+    if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
+    Process process = start_process(plan);
+    guardian_.watch(process.id);
+    running_.insert(process.id);
+    return process;
+  }
+
+  Exit ended(const Process& process, Exit exit, bool) override {
+    guardian_.forget(process.id);
+    running_.erase(process.id);
+    return exit;
+  }
+
+  std::optional<Trouble> trouble() const override { return {}; }
+  void signal(int number) override {
+    const bool with_children = number == SIGTERM || number == SIGKILL;
+    for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);
+  }
+
+  void finish() override {
+    had_mlx_on_mccl_ = ::access((guardian_.folder() + "/" + kOnMccl).c_str(), F_OK) == 0;
+  }
+
+  bool finished() const override { return true; }
+
+ private:
+  Variables inherited_;
+  std::string fault_;
+  std::map<int, Variables> variables_;  ///< Complete environments, keyed by rank.
+  std::set<pid_t> running_;
+};
+
 }  // namespace
 
-LocalHost::LocalHost(const Job& job, std::size_t host, const RunOptions& options,
-                     Guardian& guardian)
-    : RunningHost(job, host, options, guardian), inherited_(options.inherited) {
-  std::erase_if(inherited_, [](const auto& variable) { return tells_mlx_a_place(variable.first); });
-  const std::string path = path_of(inherited_, kUsualPath);
-  for (const Rank* rank : ranks_)
-    if (fault_.empty()) fault_ = fault_of(*rank, path);
-}
-
-std::optional<Process> LocalHost::start_mccl(const std::vector<std::string>& words) {
-  ProcessPlan plan;
-  plan.argv = {this_program().string()};
-  plan.argv.insert(plan.argv.end(), words.begin(), words.end());
-  plan.environment = inherited_;
-  plan.environment[kMark] = guardian_.folder() + "/";
-  Process process = start_process(plan);
-  guardian_.watch(process.id);
-  return process;
-}
-
-void LocalHost::prepare(const Files& files, const std::vector<Variables>& variables) {
-  write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
-  if (!files.devices.empty()) write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
-  std::vector<Variables> environments = variables;
-  for (Variables& environment : environments)
-    environment.insert(inherited_.begin(), inherited_.end());
-  const std::vector<Binding> bindings =
-      bindings_of(options_.bind_to, processors_here(), environments);
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    variables_[ranks_[i]->rank] = std::move(environments[i]);
-    bindings_[ranks_[i]->rank] = bindings[i];
-  }
-}
-
-Process LocalHost::start(const Rank& rank, const std::optional<TerminalPlan>& terminal) {
-  ProcessPlan plan{.argv = rank.argv,
-                   .directory = rank.directory,
-                   .environment = variables_[rank.rank],
-                   .terminal = {},
-                   .echo = terminal && terminal->echo,
-                   .processors = binding_of(rank).processors,
-                   .inherits_streams = options_.inherits_streams};
-  plan.argv[0] = find_program(rank.argv[0], path_of(plan.environment, kUsualPath), rank.directory);
-  if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
-  if (terminal) plan.terminal = terminal->size;
-  Process process = start_process(plan);
-  guardian_.watch(process.id);
-  running_.insert(process.id);
-  return process;
-}
-
-Exit LocalHost::ended(const Process& process, Exit exit, bool) {
-  guardian_.forget(process.id);
-  running_.erase(process.id);
-  return exit;
-}
-
-void LocalHost::finish() {
-  had_mlx_on_mccl_ = ::access((guardian_.folder() + "/" + kOnMccl).c_str(), F_OK) == 0;
-}
-
-void LocalHost::signal(int number) {
-  const bool with_children = number == SIGTERM || number == SIGKILL;
-  for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);
+std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
+                                             const RunOptions& options, Guardian& guardian) {
+  return std::make_unique<LocalHost>(job, host, options, guardian);
 }
 
 }  // namespace mccl::cli::launch

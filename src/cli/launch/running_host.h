@@ -2,26 +2,19 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "cli/kit/process.h"
-#include "cli/kit/watch.h"
-#include "cli/launch/binding.h"
+#include "cli/kit/dialogue.h"
 #include "cli/launch/failure.h"
 #include "cli/launch/guardian.h"
 #include "cli/launch/job.h"
-#include "cli/launch/options.h"
+#include "cli/launch/resources.h"
+#include "cli/launch/run.h"
 
 namespace mccl::cli::launch {
-
-/// The terminal that a rank's process gets. Absent if its streams are pipes.
-struct TerminalPlan {
-  WindowSize size;
-  bool echo = false;
-};
 
 /// Contents of the files that ranks read. The same for all ranks.
 struct Files {
@@ -58,9 +51,14 @@ class RunningHost {
   virtual std::string fault() const = 0;
   virtual Reached reached() const = 0;
 
-  /// Starts `mccl` there with these arguments. It ends when its standard input closes. Returns
-  /// nothing if the host has no such program.
-  virtual std::optional<Process> start_mccl(const std::vector<std::string>& words) = 0;
+  virtual bool has_mccl() const = 0;
+  /// Starts `mccl` there with these arguments. It ends when its standard input closes.
+  virtual Process start_mccl(const std::vector<std::string>& words) = 0;
+  /// Returns a function to call when a process that this object has started does not exist any
+  /// more.
+  Dialogue::Reaped forgets() const {
+    return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
+  }
   /// Asks ssh to forward a socket or port while the job runs. `flag` is -L or -R. The returned
   /// process exits with status 0 if ssh has accepted the request. Returns nothing for this machine.
   virtual std::optional<Process> request_forward(const std::string& flag,
@@ -102,36 +100,14 @@ class RunningHost {
   bool had_mlx_on_mccl_ = false;
 };
 
-/// This machine. Its ranks are children, started without a shell. They inherit the launcher's
-/// environment, except the variables that give it a place in an MLX job. The guardian ends leftover
-/// processes and removes the folder.
-class LocalHost final : public RunningHost {
- public:
-  LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian);
+/// Number of connections that `ranks` ranks on one host need.
+std::size_t connections_for(std::size_t ranks);
 
-  void watch(Watch&) override {}
-  void collect() override {}
-  bool checked() const override { return true; }
-  std::string fault() const override { return fault_; }
-  Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
-  std::optional<Process> start_mccl(const std::vector<std::string>& words) override;
-  std::optional<Process> request_forward(const std::string&, const std::string&) override {
-    return {};
-  }
-  void prepare(const Files& files, const std::vector<Variables>& variables) override;
-  bool prepared() const override { return true; }
-  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override;
-  Exit ended(const Process& process, Exit exit, bool told) override;
-  std::optional<Trouble> trouble() const override { return {}; }
-  void signal(int number) override;
-  void finish() override;
-  bool finished() const override { return true; }
-
- private:
-  Variables inherited_;
-  std::string fault_;
-  std::map<int, Variables> variables_;  ///< Complete environments, keyed by rank.
-  std::set<pid_t> running_;
-};
+std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
+                                             const RunOptions& options, Guardian& guardian);
+/// Starts to connect. `logins` limits the number of logins in progress.
+std::unique_ptr<RunningHost> make_ssh_host(const Job& job, std::size_t host,
+                                           const RunOptions& options, Guardian& guardian,
+                                           Logins& logins);
 
 }  // namespace mccl::cli::launch

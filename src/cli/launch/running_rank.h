@@ -1,14 +1,19 @@
 // A running rank: its streams, and how it ended.
 #pragma once
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <optional>
+#include <utility>
 
 #include "cli/kit/dialogue.h"
 #include "cli/kit/process.h"
-#include "cli/kit/watch.h"
 #include "cli/launch/console.h"
-#include "cli/launch/input.h"
 #include "cli/launch/remote_script.h"
 #include "cli/launch/running_host.h"
 
@@ -18,32 +23,97 @@ class RunningRank {
  public:
   /// If `pieces_at_once` is true, output is shown before its line ends. This is for a rank that
   /// receives the user's keys.
-  RunningRank(const Rank& rank, RunningHost& host, Process process, bool pieces_at_once);
+  RunningRank(const Rank& rank, RunningHost& host, Process process, bool pieces_at_once)
+      : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
+    output(Stream::output).descriptor = std::move(process_.output);
+    output(Stream::error).descriptor = std::move(process_.error);
+    if (process_.token.empty()) return;
+    output(Stream::output).words = RankWords(process_.token, true);
+    output(Stream::error).words = RankWords(process_.token, false);
+  }
 
   /// Registers the rank's output with `watch`, unless the console is full. Also registers its
   /// input, if bytes of `input` are pending.
-  void watch(Watch& watch, Console& console, Input& input);
+  void watch(Watch& watch, Console& console, Input& input) {
+    if (finished()) close(console);
+    for (const Stream stream : {Stream::output, Stream::error}) {
+      const int descriptor = output(stream).descriptor.get();
+      if (descriptor < 0 || console.full()) continue;
+      watch.on(descriptor, POLLIN, [this, stream, &console] { read(stream, console); });
+    }
+    if (exit_ && (console.full() || !has_read_all())) ended_ = Clock::now();
+    if (exit_ && !finished()) watch.at(ended_ + kForRest);
+    if (process_.input.get() < 0) return;
+    const auto reader = static_cast<std::size_t>(rank());
+    if (input.exhausted(reader) || !input.reading(reader)) {
+      write(input);
+    } else if (!input.pending(reader).empty()) {
+      watch.on(process_.input.get(), POLLOUT, [this, &input] { write(input); });
+    }
+  }
+
   /// Shows an unfinished line that has not grown for a short while.
-  void show_pieces(Watch& watch, Console& console);
+  void show_pieces(Watch& watch, Console& console) {
+    for (const Stream stream : {Stream::output, Stream::error}) {
+      Output& from = output(stream);
+      if (from.lines.empty() || !console.shows_pieces(stream)) continue;
+      if (Clock::now() >= from.since + kBeforePiece) {
+        put(stream, from.lines.take_characters(), console);
+      } else {
+        watch.at(from.since + kBeforePiece);
+      }
+    }
+  }
+
   /// Checks whether the process has ended, or the rank's shell wrapper has reported the end of the
   /// rank. Returns true only the first time that it finds either.
-  bool collect();
+  bool collect() {
+    if (collected_) return false;
+    const std::optional<Exit> end = reap(process_.id);
+    collected_ = end.has_value();
+    if (exit_ || (!end && !told_status())) return false;
+    const bool told = told_status().has_value();
+    exit_ = host_->ended(process_, told ? Exit{.status = *told_status()} : *end, told);
+    ended_ = Clock::now();
+    return true;
+  }
+
   /// True if the wrapper has reported the rank's end and collect() has not processed it yet.
   bool tells_its_end() const { return told_status() && !exit_; }
   /// True if the rank has ended and all its output has been read. Processes that it left behind may
   /// hold its streams open; their output is read for one more second.
-  bool finished() const;
+  bool finished() const {
+    if (!exit_) return false;
+    if (outputs_[0].closed() && outputs_[1].closed()) return true;
+    return has_read_all() && Clock::now() >= ended_ + kForRest;
+  }
 
   /// Called once finished() is true: shows the rest of an unfinished line and closes the streams.
-  void close(Console& console);
+  void close(Console& console) {
+    for (const Stream stream : {Stream::output, Stream::error})
+      if (!output(stream).closed()) end(stream, console);
+    process_.input.close();
+    // The ssh session would stay as long as other processes hold it open.
+    if (!collected_) ::kill(process_.id, SIGTERM);
+  }
 
   int rank() const { return rank_->rank; }
   std::size_t host() const { return rank_->host; }
   /// How the rank ended; empty while it runs.
   const std::optional<Exit>& exit() const { return exit_; }
-  void resize(WindowSize size);
+  void resize(WindowSize size) {
+    if (process_.has_terminal && process_.input.get() >= 0) launch::resize(process_.input, size);
+  }
 
  private:
+  /// Number of reads of one stream before the others get a turn.
+  static constexpr int kReadsInTurn = 4;
+  /// Time before an unfinished line is shown. It lets programs that write a line in pieces finish
+  /// it.
+  static constexpr std::chrono::milliseconds kBeforePiece{60};
+  /// Time for output after the rank has ended, while other processes hold its streams open.
+  static constexpr std::chrono::seconds kForRest{1};
+
   struct Output {
     Descriptor descriptor;
     Lines lines;
@@ -53,13 +123,69 @@ class RunningRank {
     bool closed() const { return descriptor.get() < 0; }
   };
 
-  void read(Stream stream, Console& console);
-  void end(Stream stream, Console& console);
-  void put(Stream stream, std::string_view text, Console& console);
-  void write(Input& input);
+  void read(Stream stream, Console& console) {
+    Output& from = output(stream);
+    for (int turn = 0; turn < kReadsInTurn; ++turn) {
+      std::span<char> space = from.lines.space();
+      const std::size_t held = from.words.put_held(space);
+      const std::span<char> free = space.subspan(held);
+      const ssize_t n = read_some(from.descriptor.get(), free.data(), free.size());
+      const int error = errno;
+      const std::size_t bytes = held + static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+      from.lines.filled(from.words.filter(space.first(bytes)));
+      if (n < 0 && error == EAGAIN) return;
+      if (n <= 0) {  // End of stream; a terminal reports it as an error.
+        end(stream, console);
+        return;
+      }
+      from.since = Clock::now();
+      put(stream, from.lines.take_lines(), console);
+      if (pieces_at_once_ && console.shows_pieces(stream))
+        put(stream, from.lines.take_characters(), console);
+      if (static_cast<std::size_t>(n) < free.size()) return;
+    }
+  }
+
+  void end(Stream stream, Console& console) {
+    Output& from = output(stream);
+    put(stream, from.lines.take_rest(), console);
+    put(stream, from.words.rest(), console);
+    from.descriptor.close();
+  }
+
+  void put(Stream stream, std::string_view text, Console& console) {
+    console.put(rank(), stream, text);
+  }
+
+  void write(Input& input) {
+    const auto reader = static_cast<std::size_t>(rank());
+    for (;;) {
+      const std::string_view bytes = input.pending(reader);
+      if (bytes.empty()) break;
+      const ssize_t n = ::write(process_.input.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) return;
+      if (n < 0) {  // The rank does not read any more.
+        input.leave(reader);
+        break;
+      }
+      input.taken(reader, static_cast<std::size_t>(n));
+    }
+    if (!input.exhausted(reader) && input.reading(reader)) return;
+    // Input of a terminal ends with Ctrl-D. Closing the terminal would hang up.
+    if (process_.has_terminal && ::write(process_.input.get(), &kEndOfInput, 1) < 0) return;
+    process_.input.close();
+  }
+
   const std::optional<int>& told_status() const { return outputs_[0].words.status(); }
   /// True if everything that the program wrote before it ended has been read.
-  bool has_read_all() const;
+  bool has_read_all() const {
+    // The streams of a reaped process report their end themselves.
+    if (collected_) return true;
+    const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
+    return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));
+  }
+
   Output& output(Stream stream) { return outputs_[static_cast<std::size_t>(stream)]; }
 
   const Rank* rank_;

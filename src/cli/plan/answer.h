@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cli/bench/routine.h"
@@ -26,7 +29,7 @@ struct Question {
 };
 
 /// False for sendrecv, which is not a collective.
-bool has_schedule(bench::Routine routine);
+inline bool has_schedule(bench::Routine routine) { return routine != bench::Routine::sendrecv; }
 
 std::size_t element_bytes(const Question& question);
 
@@ -71,5 +74,21 @@ std::vector<schedule::Choice> alternatives(const Question& question, const sched
 /// Returns the problem from which `rank`'s schedule is built.
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
+
+/// Lines for users. Those that begin with # are explanations; the others are rows.
+std::string heading(bench::Routine routine);
+/// Returns one line.
+std::string row_text(const Answer& answer);
+/// Returns a line for each alternative, for display below the row. The chosen algorithm is marked.
+std::string alternatives_text(const Answer& answer, std::span<const schedule::Choice> others);
+
+std::string bytes_text(double bytes);
+
+/// Returns one row. Times are in microseconds, rates in GB/s. A figure that does not exist is null.
+nlohmann::ordered_json row_json(const Answer& answer,
+                                std::span<const schedule::Choice> alternatives);
+
+/// Returns the whole plan, with a line end.
+std::string to_json(const schedule::Facts& facts, int ranks, nlohmann::ordered_json rows);
 
 }  // namespace mccl::cli::plan

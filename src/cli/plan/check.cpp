@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
 #include "base/value_text.h"
 #include "cli/bench/report.h"
-#include "cli/flag_values.h"
+#include "cli/flags.h"
 #include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
-#include "cli/plan/report.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::plan {
@@ -26,7 +22,6 @@ namespace {
 using bench::Routine;
 using nlohmann::json;
 
-constexpr std::size_t kLargestFile = std::size_t{64} << 20;
 constexpr int kMostRanks = 4096;
 constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 40;
 
@@ -94,24 +89,6 @@ std::optional<schedule::Algorithm> forced_of(const std::string& name, const std:
 
 }  // namespace
 
-std::string read_text(std::string_view flag, const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string content;
-  char block[65536];
-  while (file && content.size() <= kLargestFile) {
-    file.read(block, sizeof block);
-    content.append(block, static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.eof() && content.size() <= kLargestFile) {
-    throw InvalidArgument(
-        fmt::format("{}: cannot read {}: {}", flag, in_quotes(path), std::strerror(errno)));
-  }
-  if (content.size() > kLargestFile)
-    throw InvalidArgument(fmt::format("{}: {} is larger than 64 MiB", flag, in_quotes(path)));
-  return content;
-}
-
 MeasuredRun parse_run(const std::string& content, const std::string& origin) {
   const std::string where = "--check: " + in_quotes(origin);
   const json whole = parse_json(content, where, "the JSON that \"mccl bench --json\" writes");
@@ -149,26 +126,23 @@ std::size_t count_outside(const std::vector<Comparison>& comparisons, double tol
 
 std::string comparison_text(const MeasuredRun& run, const std::vector<Comparison>& comparisons,
                             double tolerance) {
-  static constexpr const char* kLine =
-      "{:<15} {:>11} {:>8}  {:<18} {:>6} {:>11} {:>11} {:>11} {:>9}\n";
-  const auto line = [](auto... words) { return fmt::format(kLine, words...); };
-  std::string result = fmt::format("# {} ranks, transport {}\n", run.ranks, run.transport);
-  result += line("# collective", "size", "in place", "algorithm", "chunk", "predicted", "time",
-                 "p50", "deviation");
-  result += line("#", "B", "", "", "B", "us", "us", "us", "%");
+  cluster::TableRows rows = {{"# collective", "size (B)", "in place", "algorithm", "chunk (B)",
+                              "predicted (us)", "time (us)", "p50 (us)", "deviation (%)"}};
   for (const Comparison& c : comparisons) {
     const Question& question = c.row.question;
     const auto chunk =
         static_cast<double>(c.choice.chunk) * static_cast<double>(element_bytes(question));
-    result +=
-        line(bench::info_of(question.routine).name, question.shape.bytes,
-             question.in_place ? "yes" : "no", schedule::name_of(c.choice.algorithm),
-             bytes_text(chunk), number_text(c.choice.predicted_s * 1e6), number_text(c.row.time_us),
-             number_text(c.row.p50_us), fmt::format("{:+.0f}", c.deviation()));
+    rows.push_back({std::string(bench::info_of(question.routine).name),
+                    std::to_string(question.shape.bytes), question.in_place ? "yes" : "no",
+                    std::string(schedule::name_of(c.choice.algorithm)), bytes_text(chunk),
+                    number_text(c.choice.predicted_s * 1e6), number_text(c.row.time_us),
+                    number_text(c.row.p50_us), fmt::format("{:+.0f}", c.deviation())});
   }
   const std::size_t outside = count_outside(comparisons, tolerance);
-  return result + fmt::format("# {} of {} predictions are within {:g} % of the measured time\n",
-                              comparisons.size() - outside, comparisons.size(), tolerance);
+  return fmt::format(
+      "# {} ranks, transport {}\n{}# {} of {} predictions are within {:g} % of the measured time\n",
+      run.ranks, run.transport, cluster::table_text(rows), comparisons.size() - outside,
+      comparisons.size(), tolerance);
 }
 
 std::string comparison_json(const MeasuredRun& run, const std::vector<Comparison>& comparisons) {

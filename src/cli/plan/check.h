@@ -1,9 +1,7 @@
 // Compares what the model predicts with what `mccl bench` measured.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/plan/answer.h"
@@ -28,9 +26,6 @@ struct MeasuredRun {
 /// InvalidArgument if the text is invalid; the message contains the fault and `origin`, the file's
 /// path.
 MeasuredRun parse_run(const std::string& text, const std::string& origin);
-
-/// Reads the file at `path`, which is the value of `flag`. Throws InvalidArgument.
-std::string read_text(std::string_view flag, const std::string& path);
 
 struct Comparison {
   MeasuredRow row;

@@ -1,31 +1,31 @@
 #include "cli/plan/facts.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/bench/run.h"
 #include "cli/command.h"
+#include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
+#include "schedule/cable_map.h"
 #include "schedule/choose.h"
 
 namespace mccl::cli::plan {
 namespace {
+
+using nlohmann::json;
 
 std::string text_of(const schedule::FactInfo& info, double value) {
   if (info.unit == "s") return text_of_seconds(value);
@@ -47,23 +47,33 @@ double parse_value(std::string_view flag, const schedule::FactInfo& info, std::s
   throw InvalidArgument(fmt::format("{}: expected {}; found {}", flag, wanted, in_quotes(text)));
 }
 
-/// A temporary file for the result of `mccl bench`.
-class ResultFile {
- public:
-  ResultFile() {
-    path_ = (std::filesystem::temp_directory_path() / "mccl-plan.XXXXXX").string();
-    const Descriptor file(::mkstemp(path_.data()));
-    if (!file) throw Error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+[[noreturn]] void refuse_links(std::string_view origin, const std::string& found) {
+  throw InvalidArgument(fmt::format(
+      R"({}: expected a list of cables such as {{"between": [0, 1], "rate": "10Gbit", "latency": "20us"}}; found {})",
+      origin, found));
+}
+
+Cable cable_of(const json& item, std::string_view origin) {
+  if (!item.is_object()) refuse_links(origin, item.dump());
+  Cable cable;
+  bool has_ends = false;
+  for (const auto& [name, value] : item.items()) {
+    if (name == "between" && value.is_array() && value.size() == 2 &&
+        value[0].is_number_integer() && value[1].is_number_integer()) {
+      cable.a = value[0].get<int>();
+      cable.b = value[1].get<int>();
+      has_ends = true;
+    } else if (name == "rate" && value.is_string()) {
+      cable.bytes_per_s = parse_rate(fmt::format("{}: rate", origin), value.get<std::string>());
+    } else if (name == "latency" && value.is_string()) {
+      cable.latency_s = parse_seconds(fmt::format("{}: latency", origin), value.get<std::string>());
+    } else {
+      refuse_links(origin, item.dump());
+    }
   }
-  ~ResultFile() { ::unlink(path_.c_str()); }
-  ResultFile(const ResultFile&) = delete;
-  ResultFile& operator=(const ResultFile&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+  if (!has_ends) refuse_links(origin, item.dump());
+  return cable;
+}
 
 }  // namespace
 
@@ -159,14 +169,53 @@ std::optional<schedule::Facts> measure(int ranks) {
         "--measure: MCCL_CALIBRATE disables measurements; unset it, or leave out "
         "--measure");
   }
-  const ResultFile file;
+  const TemporaryFolder folder("mccl-plan");
+  const std::string file = folder.path() + "/bench.json";
   // A job measures its costs when it starts, and its ranks agree on them in the first collective.
   const int status =
       bench::run_here(ranks, "mccl plan",
                       {"bench", "--one-host", "--quiet", "barrier", "--iterations", "1", "--warmup",
-                       "0", "--algorithm", "auto", "--no-bounds", "--json", file.path()});
+                       "0", "--algorithm", "auto", "--no-bounds", "--json", file});
   if (status != kGood) return {};
-  return facts_of_json(nlohmann::json::parse(std::ifstream(file.path())).at("costs"), ranks);
+  return facts_of_json(nlohmann::json::parse(contents_of(file)).at("costs"), ranks);
+}
+
+Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
+  const json document = json::parse(text, nullptr, false);
+  if (!document.is_array())
+    refuse_links(origin, document.is_discarded() ? "text that is not JSON" : document.dump());
+  std::vector<Cable> cables;
+  for (const json& item : document) cables.push_back(cable_of(item, origin));
+  Cabling cabling(ranks, std::move(cables));
+  const std::vector<std::vector<int>> parts = cabling.parts();
+  if (parts.size() > 1) {
+    std::string told;
+    for (const auto& part : parts)
+      told += fmt::format("{}{{{}}}", told.empty() ? "" : " and ", fmt::join(part, ", "));
+    throw InvalidArgument(fmt::format(
+        "{}: the cables do not join all {} ranks, only {}; add a cable", origin, ranks, told));
+  }
+  return cabling;
+}
+
+std::string links_text(const Cabling& cabling, double latency_s, double bytes_per_s) {
+  std::vector<int> everyone(static_cast<std::size_t>(cabling.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const schedule::CableMap map(cabling, everyone, latency_s, bytes_per_s);
+  std::string text = fmt::format("# {} cables", cabling.cables().size());
+  if (cabling.is_one_network()) return text + ": every rank is connected to every other\n";
+  const auto out = std::back_inserter(text);
+  if (map.ring().empty()) {
+    fmt::format_to(out, "\n#   ring: none\n");
+  } else {
+    fmt::format_to(out, "\n#   ring: {} - {}\n", fmt::join(map.ring(), " - "), map.ring().front());
+  }
+  std::vector<std::string> branches;
+  for (std::size_t rank = 0; rank < map.tree().size(); ++rank) {
+    if (map.tree()[rank] >= 0) branches.push_back(fmt::format("{} - {}", map.tree()[rank], rank));
+  }
+  fmt::format_to(out, "#   tree: {}\n", fmt::join(branches, ", "));
+  return text;
 }
 
 }  // namespace mccl::cli::plan

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cabling.h"
 #include "schedule/choose.h"
 
 namespace mccl::cli::plan {
@@ -38,5 +39,14 @@ schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks);
 /// failed; it has printed the reason to stderr. Throws InvalidArgument if the settings forbid
 /// measuring.
 std::optional<schedule::Facts> measure(int ranks);
+
+/// Parses a JSON list with an object for each cable: {"between": [0, 1], "rate": "10Gbit",
+/// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument if the text is
+/// invalid or the cables do not join all ranks. The message contains `origin` and, in the latter
+/// case, the separate parts.
+Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
+
+/// Returns comment lines that show the ring and the tree that schedules use.
+std::string links_text(const Cabling& cabling, double latency_s, double bytes_per_s);
 
 }  // namespace mccl::cli::plan

@@ -1,5 +1,6 @@
 #include "cli/probe/gather.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -11,7 +12,9 @@
 #include <thread>
 
 #include "base/cores.h"
+#include "base/environment.h"
 #include "base/first_line.h"
+#include "cli/kit/program.h"
 #include "cluster/read_facts.h"
 #include "cluster/text.h"
 
@@ -19,6 +22,9 @@ namespace mccl::cli::probe {
 namespace {
 
 using cluster::HostFacts;
+
+/// Longest time that one program may take.
+constexpr std::chrono::seconds kForProgram{15};
 
 /// Python code that prints versions of packages. Omits packages that are half removed or cannot be
 /// read.
@@ -109,6 +115,40 @@ std::string server_of_ssh(const std::string& connection) {
 }
 
 }  // namespace
+
+Programs::Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy)
+    : deadline_(deadline), busy_(std::move(busy)), environment_(process_environment()) {}
+
+std::string Programs::find(const std::string& program) const {
+  return find_program(program, path_of(environment_, "/usr/bin:/bin:/usr/sbin:/sbin"));
+}
+
+std::string Programs::output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const {
+  return run(facts, std::move(argv)).output;
+}
+
+bool Programs::succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const {
+  return run(facts, std::move(argv)).status == 0;
+}
+
+Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv) const {
+  const std::string name = argv.front();
+  argv.front() = find(name);
+  if (argv.front().empty() || Clock::now() >= deadline_) return {.output = "", .status = 1};
+  busy_(name);
+  const ProcessPlan plan{.argv = std::move(argv), .environment = environment_};
+  Captured captured =
+      capture(plan, {.time = std::min(Clock::now() + kForProgram, deadline_)}, false);
+  if (captured.late)
+    cluster::keep_odd(facts,
+                      {.id = "program-hangs",
+                       .severity = cluster::Severity::warning,
+                       .what = fmt::format("{} does not end", name),
+                       .where = facts.host,
+                       .why = "the information that it provides is missing below",
+                       .cure = fmt::format("run {} there, and find what it waits for", name)});
+  return captured;
+}
 
 void gather_macos(HostFacts& facts, const Programs& programs) {
   const auto said = [&](std::vector<std::string> argv) {

@@ -14,6 +14,7 @@
 
 #include "base/first_line.h"
 #include "base/value_text.h"
+#include "cli/kit/file.h"
 #include "cli/probe/gather.h"
 #include "cluster/read_facts.h"
 #include "transport/tcp/interfaces.h"
@@ -38,12 +39,6 @@ constexpr long kInfiniband = 32;
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-/// Returns the contents of a small file; empty if it cannot be read.
-std::string text_in(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Returns the last component of a symbolic link's target.
@@ -175,15 +170,15 @@ void gather_routes(HostFacts& facts) {
 /// Notes neighbours, name servers, file servers, gateways and peers. Also notes the networks of all
 /// routing tables, since /proc/net/route shows only the main one.
 void gather_in_use(HostFacts& facts, const Programs& programs) {
-  cluster::note_in_use(facts, text_in("/etc/resolv.conf"), "a DNS server");
-  cluster::note_in_use(facts, text_in("/run/systemd/resolve/resolv.conf"), "a DNS server");
-  const std::string mounts = text_in("/proc/mounts");
+  cluster::note_in_use(facts, contents_of("/etc/resolv.conf"), "a DNS server");
+  cluster::note_in_use(facts, contents_of("/run/systemd/resolve/resolv.conf"), "a DNS server");
+  const std::string mounts = contents_of("/proc/mounts");
   for (const std::string_view mount : cluster::lines_of(mounts))
     if (const std::size_t server = mount.find("addr="); server != mount.npos)
       cluster::note_in_use(facts, mount.substr(server), "a file server");
-  cluster::note_in_use(facts, text_in("/proc/net/arp"), "a neighbour");
-  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp"));
-  cluster::note_tcp_peers(facts, text_in("/proc/net/tcp6"));
+  cluster::note_in_use(facts, contents_of("/proc/net/arp"), "a neighbour");
+  cluster::note_tcp_peers(facts, contents_of("/proc/net/tcp"));
+  cluster::note_tcp_peers(facts, contents_of("/proc/net/tcp6"));
   cluster::note_in_use(facts,
                        programs.output_of(facts, {"ip", "-4", "route", "show", "table", "all"}),
                        "in a route");

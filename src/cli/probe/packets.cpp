@@ -1,19 +1,27 @@
 #include "cli/probe/packets.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/thread.h"
-#include "cluster/text.h"
+#include "cluster/read_facts.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -22,7 +30,6 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMostBytes = 65536;
 constexpr std::size_t kLongestHead = 400;
-constexpr auto kBetweenLooksAtPackets = 100ms;
 constexpr auto kForEcho = 150ms;
 constexpr int kTries = 4;
 
@@ -48,8 +55,53 @@ void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int f
 #endif
 }
 
-}  // namespace
+/// UDP port at which all hosts receive calls. It is fixed, because no host knows another's ports
+/// yet.
+constexpr std::uint16_t kCallPort = 29599;
 
+constexpr auto kBetweenLooksAtCalls = 50ms;
+constexpr const char* kAllHosts = "ff02::1";
+/// Number of times that a question (a "who" message) is sent, at intervals of kForAnswer.
+constexpr int kQuestions = 3;
+constexpr auto kForAnswer = 120ms;
+constexpr std::size_t kMostQuestions = 4096;
+constexpr std::size_t kMostCalled = 4096;
+
+/// Time to wait for link-local addresses to become usable. An interface that has just come up
+/// cannot send from its address before the system has checked that the address is unique on the
+/// cable (RFC 4862, 5.4: a random delay of up to a second, then one more second).
+constexpr auto kForAddresses = 2500ms;
+constexpr auto kBetweenTries = 20ms;
+
+/// True for a port of a bridge. Such a port receives nothing itself; the bridge does.
+bool is_port_of_bridge(const std::string& interface) {
+  std::error_code ignored;
+  return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
+}
+
+/// Returns the interfaces that are up and have a link-local IPv6 address, even one that is still
+/// being checked.
+std::set<std::string> calling_interfaces() {
+  std::set<std::string> names;
+  for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
+    if (interface.up && !interface.loopback && interface.address.is_link_local() &&
+        interface.address.family() == AF_INET6 && !is_port_of_bridge(interface.name))
+      names.insert(interface.name);
+  return names;
+}
+
+std::string name_of(unsigned interface) {
+  std::array<char, IF_NAMESIZE> name = {};
+  return ::if_indextoname(interface, name.data()) == nullptr ? "" : name.data();
+}
+
+std::optional<Address> all_on(const std::string& interface) {
+  return Address::parse_numeric(fmt::format("{}%{}", kAllHosts, interface), kCallPort);
+}
+
+/// Returns a UDP socket bound to `port`, or to a free port if `port` is 0. Empty if the system
+/// refuses. An IPv6 socket also receives IPv4, and reports the interface through which a packet
+/// came.
 Socket packet_socket(int family, std::uint16_t port) {
   Socket socket(::socket(family, SOCK_DGRAM, 0));
   if (!socket) return socket;
@@ -65,6 +117,7 @@ Socket packet_socket(int family, std::uint16_t port) {
   return socket;
 }
 
+/// Returns a pending packet. Does not block; the head is empty if there is none.
 Packet receive(const Socket& socket) {
   Packet packet;
   std::vector<char> bytes(kMostBytes);
@@ -100,27 +153,145 @@ bool send(const Socket& socket, const std::string& bytes, const Address& to) {
   return ::sendto(socket.descriptor(), bytes.data(), bytes.size(), 0, to.data(), to.size()) >= 0;
 }
 
-PacketEcho::PacketEcho(const Secret& secret)
-    : secret_(secret), socket_(packet_socket(AF_INET6, 0)) {
-  if (!socket_) socket_ = packet_socket(AF_INET, 0);
-  if (socket_) port_ = socket_.local().port();
-  thread_ = start_thread("mccl-packets", [this] { run(); });
+}  // namespace
+
+Calls::Calls(const Secret& secret, Say say)
+    : secret_(secret),
+      say_(std::move(say)),
+      socket_(packet_socket(AF_INET6, kCallPort)),
+      packets_(packet_socket(AF_INET6, 0)) {
+  if (!packets_) packets_ = packet_socket(AF_INET, 0);
+  thread_ = start_thread("mccl-calls", [this] { run(); });
 }
 
-PacketEcho::~PacketEcho() {
+Calls::~Calls() {
   stopping_ = true;
   thread_.join();
 }
 
-void PacketEcho::run() {
+void Calls::run() {
   while (!stopping_) {
-    pollfd waiting = {socket_.descriptor(), POLLIN, 0};
-    if (::poll(&waiting, 1, kBetweenLooksAtPackets / 1ms) <= 0) continue;
-    const Packet packet = receive(socket_);
-    const auto words = cluster::words_of(packet.head);
-    if (words.size() != 3 || !secret_.is_proof(words[2], "sends", {words[0], words[1]})) continue;
-    send(socket_, fmt::format("{} {}\n", words[0], secret_.prove("got", {words[0], words[1]})),
-         packet.from);
+    std::array waiting = {pollfd{socket_.descriptor(), POLLIN, 0},
+                          pollfd{packets_.descriptor(), POLLIN, 0}};
+    ::poll(waiting.data(), waiting.size(), kBetweenLooksAtCalls / 1ms);
+    if (waiting[0].revents != 0) take(receive(socket_));
+    if (waiting[1].revents != 0) answer(receive(packets_));
+    ask_again();
+  }
+}
+
+void Calls::answer(const Packet& packet) {
+  const auto words = cluster::words_of(packet.head);
+  if (words.size() != 3 || !secret_.is_proof(words[2], "sends", {words[0], words[1]})) return;
+  send(packets_, fmt::format("{} {}\n", words[0], secret_.prove("got", {words[0], words[1]})),
+       packet.from);
+}
+
+void Calls::take(const Packet& packet) {
+  const auto words = cluster::words_of(packet.head);
+  if (words.size() == 5 && words[0] == "call") take_call(packet, words);
+  if (words.size() == 4 && words[0] == "who") take_question(packet, words);
+  if (words.size() == 5 && words[0] == "here") take_answer(packet, words);
+}
+
+std::optional<Calls::Place> Calls::called(std::string_view nonce) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = called_.find(std::string(nonce));
+  if (found == called_.end()) return {};
+  return found->second;
+}
+
+void Calls::take_call(const Packet& packet, std::span<const std::string_view> words) {
+  // Ignores this host's own call, which the system may deliver, and replays of other calls.
+  const std::string nonce(words[1]);
+  if (called(nonce) || questions_.size() == kMostQuestions ||
+      !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
+      !heard_.insert({nonce, packet.interface}).second)
+    return;
+  const std::string mine = make_nonce();
+  const Place place{packet.interface, std::string(words[2]), std::string(words[3])};
+  const std::string text =
+      fmt::format("who {} {} {}\n", nonce, mine, secret_.prove("who", {nonce, mine}));
+  send(socket_, text, packet.from);
+  questions_[mine] = {place, text, Clock::now() + kForAnswer};
+}
+
+void Calls::take_question(const Packet& packet, std::span<const std::string_view> words) {
+  const std::optional<Place> place = called(words[1]);
+  if (!place || place->interface != packet.interface ||
+      !secret_.is_proof(words[3], "who", {words[1], words[2]}))
+    return;
+  const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
+  // A question by multicast is a repeated one, because no answer to the first question arrived. So
+  // this answer is also sent by multicast.
+  const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
+  send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
+       all.value_or(packet.from));
+}
+
+void Calls::take_answer(const Packet& packet, std::span<const std::string_view> words) {
+  const auto question = questions_.find(std::string(words[1]));
+  if (question == questions_.end()) return;
+  const Place& place = question->second.place;
+  if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
+      !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
+    return;
+  tell("heard", place);
+  questions_.erase(question);
+}
+
+void Calls::tell(const char* what, const Place& place) {
+  say_({{what,
+         {{"at", name_of(place.interface)},
+          {"name", cluster::count_of(place.name)},
+          {"from", place.from}}}});
+}
+
+void Calls::ask_again() {
+  for (auto each = questions_.begin(); each != questions_.end();) {
+    Challenge& question = each->second;
+    if (Clock::now() < question.again) {
+      ++each;
+      continue;
+    }
+    if (question.asked == kQuestions) {
+      tell("unanswered", question.place);
+      each = questions_.erase(each);
+      continue;
+    }
+    // Sent by multicast, because the first question may have reached another probe that has the
+    // same port.
+    if (const auto to = all_on(name_of(question.place.interface)))
+      send(socket_, question.text, *to);
+    ++question.asked;
+    question.again = Clock::now() + kForAnswer;
+    ++each;
+  }
+}
+
+void Calls::call(const std::string& name) {
+  std::set<std::string> called;
+  const Clock::time_point limit = Clock::now() + kForAddresses;
+  for (bool waits = true; waits;) {
+    waits = false;
+    for (const std::string& interface : calling_interfaces()) {
+      const auto to = all_on(interface);
+      if (called.contains(interface) || !to) continue;
+      const std::string nonce = make_nonce();
+      const std::string text = fmt::format("call {} {} {} {}\n", nonce, name, interface,
+                                           secret_.prove("call", {nonce, name, interface}));
+      {
+        const std::scoped_lock lock(mutex_);
+        if (called_.size() == kMostCalled) called_.clear();
+        called_[nonce] = {::if_nametoindex(interface.c_str()), name, interface};
+      }
+      if (send(socket_, text, *to))
+        called.insert(interface);
+      else if (errno == EADDRNOTAVAIL)
+        waits = true;
+    }
+    if (Clock::now() >= limit) return;
+    if (waits) ::poll(nullptr, 0, kBetweenTries / 1ms);
   }
 }
 

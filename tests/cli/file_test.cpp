@@ -1,8 +1,7 @@
-// Tests writing files that a user may have edited since they were last written.
-#include "cli/kept_file.h"
+// Tests the files that users name, and temporary folders.
+#include "cli/kit/file.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,37 +17,26 @@ namespace fs = std::filesystem;
 
 class KeptFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = (fs::temp_directory_path() / "mccl-kept.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    path_ = (folder_ / "hosts.json").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  static std::string text_in(const fs::path& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   std::size_t files() const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
 
-  fs::path folder_;
-  std::string path_;
+  const TemporaryFolder temporary_{"mccl-kept"};
+  const fs::path folder_ = temporary_.path();
+  const std::string path_ = (folder_ / "hosts.json").string();
 };
 
 TEST_F(KeptFile, TheOldOneIsKeptOnce) {
   write_keeping_old(path_, "first");
   EXPECT_EQ(files(), 1U);
   write_keeping_old(path_, "second");
-  EXPECT_EQ(text_in(path_), "second");
-  EXPECT_EQ(text_in(path_ + ".bak"), "first");
+  EXPECT_EQ(contents_of(path_), "second");
+  EXPECT_EQ(contents_of(path_ + ".bak"), "first");
   write_keeping_old(path_, "second");  // unchanged content keeps the backup
-  EXPECT_EQ(text_in(path_ + ".bak"), "first");
+  EXPECT_EQ(contents_of(path_ + ".bak"), "first");
   write_keeping_old(path_, "third");
-  EXPECT_EQ(text_in(path_ + ".bak"), "second");
+  EXPECT_EQ(contents_of(path_ + ".bak"), "second");
   EXPECT_EQ(files(), 2U);
 }
 
@@ -59,7 +47,7 @@ TEST_F(KeptFile, RightsAndLinksStay) {
   fs::create_symlink("hosts.json", link);
   write_keeping_old(link, "second");
   EXPECT_TRUE(fs::is_symlink(link));
-  EXPECT_EQ(text_in(path_), "second");
+  EXPECT_EQ(contents_of(path_), "second");
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
@@ -70,8 +58,29 @@ TEST_F(KeptFile, WhatCannotBeWrittenLeavesTheOldOne) {
   fs::create_directory(path_ + ".bak");
   std::ofstream(path_ + ".bak/file") << "x";
   EXPECT_THROW(write_keeping_old(path_, "second"), Error);
-  EXPECT_EQ(text_in(path_), "first");
+  EXPECT_EQ(contents_of(path_), "first");
   EXPECT_EQ(files(), 2U);
+}
+
+TEST(NamedFile, AFileThatCannotBeWrittenIsRefusedBeforehand) {
+  EXPECT_THROW(check_writable("--json", "/no/such/folder/file"), InvalidArgument);
+  EXPECT_NO_THROW(check_writable("--json", ""));
+}
+
+TEST(NamedFile, AFileThatCannotBeReadIsRefused) {
+  for (const char* path : {"/no/such/file", "/", "/dev/zero"})
+    EXPECT_THROW(read_file(path, path, "a hostfile"), InvalidArgument) << path;
+}
+
+TEST(TemporaryFolders, AreRemoved) {
+  std::string path;
+  {
+    const TemporaryFolder folder("mccl-test");
+    path = folder.path();
+    write_file(path + "/file", "text");
+    EXPECT_EQ(contents_of(path + "/file"), "text");
+  }
+  EXPECT_FALSE(fs::exists(path));
 }
 
 }  // namespace

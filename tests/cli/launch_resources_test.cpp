@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch/binding.h"
+#include "cli/launch/resources.h"
 
 namespace mccl::cli::launch {
 namespace {

@@ -1,12 +1,12 @@
 // Tests that errors in the arguments are reported in one line.
-#include "cli/parse_error.h"
+#include "cli/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "cli/flag_values.h"
+#include "cli/flags.h"
 
 namespace mccl::cli {
 namespace {

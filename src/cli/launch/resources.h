@@ -1,7 +1,10 @@
-// Chooses the cores to which each rank of a host is bound.
+// Chooses the cores to which each rank of a host is bound, and the TCP ports of a job.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,5 +51,24 @@ Processors processors_of(std::string_view list, std::string_view places);
 /// Returns the processors of this process. Sets `why_not` if the user has set an affinity, as
 /// taskset does.
 Processors processors_here();
+
+inline constexpr int kUsualPort = 32323;
+
+/// Returns placeholders for the addresses at which the ranks will meet, for --print-env and
+/// --dry-run, which contact no host. These are the names of the hosts, or 127.0.0.1 if all ranks
+/// run on this machine.
+std::vector<Reached> expected_places(const Job& job);
+Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
+                   std::span<const Reached> places);
+
+/// Number of ports that MLX's ring needs.
+std::size_t ring_ports(const Job& job);
+/// Returns consecutive ports from `first` - 2 up: root, master, and those of the ring. Throws
+/// InvalidArgument if they do not fit.
+Ports ports_from(const Job& job, int first);
+
+/// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws
+/// Error.
+std::vector<std::uint16_t> free_ports(std::size_t count);
 
 }  // namespace mccl::cli::launch

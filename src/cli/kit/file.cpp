@@ -1,10 +1,11 @@
-#include "cli/kept_file.h"
+#include "cli/kit/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,12 +14,14 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/descriptor.h"
 #include "base/value_text.h"
-#include "cli/kit/process.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
 namespace {
+
+constexpr std::size_t kLargest = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& path) {
   throw Error(
@@ -33,11 +36,6 @@ void write_all(int file, std::string_view text, const std::string& path) {
     if (n < 0) refuse(path);
     text.remove_prefix(static_cast<std::size_t>(n));
   }
-}
-
-std::string text_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Creates a file with a unique name in the folder of `path`, with the permissions `mode`. Sets
@@ -64,6 +62,45 @@ void keep_old(const std::string& path) {
 
 }  // namespace
 
+std::string contents_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string read_file(std::string_view where, const std::string& path, std::string_view expected) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 1 << 16> block;
+  while (file && text.size() <= kLargest) {
+    file.read(block.data(), block.size());
+    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.eof() && text.size() <= kLargest) return text;
+  const char* why = text.size() > kLargest ? "larger than 64 MiB"
+                    : errno == 0           ? "cannot be read"
+                                           : std::strerror(errno);
+  throw InvalidArgument(fmt::format("{}: {}; expected {}", where, why, expected));
+}
+
+void check_writable(const std::string& flag, const std::string& path) {
+  if (path.empty()) return;
+  const bool existed = std::filesystem::exists(path);
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) {
+    throw InvalidArgument(fmt::format("{} {}: {}; give a file that can be written", flag,
+                                      in_quotes(path), std::strerror(errno)));
+  }
+  if (!existed) std::remove(path.c_str());
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  errno = 0;
+  file << text << std::flush;
+  if (!file) throw Error(fmt::format("cannot write {}: {}", in_quotes(path), std::strerror(errno)));
+}
+
 void write_keeping_old(const std::string& path, const std::string& text) {
   struct stat about = {};
   const bool there = ::stat(path.c_str(), &about) == 0;
@@ -84,12 +121,29 @@ void write_keeping_old(const std::string& path, const std::string& text) {
   try {
     write_all(file.get(), text, path);
     if (::fsync(file.get()) != 0) refuse(path);
-    if (there && text_in(real) != text) keep_old(real);
+    if (there && contents_of(real) != text) keep_old(real);
     if (::rename(beside.c_str(), real.c_str()) != 0) refuse(path);
   } catch (const Error&) {
     ::unlink(beside.c_str());
     throw;
   }
+}
+
+std::string make_temporary_folder(const std::string& name) {
+  std::error_code none;
+  std::filesystem::path place = std::filesystem::temp_directory_path(none);
+  if (none) place = "/tmp";
+  std::string folder = (place / (name + ".XXXXXX")).string();
+  if (::mkdtemp(folder.data()) == nullptr) {
+    throw Error(fmt::format("cannot create a folder in {}: {}; set TMPDIR to a writable folder",
+                            place.string(), std::strerror(errno)));
+  }
+  return folder;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace mccl::cli

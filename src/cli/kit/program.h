@@ -3,7 +3,10 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace mccl::cli {
 
@@ -28,5 +31,16 @@ std::string find_python(const std::string& path);
 /// which files exist, because importing MLX would take longer than starting a job. `devices` is the
 /// system's folder of devices.
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices = "/dev");
+
+/// Quotes `word` so that any POSIX shell reads back exactly its bytes. Adds no quotes where none
+/// are needed. `word` must not contain NUL, which no argument can hold.
+std::string shell_word(std::string_view word);
+
+/// Returns a command line of these words, quoted and separated by blanks.
+std::string command_line(std::span<const std::string> words);
+
+/// Splits `text` into words as a POSIX shell would. Quotes and backslashes are the only special
+/// characters. Throws InvalidArgument if a quote is not closed; the message begins with `where`.
+std::vector<std::string> split_words(std::string_view where, std::string_view text);
 
 }  // namespace mccl::cli

@@ -1,27 +1,27 @@
-// The listening side of a probe.
+// TCP connections between probes.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/probe/stream.h"
+#include "cli/probe/secret.h"
 #include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
 
 namespace mccl::cli::probe {
 
-/// The probe listens at a port of each range, so that firewalls that admit a job also admit it.
-/// MCCL's ranks use ports from 29600 on, and `mccl launch` from 32321 on. The probe's ranges are at
-/// the end of these, so that the probe takes no port that a job needs.
-inline constexpr std::array<std::pair<std::uint16_t, std::uint16_t>, 2> kPortRanges = {
-    {{29680, 29700}, {32380, 32400}}};
+using transport::tcp::Address;
+using transport::tcp::Socket;
+
+class Stream;
 
 /// Answers connections until it is destroyed. The listener begins with "mccl NONCE". The other side
 /// sends "NONCE PURPOSE PROOF" within some seconds, and receives "ok PROOF". Both proofs cover both
@@ -54,7 +54,7 @@ class Listeners {
   };
   /// A connection whose other side has proved that it knows the key.
   struct Conversation {
-    std::unique_ptr<Stream> stream;
+    std::shared_ptr<Stream> stream;
     std::atomic<bool> over = false;
     std::thread thread;
   };
@@ -75,5 +75,18 @@ class Listeners {
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
+
+/// Connects, and makes the other side prove that it knows the key. Returns the reason why that
+/// failed, such as "Connection refused"; empty if it succeeded.
+std::string dial(const Secret& secret, const Address& to, const Address* source);
+
+/// Results of time_link(); 0 if unknown.
+struct Timed {
+  double latency_s = 0;  ///< Latency in one direction: half the median round trip of one byte.
+  double bytes_per_s = 0;
+};
+
+/// Measures latency and rate. Sends data for about `seconds`, or less if the link is fast.
+Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

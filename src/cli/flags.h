@@ -1,0 +1,77 @@
+// Flags of commands: how they are added, checks of their values, and messages about wrong ones.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "cli/command.h"
+#include "mccl/error.h"
+
+namespace mccl::cli {
+
+/// A function for CLI::Option::check. It returns an empty text if the value is valid.
+using ValueCheck = std::function<std::string(const std::string&)>;
+
+ValueCheck integer_between(std::int64_t least, std::int64_t most);
+ValueCheck number_between(double least, double most);
+/// Returns a check that accepts only these names, which must outlive it.
+ValueCheck one_of(std::vector<std::string_view> names);
+
+/// Returns the value whose name_of is `text`, in an enumeration of `count` values. Throws
+/// InvalidArgument if there is none; the message lists all names and suggests the nearest.
+template <typename Kind>
+Kind kind_of(std::string_view flag, std::string_view text, int count) {
+  std::vector<std::string_view> names(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i)
+    names[static_cast<std::size_t>(i)] = name_of(static_cast<Kind>(i));
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  throw InvalidArgument(
+      fmt::format("{}: {} is not known; {}", flag, in_quotes(text), choices_near(text, names)));
+}
+
+/// Rejects an empty value. It may be a shell variable that is not set, and would otherwise count as
+/// an absent flag.
+std::string not_empty(const std::string& text);
+
+template <typename T>
+inline constexpr bool kIsList = false;
+template <typename T>
+inline constexpr bool kIsList<std::vector<T>> = true;
+
+/// Adds a flag with a value. `name` holds its names and, after a blank, the placeholder of the
+/// value in the help. A flag whose value is a list may be repeated.
+template <typename T>
+CLI::Option* add_value(CLI::App& app, const std::string& name, T& value, const std::string& help,
+                       const ValueCheck& check = {}) {
+  const std::size_t blank = name.find(' ');
+  CLI::Option* option = app.add_option(name.substr(0, blank), value, help);
+  if (blank != name.npos) option->option_text(name.substr(blank + 1));
+  if constexpr (kIsList<T>) option->allow_extra_args(false)->take_all();
+  return check ? option->check(check) : option;
+}
+
+using Words = std::span<const char* const>;
+
+/// Returns one line about an error in parsing `words`, the arguments of `command`. It is the
+/// parser's own message, or suggests the nearest flag if the command does not know one.
+std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
+                         std::span<const OtherName> other_names = {});
+
+/// Returns the index in `words`, the arguments of `command`, of the first word that is neither one
+/// of its flags nor the value of one. Returns the number of words if there is none. A "--" ends the
+/// flags and counts as a flag.
+std::size_t end_of_flags(const CLI::App& command, Words words);
+
+}  // namespace mccl::cli

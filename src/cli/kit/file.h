@@ -1,0 +1,45 @@
+// Files that users name, and temporary folders.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace mccl::cli {
+
+/// Returns the contents of a file; empty if it cannot be read.
+std::string contents_of(const std::filesystem::path& path);
+
+/// Returns the contents of a file of at most 64 MiB. Throws InvalidArgument; the message begins
+/// with `where` and says what was `expected`.
+std::string read_file(std::string_view where, const std::string& path, std::string_view expected);
+
+/// Throws InvalidArgument if the file cannot be written. Called before measurements, which may take
+/// minutes. An empty path is valid.
+void check_writable(const std::string& flag, const std::string& path);
+
+/// Writes the file. Throws Error if that fails; the message contains the path.
+void write_file(const std::string& path, const std::string& text);
+
+/// Writes the file atomically: a reader finds either the whole old text or the whole new one. An
+/// old file with another text is kept as PATH.bak. If `path` is not a regular file, such as
+/// /dev/stdout, writes to it directly. Throws Error.
+void write_keeping_old(const std::string& path, const std::string& text);
+
+/// Makes a folder that only this user can enter. Its name begins with `name`. Throws Error.
+std::string make_temporary_folder(const std::string& name);
+
+/// A temporary folder that its destructor removes.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name) : path_(make_temporary_folder(name)) {}
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace mccl::cli

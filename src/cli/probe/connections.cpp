@@ -1,0 +1,346 @@
+#include "cli/probe/connections.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/no_signal.h"
+#include "base/thread.h"
+#include "base/would_block.h"
+#include "cluster/text.h"
+
+namespace mccl::cli::probe {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kLongestLine = 200;
+constexpr auto kToConnect = 3s;
+constexpr int kRounds = 64;
+/// A fast link has shown its rate after this many bytes, if they took at least kSoonest seconds and
+/// kRoundTrips round trips, because TCP starts slowly.
+constexpr std::size_t kPlenty = std::size_t{32} << 20;
+constexpr double kSoonest = 0.05;
+constexpr double kRoundTrips = 50;
+
+/// Purposes of a connection.
+constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
+constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
+constexpr const char* kCount = "count";  ///< Discards all bytes and returns their number.
+
+/// The first word that a probe sends on a new connection.
+constexpr const char* kGreeting = "mccl ";
+
+constexpr auto kToProve = 5s;
+constexpr auto kForConversation = 5s;
+constexpr auto kBetweenLooksAtListeners = 100ms;
+constexpr std::size_t kLongestIntroduction = 200;
+/// Maximum number of conversations. It suffices, because each host takes part in one measurement at
+/// a time.
+constexpr std::size_t kMostConversations = 64;
+
+bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }
+
+/// Sends a line without blocking. The line fits into the empty buffer of a new socket.
+bool send_line(const Socket& socket, const std::string& line) {
+  return ::send(socket.descriptor(), line.data(), line.size(), kNoSignal | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(line.size());
+}
+
+}  // namespace
+
+/// A connection whose reads and writes block for a bounded time.
+class Stream {
+ public:
+  /// Takes ownership of a connected socket.
+  Stream(Socket socket, std::chrono::milliseconds patience)
+      : socket_(std::move(socket)), patience_(patience) {
+    const int descriptor = socket_.descriptor();
+    ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    timeval time = {};
+    time.tv_sec = static_cast<decltype(time.tv_sec)>(patience.count() / 1000);
+    time.tv_usec = static_cast<decltype(time.tv_usec)>(patience.count() % 1000 * 1000);
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+      ::setsockopt(descriptor, SOL_SOCKET, option, &time, sizeof time);
+  }
+
+  bool write(const void* from, std::size_t bytes) {
+    const char* at = static_cast<const char*>(from);
+    const Clock::time_point limit = Clock::now() + patience_;
+    while (bytes > 0) {
+      const ssize_t n = ::send(socket_.descriptor(), at, bytes, kNoSignal);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && lacks_memory(errno) && Clock::now() < limit) {
+        nap_if_memory_is_short(errno);
+        continue;
+      }
+      if (n <= 0) return false;
+      at += n;
+      bytes -= static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+
+  /// Returns the number of bytes read. Returns 0 at the end of the stream, on errors and after the
+  /// timeout.
+  std::size_t read(void* to, std::size_t most) {
+    ssize_t n = 0;
+    do {
+      n = ::recv(socket_.descriptor(), to, most, 0);
+    } while (n < 0 && errno == EINTR);
+    timed_out_ = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    return n < 0 ? 0 : static_cast<std::size_t>(n);
+  }
+
+  /// Returns a line without its line end. Returns nothing if no line of at most 200 bytes arrives
+  /// within the patience.
+  std::optional<std::string> read_line() {
+    const Clock::time_point limit = Clock::now() + patience_;
+    std::string line;
+    char next = 0;
+    while (line.size() < kLongestLine && read(&next, 1) == 1) {
+      if (next == '\n') return line;
+      line += next;
+      // The time limit applies to the whole line, so single bytes do not extend it.
+      timed_out_ = Clock::now() >= limit;
+      if (timed_out_) return {};
+    }
+    return {};
+  }
+
+  void end_writing() { ::shutdown(socket_.descriptor(), SHUT_WR); }
+
+  /// Ends both directions. Also wakes a thread that blocks in read() or write().
+  void shut() { ::shutdown(socket_.descriptor(), SHUT_RDWR); }
+
+  /// True if the last read() timed out.
+  bool timed_out() const { return timed_out_; }
+
+ private:
+  Socket socket_;
+  std::chrono::milliseconds patience_;
+  bool timed_out_ = false;
+};
+
+namespace {
+
+/// A connection that was tried. On failure, `error` is the errno.
+struct Connected {
+  std::optional<Stream> stream;
+  int error = 0;
+};
+
+/// Uses `source` as its own address unless that is null.
+Connected connect(const Address& to, const Address* source) {
+  Connected result;
+  Socket socket = Socket::stream(to.family());
+  result.error = transport::tcp::start_connect(socket, to, source);
+  if (result.error == EINPROGRESS) {
+    pollfd waiting = {socket.descriptor(), POLLOUT, 0};
+    const int ready = ::poll(&waiting, 1, kToConnect / 1ms);
+    result.error = ready > 0 ? socket.take_error() : ETIMEDOUT;
+  }
+  if (result.error != 0) return result;
+  transport::tcp::tune_stream(socket);
+  result.stream.emplace(std::move(socket), kToConnect);
+  return result;
+}
+
+/// Result of the mutual proof of the key.
+struct Introduced {
+  std::string nonce;  ///< This side's nonce.
+  std::string why;    ///< Why it failed. Empty: both sides know the key.
+};
+
+Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {
+  Introduced result{.nonce = make_nonce(), .why = ""};
+  const auto fail = [&](const char* why) {
+    result.why = stream.timed_out()
+                     ? fmt::format("it accepts the connection, but sends nothing for {} s",
+                                   kToConnect.count())
+                     : why;
+    return result;
+  };
+  const auto greeting = stream.read_line();
+  if (!greeting || !greeting->starts_with(kGreeting)) return fail("another program answers there");
+  const std::string theirs = greeting->substr(std::strlen(kGreeting));
+  const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
+                                       secret.prove("dials", {theirs, result.nonce, purpose}));
+  stream.write(line.data(), line.size());
+  const std::string expected = "ok " + secret.prove("answers", {theirs, result.nonce, purpose});
+  if (stream.read_line() != expected) return fail("a probe of another run answers there");
+  return result;
+}
+
+double measure_latency(Stream& stream) {
+  std::vector<double> rounds;
+  for (int i = 0; i < kRounds; ++i) {
+    const Clock::time_point begin = Clock::now();
+    char byte = 'x';
+    if (!stream.write(&byte, 1) || stream.read(&byte, 1) != 1) return 0;
+    rounds.push_back(seconds_between(begin, Clock::now()));
+  }
+  std::ranges::nth_element(rounds, rounds.begin() + kRounds / 2);
+  return rounds[kRounds / 2] / 2;
+}
+
+double measure_rate(Stream& stream, const Secret& secret, const std::string& nonce,
+                    double latency_s, double seconds) {
+  const std::vector<char> bytes(std::size_t{1} << 18);
+  std::size_t sent = 0;
+  const Clock::time_point begin = Clock::now();
+  const double soonest = std::max(kSoonest, kRoundTrips * 2 * latency_s);
+  const auto is_enough = [&] {
+    const double gone = seconds_between(begin, Clock::now());
+    return gone >= seconds || (sent >= kPlenty && gone >= soonest);
+  };
+  while (!is_enough()) {
+    if (!stream.write(bytes.data(), bytes.size())) return 0;
+    sent += bytes.size();
+  }
+  stream.end_writing();
+  const std::string number = std::to_string(sent);
+  if (stream.read_line() != number + " " + secret.prove("counts", {nonce, number})) return 0;
+  return static_cast<double>(sent) / seconds_between(begin, Clock::now());
+}
+
+}  // namespace
+
+Listeners::Listeners(const Secret& secret, std::vector<transport::tcp::Listener> listeners)
+    : secret_(secret), listeners_(std::move(listeners)) {
+  thread_ = start_thread("mccl-listen", [this] { run(); });
+}
+
+Listeners::~Listeners() {
+  stopping_ = true;
+  thread_.join();
+  for (Conversation& each : conversations_) each.stream->shut();
+  for (Conversation& each : conversations_) each.thread.join();
+}
+
+std::vector<std::uint16_t> Listeners::ports() const {
+  std::vector<std::uint16_t> ports;
+  for (const transport::tcp::Listener& listener : listeners_)
+    ports.push_back(listener.address().port());
+  return ports;
+}
+
+void Listeners::run() {
+  while (!stopping_) {
+    std::vector<pollfd> waiting;
+    for (const transport::tcp::Listener& listener : listeners_)
+      waiting.push_back({listener.descriptor(), POLLIN, 0});
+    for (const Stranger& stranger : strangers_)
+      waiting.push_back({stranger.socket.descriptor(), POLLIN, 0});
+    ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()), kBetweenLooksAtListeners / 1ms);
+    std::size_t place = listeners_.size();
+    for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++place) {
+      const bool stays =
+          Clock::now() < stranger->limit && (waiting[place].revents == 0 || hear(*stranger));
+      stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
+    }
+    for (transport::tcp::Listener& listener : listeners_) accept(listener);
+    forget_ended();
+  }
+}
+
+void Listeners::accept(transport::tcp::Listener& listener) {
+  transport::tcp::Accepted accepted = listener.accept();
+  if (accepted.error != 0 && !strangers_.empty()) strangers_.pop_front();
+  if (!accepted.socket) return;
+  const std::string address = accepted.from.host();
+  const auto is_of_address = [&](const Stranger& each) { return each.address == address; };
+  const auto of_address =
+      static_cast<std::size_t>(std::ranges::count_if(strangers_, is_of_address));
+  if (of_address >= kMostOfAddress) {
+    strangers_.erase(std::ranges::find_if(strangers_, is_of_address));
+  } else if (strangers_.size() >= kMostUnproved) {
+    strangers_.pop_front();
+  }
+  std::string nonce = make_nonce();
+  if (!send_line(accepted.socket, fmt::format("mccl {}\n", nonce))) return;
+  strangers_.push_back(
+      {std::move(accepted.socket), address, std::move(nonce), "", Clock::now() + kToProve});
+}
+
+bool Listeners::hear(Stranger& stranger) {
+  std::array<char, kLongestIntroduction> bytes;
+  const ssize_t n = ::recv(stranger.socket.descriptor(), bytes.data(),
+                           bytes.size() - stranger.said.size(), MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  stranger.said.append(bytes.data(), static_cast<std::size_t>(n));
+  const std::size_t end = stranger.said.find('\n');
+  if (end == std::string::npos) return stranger.said.size() < kLongestIntroduction;
+  const auto words = cluster::words_of(std::string_view(stranger.said).substr(0, end));
+  // A probe sends nothing more before it has the answer.
+  if (end + 1 != stranger.said.size() || words.size() != 3 || !is_purpose(words[1])) return false;
+  if (!secret_.is_proof(words[2], "dials", {stranger.nonce, words[0], words[1]})) return false;
+  const std::string proof = secret_.prove("answers", {stranger.nonce, words[0], words[1]});
+  if (send_line(stranger.socket, fmt::format("ok {}\n", proof)) && words[1] != kHello)
+    converse(stranger, std::string(words[0]), std::string(words[1]));
+  return false;
+}
+
+void Listeners::converse(Stranger& stranger, const std::string& nonce, const std::string& purpose) {
+  if (conversations_.size() == kMostConversations) return;
+  Conversation& conversation = conversations_.emplace_back();
+  conversation.stream = std::make_unique<Stream>(std::move(stranger.socket), kForConversation);
+  conversation.thread = start_thread("mccl-answer", [this, &conversation, nonce, purpose] {
+    hold(*conversation.stream, nonce, purpose);
+    conversation.over = true;
+  });
+}
+
+void Listeners::hold(Stream& stream, const std::string& nonce, const std::string& purpose) const {
+  std::vector<char> bytes(std::size_t{1} << 18);
+  std::size_t counted = 0;
+  while (const std::size_t n = stream.read(bytes.data(), bytes.size())) {
+    counted += n;
+    if (purpose == kEcho && !stream.write(bytes.data(), n)) return;
+  }
+  if (purpose != kCount) return;
+  const std::string number = std::to_string(counted);
+  const std::string line = fmt::format("{} {}\n", number, secret_.prove("counts", {nonce, number}));
+  stream.write(line.data(), line.size());
+}
+
+void Listeners::forget_ended() {
+  std::erase_if(conversations_, [](Conversation& each) {
+    const bool over = each.over;
+    if (over) each.thread.join();
+    return over;
+  });
+}
+
+std::string dial(const Secret& secret, const Address& to, const Address* source) {
+  Connected connected = connect(to, source);
+  return connected.stream ? introduce(*connected.stream, secret, kHello).why
+                          : transport::tcp::describe_errno(connected.error);
+}
+
+Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds) {
+  Timed timed;
+  Connected echo = connect(to, source);
+  if (!echo.stream || !introduce(*echo.stream, secret, kEcho).why.empty()) return timed;
+  timed.latency_s = measure_latency(*echo.stream);
+  Connected count = connect(to, source);
+  if (!count.stream) return timed;
+  const Introduced introduced = introduce(*count.stream, secret, kCount);
+  if (!introduced.why.empty()) return timed;
+  timed.bytes_per_s =
+      measure_rate(*count.stream, secret, introduced.nonce, timed.latency_s, seconds);
+  return timed;
+}
+
+}  // namespace mccl::cli::probe
