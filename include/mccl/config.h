@@ -66,7 +66,10 @@ struct MCCL_API Config {
   /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
   /// that does not accept the data still to be sent to it
   double connect_timeout = 60;
-  double liveness_interval = 10;   ///< Seconds of silence after which a rank counts as dead
+  double liveness_interval = 10;  ///< Seconds of silence after which a rank counts as dead
+  /// Seconds that a call may wait without progress before a warning names the ranks that it waits
+  /// for; 0: never
+  double warn_after = 30;
   int spin_us = 50;                ///< Microseconds to poll for data before sleeping
   bool calibrate = true;           ///< Measure links and memory when a job starts
   double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured

@@ -228,6 +228,12 @@ constexpr Row kRows[] = {
      "Seconds without data from a rank (stopped, or its host or cable lost) after which "
      "the others consider it dead",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
+    {"warn_after",
+     &Config::warn_after,
+     "0 to 31536000 seconds",
+     "Seconds that a call may wait without progress before a warning names the ranks that it waits "
+     "for, repeated whenever the wait has doubled; 0: never",
+     {.maximum = kYear}},
     {"spin_us",
      &Config::spin_us,
      "0 to 1000000 microseconds",

@@ -144,6 +144,7 @@ void Engine::beat(Clock::time_point now) {
   if (memory_->arena) memory_->arena->collect();
   groups_.for_each([&](GroupState& group) {
     group.watch_delivery(now, heart_);
+    group.warn_of_wait(now, heart_);
     group.release_idle(now);
   });
   staging_.touch();

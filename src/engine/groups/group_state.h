@@ -180,6 +180,9 @@ class GroupState {
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every beat.
   void watch_delivery(Clock::time_point now, const Heartbeats& heart);
+  /// Logs a warning when the oldest call has made no progress for MCCL_WARN_AFTER, and again
+  /// whenever that time has doubled. Called at every beat.
+  void warn_of_wait(Clock::time_point now, const Heartbeats& heart);
 
  private:
   ControlMessage about_group(ControlKind kind) const {
@@ -239,7 +242,8 @@ class GroupState {
   void probe(Clock::time_point now);
   Clock::duration probe_after() const;
   std::vector<GroupRank> missing() const;
-  std::string stuck_on() const;
+  std::string stuck_on(const Heartbeats* heart = nullptr) const;
+  const Operation* oldest_call() const;
   const Call* first_call() const;
   Operation* find_late(Clock::time_point now) const;
   GroupRank gone_of(const Call& message) const;
@@ -301,6 +305,11 @@ class GroupState {
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
+  /// See Config::warn_after; zero: never.
+  const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(around_.config.warn_after));
+  Clock::time_point waits_since_;                    // when the oldest call last made progress
+  Clock::time_point next_warning_;                   // of this wait
   ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
 };
 

@@ -28,10 +28,13 @@ void GroupState::watch_time(Clock::time_point now) {
 }
 
 /// Returns how long calls may make no progress before the peers are probed: kProbeAfter, or half of
-/// the first call's timeout if that is shorter. The answers can then arrive before the timeout.
+/// the time until a warning or until the first call's timeout if that is shorter. The answers can
+/// then arrive before.
 Clock::duration GroupState::probe_after() const {
   const Call* const call = first_call();
   if (!call) return kProbeAfter;
+  if (warn_after_ != Clock::duration::zero() && warn_after_ / 2 < kProbeAfter)
+    return warn_after_ / 2;
   const Operation& first = calls_.empty() ? carrier_->messages().front() : calls_.front();
   if (first.deadline == Clock::time_point::max()) return kProbeAfter;
   return std::min<Clock::duration>(kProbeAfter, (first.deadline - first.submitted) / 2);
@@ -156,17 +159,50 @@ void GroupState::probe(Clock::time_point now) {
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
-/// Text for a timeout: ", waiting for rank 2 (which is in or after all_reduce #11)".
-std::string GroupState::stuck_on() const {
+/// Text for a timeout: ", waiting for rank 2 (which is in or after all_reduce #11)". If `heart` is
+/// given, the text also says which of these ranks are silent.
+std::string GroupState::stuck_on(const Heartbeats* heart) const {
   std::string text;
   for (const GroupRank member : missing()) {
     const std::optional<Call>& status = statuses_[member];
     text += fmt::format("{} {}", text.empty() ? ", waiting for" : ",", membership_.name_of(member));
-    if (!status) continue;
-    text += status->sequence == 0 ? " (which has made no call here yet)"
-                                  : fmt::format(" (which is in or after {})", describe(*status));
+    if (heart && !heart->hears(membership_.members[member])) {
+      text += " (which is silent: its process is stopped, or its host cannot be reached)";
+    } else if (status) {
+      text += status->sequence == 0 ? " (which has made no call here yet)"
+                                    : fmt::format(" (which is in or after {})", describe(*status));
+    }
   }
   return text;
+}
+
+/// Returns the pending call that was made first, or null.
+const Operation* GroupState::oldest_call() const {
+  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
+  const Operation* const collective = calls_.empty() ? nullptr : &calls_.front();
+  const Operation* const message = messages.empty() ? nullptr : &messages.front();
+  if (!collective || !message) return collective ? collective : message;
+  return collective->submitted <= message->submitted ? collective : message;
+}
+
+void GroupState::warn_of_wait(Clock::time_point now, const Heartbeats& heart) {
+  const Operation* const call = oldest_call();
+  if (!call || failed() || warn_after_ == Clock::duration::zero()) return;
+  const bool collects = is_collective(call->call);
+  const Clock::time_point since =
+      std::max(call->submitted, collects ? collectives_moved_ : last_progress_);
+  if (std::exchange(waits_since_, since) != since) next_warning_ = since + warn_after_;
+  if (now < next_warning_) return;
+  next_warning_ = now + (now - since);
+  std::string why = stuck_on(&heart);
+  if (!collects) {
+    const GroupRank peer(call->call.peer);
+    why = carrier_ ? "" : ", " + messages_.why_late(*call);
+    if (peer.valid() && !heart.hears(membership_.members[peer]))
+      why += ", and that rank is silent: its process is stopped, or its host cannot be reached";
+  }
+  around_.log.warn("{} of group '{}' has made no progress for {:.3g} s{}", describe(call->call),
+                   membership_.name, seconds_between(since, now), why);
 }
 
 /// Returns the members that the current collective waits for. With a carrier, these are the members
