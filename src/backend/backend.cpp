@@ -6,7 +6,7 @@
 
 #include "backend/mpi/path.h"
 #include "backend/native/backend.h"
-#include "base/placement.h"
+#include "mccl/meeting.h"
 
 namespace mccl {
 

@@ -8,8 +8,8 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/placement.h"
 #include "mccl/error.h"
+#include "mccl/meeting.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/meeting/join.h"
 

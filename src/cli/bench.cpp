@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/placement.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/pattern.h"
@@ -19,6 +18,7 @@
 #include "cli/flag_values.h"
 #include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
+#include "mccl/meeting.h"
 #include "rendezvous/meeting/join.h"
 
 namespace mccl::cli {

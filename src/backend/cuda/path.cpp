@@ -48,7 +48,7 @@ class KernelPath final : public direct::Path {
   void meet(Device device);
   void exchange_windows();
 
-  const device::cuda::Driver& cu_;
+  const device::cuda::CudaDriver& cu_;
   Group& group_;
   const std::chrono::milliseconds timeout_;
   const Log log_;
