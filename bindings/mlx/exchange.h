@@ -1,12 +1,16 @@
-// Describes one collective operation on MLX arrays as a value (`Exchange`). Functions compute its
-// output shape and its adjoint, which gradients need, and start the engine's call for it.
+// Describes one collective operation on MLX arrays as a value (`ArrayExchange`). Functions compute
+// its output shape and its adjoint, which gradients need, and start the engine's call for it.
 #pragma once
 
 #include <mlx/array.h>
+#include <mlx/distributed/distributed.h>
+#include <mlx/utils.h>
 
 #include <vector>
 
 #include "arrays.h"
+#include "exchange.h"
+#include "group.h"
 #include "mccl/group.h"
 
 namespace mccl_mlx {
@@ -28,7 +32,7 @@ enum class ExchangeKind {
 
 /// One exchange. Rows are slices along axis 0. Kinds that move rows need at least one axis; the
 /// others take any shape.
-struct Exchange {
+struct ArrayExchange {
   ExchangeKind kind = ExchangeKind::all_sum;
   int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
   std::vector<int> rows = {};  ///< Rows of each rank; all_to_all: rows that are sent to each rank.
@@ -41,21 +45,37 @@ bool has_rows(ExchangeKind kind);
 
 /// Throws InvalidArgument if the root is not a rank, or if the rows do not match the number of
 /// ranks or the shape of the array.
-void check(const Exchange& exchange, const mx::Shape& input, int rank, int size);
+void check(const ArrayExchange& exchange, const mx::Shape& input, int rank, int size);
 
 /// Shape of this rank's output.
-mx::Shape output_shape(const Exchange& exchange, const mx::Shape& input, int rank);
+mx::Shape output_shape(const ArrayExchange& exchange, const mx::Shape& input, int rank);
 
 /// The exchange that maps a cotangent of the output to a cotangent of the input.
-Exchange adjoint(const Exchange& exchange, const mx::Shape& input);
+ArrayExchange adjoint(const ArrayExchange& exchange, const mx::Shape& input);
 
 /// True if this rank's output equals its input bit by bit, so that the two may share memory.
-bool gives_own_input(const Exchange& exchange, int rank);
+bool gives_own_input(const ArrayExchange& exchange, int rank);
 /// True if the output may reuse the memory of the input.
-bool works_in_place(const Exchange& exchange);
+bool works_in_place(const ArrayExchange& exchange);
 
 /// Starts the engine's call. `row` is the number of elements in a row.
-mccl::Work start(const Exchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
+mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
                  mccl::Buffer out, std::size_t row, const mccl::CallOptions& options);
+
+/// Returns the MCCL group behind an MLX group; null for a group of one process. Throws
+/// InvalidArgument if one of MLX's own backends made the group.
+std::shared_ptr<Group> group_in(const mx::distributed::Group& group);
+
+/// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
+/// InvalidArgument if the shape of `x` does not fit.
+mx::array record(const mx::array& x, const ArrayExchange& exchange,
+                 const std::shared_ptr<Group>& group, mx::StreamOrDevice stream);
+
+/// Records the mean and the dropped part over a group of several ranks; evaluating either computes
+/// both. They have no gradients. Throws InvalidArgument unless `x` holds floats.
+std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
+                                                    const mccl::Compression& compression,
+                                                    const std::shared_ptr<Group>& group,
+                                                    mx::StreamOrDevice stream);
 
 }  // namespace mccl_mlx

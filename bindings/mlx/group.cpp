@@ -8,11 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "arrays.h"
 #include "gpu.h"
-#include "large_pages.h"
 #include "mccl/error.h"
-#include "pending_calls.h"
-#include "received.h"
+#include "turns.h"
 
 namespace mccl_mlx {
 
@@ -47,7 +46,8 @@ class WithoutPython {
 
 Group::Group(std::shared_ptr<mccl::Group> group, bool on_gpu)
     : group_(std::move(group)), on_gpu_(on_gpu) {
-  for (int rank = 0; rank < group_->size(); ++rank) sends_.push_back(std::make_shared<Line>());
+  for (int rank = 0; rank < group_->size(); ++rank)
+    sends_.push_back(std::make_shared<OrderedCalls>());
 }
 
 mx::Stream Group::stream_of_cpu(mx::StreamOrDevice stream) {
@@ -136,7 +136,7 @@ void Group::run_now(const Call& call) {
 
 void Group::send(const mx::array& input, int dst, mx::Stream stream) {
   const std::lock_guard lock(order_);
-  const std::shared_ptr<Line>& line = sends_.at(static_cast<std::size_t>(dst));
+  const std::shared_ptr<OrderedCalls>& line = sends_.at(static_cast<std::size_t>(dst));
   mx::cpu::get_command_encoder(stream).dispatch(
       [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
        turn = std::make_shared<Turn>(line), buffer = buffer_of(input), dst] {

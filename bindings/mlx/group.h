@@ -71,8 +71,8 @@ class Group final : public mx::distributed::detail::GroupImpl,
   const std::shared_ptr<mccl::Group> group_;
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
-  const std::shared_ptr<Line> collectives_ = std::make_shared<Line>();
-  std::vector<std::shared_ptr<Line>> sends_;  ///< Indexed by destination.
+  const std::shared_ptr<OrderedCalls> collectives_ = std::make_shared<OrderedCalls>();
+  std::vector<std::shared_ptr<OrderedCalls>> sends_;  ///< Indexed by destination.
   std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
 };
 

@@ -7,9 +7,9 @@
 #include "join.h"
 #include "mccl/context.h"
 #include "numpy/interruptible.h"
-#include "pending_calls.h"
 #include "python/context_registry.h"
 #include "python/shared_metrics.h"
+#include "turns.h"
 
 namespace mccl_mlx {
 

@@ -11,12 +11,10 @@
 
 #include <memory>
 
-#include "exchange_primitive.h"
+#include "exchange.h"
 #include "gpu.h"
 #include "group.h"
 #include "join.h"
-#include "rounded_mean.h"
-
 namespace nb = nanobind;
 
 namespace mccl_mlx {
@@ -36,7 +34,7 @@ mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<
 mx::array exchange(const mx::array& x, const mx::distributed::Group& group, ExchangeKind kind,
                    int root, std::vector<int> rows, std::vector<int> from,
                    mx::StreamOrDevice stream) {
-  const Exchange wanted{kind, root, std::move(rows), std::move(from)};
+  const ArrayExchange wanted{kind, root, std::move(rows), std::move(from)};
   const auto several = group_in(group);
   if (several) return record(x, wanted, several, stream);
   check(wanted, x.shape(), 0, 1);

@@ -1,12 +1,12 @@
-#include "rounded_mean.h"
-
+// The mean of arrays that a codec rounds for sending, and the part that rounding dropped on this
+// rank.
 #include <mlx/allocator.h>
 #include <mlx/ops.h>
 #include <mlx/primitives.h>
 
 #include <vector>
 
-#include "large_pages.h"
+#include "exchange.h"
 #include "mccl/error.h"
 
 namespace mccl_mlx {

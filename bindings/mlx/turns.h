@@ -4,7 +4,9 @@
 // streams' threads start their operations in the order of these turns.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,7 +18,7 @@ namespace mccl_mlx {
 ///
 /// It cannot deadlock if each operation is enqueued in its stream before the next turn is taken.
 /// Everything that an operation waits for, in its stream or in the line, was then enqueued earlier.
-class Line {
+class OrderedCalls {
  public:
   /// Number of a turn.
   using Number = std::uint64_t;
@@ -40,7 +42,8 @@ class Line {
 /// operation that never runs does not block others.
 class Turn {
  public:
-  explicit Turn(std::shared_ptr<Line> line) : line_(std::move(line)), number_(line_->take()) {}
+  explicit Turn(std::shared_ptr<OrderedCalls> line)
+      : line_(std::move(line)), number_(line_->take()) {}
   ~Turn() { end(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -52,9 +55,32 @@ class Turn {
   }
 
  private:
-  const std::shared_ptr<Line> line_;
-  const Line::Number number_;
+  const std::shared_ptr<OrderedCalls> line_;
+  const OrderedCalls::Number number_;
   bool ended_ = false;
+};
+
+/// Counts the unfinished calls in MLX's streams, which may still run when the program ends.
+/// Thread-safe. A process has one instance, which is never destroyed
+/// because streams may outlive static destructors.
+class PendingCalls {
+ public:
+  static PendingCalls& of_process();
+
+  /// A call is pending as long as a copy of its ticket lives.
+  using Ticket = std::shared_ptr<PendingCalls>;
+  Ticket begin();
+
+  /// Blocks until no call is pending, for at most `patience`. Returns false if calls are still
+  /// pending.
+  bool wait_until_none(std::chrono::milliseconds patience);
+
+ private:
+  void end();
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::size_t count_ = 0;  // guarded by mutex_
 };
 
 }  // namespace mccl_mlx

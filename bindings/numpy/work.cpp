@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,14 +12,14 @@
 namespace mccl::numpy {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// Maximum delay until a signal is handled.
 constexpr std::chrono::milliseconds kSignalInterval{50};
 
-bool wait_for(const Work& work, std::chrono::milliseconds limit) {
+}  // namespace
+
+bool wait_a_while(const Work& work) {
   try {
-    work.wait(limit);
+    work.wait(kSignalInterval);
     return true;
   } catch (const TimeoutError&) {
     if (!work.done()) return false;
@@ -30,31 +29,12 @@ bool wait_for(const Work& work, std::chrono::milliseconds limit) {
   }
 }
 
-}  // namespace
-
-bool wait_a_while(const Work& work) { return wait_for(work, kSignalInterval); }
-
 void wait_with_signals(const Work& work, Timeout timeout) {
-  const bool bounded = timeout && timeout->count() > 0;
-  const Clock::time_point end = bounded ? Clock::now() + *timeout : Clock::time_point::max();
-  while (true) {
-    auto limit = kSignalInterval;
-    if (bounded) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-      limit = std::clamp(left, std::chrono::milliseconds(1), kSignalInterval);
-    }
-    {
-      const nb::gil_scoped_release without_gil;
-      if (wait_for(work, limit)) return;
-    }
+  const nb::gil_scoped_release without_gil;
+  work.wait_in_slices(timeout, kSignalInterval, [] {
+    const nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (Clock::now() >= end) {
-      throw TimeoutError(
-          fmt::format("the call is not done after {} s; it goes on until its own timeout: wait "
-                      "again, or abort the group",
-                      std::chrono::duration<double>(*timeout).count()));
-    }
-  }
+  });
 }
 
 void keep_until_done(const Work& work, Kept kept) {

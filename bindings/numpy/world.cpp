@@ -1,3 +1,5 @@
+// mccl._distributed, the compiled part of mccl.distributed, and this process's membership in a job:
+// a process is in at most one job at a time.
 #include "python/errors.h"
 // errors.h must be included first.
 #include <nanobind/stl/map.h>
@@ -12,10 +14,11 @@
 #include "base/environment.h"
 #include "mccl/context.h"
 #include "mccl/meeting.h"
+#include "numpy/array.h"
 #include "numpy/callback_thread.h"
 #include "numpy/group.h"
 #include "numpy/interruptible.h"
-#include "numpy/world.h"
+#include "numpy/work.h"
 #include "python/shared_metrics.h"
 
 namespace mccl::numpy {
@@ -25,7 +28,7 @@ using Settings = std::map<std::string, std::string>;
 
 /// The world of this process. Accessed with the GIL held; blocking functions also hold the lock of
 /// mccl.distributed.
-struct Registry {
+struct ProcessWorld {
   std::shared_ptr<Context> context;
   nb::object world;  ///< The Group of all ranks.
   /// Stores by address; the address is empty if rank 0 publishes it through the launcher. Kept
@@ -36,13 +39,13 @@ struct Registry {
   std::vector<std::shared_ptr<Context>> abandoned;  ///< Never destroyed by a forked child.
 };
 
-Registry& registry() {
-  static auto* instance = new Registry;
+ProcessWorld& registry() {
+  static auto* instance = new ProcessWorld;
   return *instance;
 }
 
 nb::object start(const Settings& settings) {
-  Registry& process = registry();
+  ProcessWorld& process = registry();
   if (process.context) throw InvalidArgument("start: the world already exists");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
@@ -80,7 +83,7 @@ nb::object world() {
 }
 
 void shutdown() {
-  Registry& process = registry();
+  ProcessWorld& process = registry();
   const auto context = std::exchange(process.context, nullptr);
   process.world = {};
   const nb::gil_scoped_release without_gil;
@@ -101,7 +104,7 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
-  Registry& process = registry();
+  ProcessWorld& process = registry();
   forget_callback_thread_after_fork();
   nb::set_leak_warnings(false);  // the child leaks objects on purpose
   if (process.context) {
@@ -111,8 +114,6 @@ void after_fork_in_child() {
   process.world.release();  // a child must not destroy the group or a store
   static_cast<void>(new auto(std::exchange(process.stores, {})));
 }
-
-}  // namespace
 
 void bind_world(nb::module_& module) {
   using nb::literals::operator""_a;
@@ -126,4 +127,14 @@ void bind_world(nb::module_& module) {
              "Drops the world, without a message to the peers.");
 }
 
+}  // namespace
 }  // namespace mccl::numpy
+
+NB_MODULE(_distributed, module) {
+  module.doc() = "Groups of ranks whose calls take arrays.";
+  mccl::numpy::load_numpy();
+  mccl::python::bind_errors();
+  mccl::numpy::bind_work(module);
+  mccl::numpy::bind_group(module);
+  mccl::numpy::bind_world(module);
+}

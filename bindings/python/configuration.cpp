@@ -1,5 +1,5 @@
-#include "python/configuration.h"
-
+// Settings as Python sees them: dictionaries of text, which the library's table of settings checks.
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>

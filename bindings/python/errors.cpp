@@ -6,7 +6,7 @@
 namespace mccl::python {
 namespace {
 
-enum class Kind : std::size_t {
+enum class ErrorKind : std::size_t {
   any,
   invalid_argument,
   timeout,
@@ -20,11 +20,11 @@ constexpr std::array kClassNames = {
     "MismatchError", "AbortedError",    "CorruptionError",
 };
 
-/// The classes of mccl.errors, in the order of Kind. Never released, because errors may be
+/// The classes of mccl.errors, in the order of ErrorKind. Never released, because errors may be
 /// converted as long as the interpreter lives.
 std::array<PyObject*, kClassNames.size()> classes{};
 
-PyObject* class_of(Kind kind) { return classes[static_cast<std::size_t>(kind)]; }
+PyObject* class_of(ErrorKind kind) { return classes[static_cast<std::size_t>(kind)]; }
 
 /// Calls `raise` with the class and the text of an error of the library; rethrows any other
 /// exception.
@@ -33,19 +33,19 @@ void with_error_of(const std::exception_ptr& thrown, Raise&& raise) {
   try {
     std::rethrow_exception(thrown);
   } catch (const InvalidArgument& error) {
-    raise(Kind::invalid_argument, error.what());
+    raise(ErrorKind::invalid_argument, error.what());
   } catch (const TimeoutError& error) {
-    raise(Kind::timeout, error.what());
+    raise(ErrorKind::timeout, error.what());
   } catch (const PeerError& error) {
-    raise(Kind::peer, error.what());
+    raise(ErrorKind::peer, error.what());
   } catch (const MismatchError& error) {
-    raise(Kind::mismatch, error.what());
+    raise(ErrorKind::mismatch, error.what());
   } catch (const AbortedError& error) {
-    raise(Kind::aborted, error.what());
+    raise(ErrorKind::aborted, error.what());
   } catch (const CorruptionError& error) {
-    raise(Kind::corruption, error.what());
+    raise(ErrorKind::corruption, error.what());
   } catch (const Error& error) {
-    raise(Kind::any, error.what());
+    raise(ErrorKind::any, error.what());
   }
 }
 
@@ -57,8 +57,9 @@ void bind_errors() {
     classes[i] = nb::object(errors.attr(kClassNames[i])).release().ptr();
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
-        with_error_of(thrown,
-                      [](Kind kind, const char* text) { PyErr_SetString(class_of(kind), text); });
+        with_error_of(thrown, [](ErrorKind kind, const char* text) {
+          PyErr_SetString(class_of(kind), text);
+        });
       },
       nullptr);
 }
@@ -66,8 +67,9 @@ void bind_errors() {
 nb::object python_error_of(const std::exception_ptr& error) {
   nb::object found;
   try {
-    with_error_of(
-        error, [&found](Kind kind, const char* text) { found = nb::borrow(class_of(kind))(text); });
+    with_error_of(error, [&found](ErrorKind kind, const char* text) {
+      found = nb::borrow(class_of(kind))(text);
+    });
   } catch (const std::exception& other) {
     found = nb::borrow(PyExc_RuntimeError)(other.what());
   }

@@ -8,9 +8,8 @@
 
 #include "backend/staged/patience.h"
 #include "contexts.h"
-#include "gil.h"
 #include "mccl/error.h"
-#include "signals.h"
+#include "process.h"
 
 namespace mccl_torch {
 
@@ -18,7 +17,7 @@ using c10d::OpType;
 using mccl::CallOptions;
 using mccl::Group;
 
-ProcessGroupMCCL::ProcessGroupMCCL(Membership membership)
+ProcessGroupMCCL::ProcessGroupMCCL(BackendParts membership)
     : c10d::Backend(membership.group->rank(), membership.group->size()),
       membership_(std::move(membership)),
       name_(membership_.group->name()),
@@ -171,7 +170,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
   for (const auto& part : parts) {
     engine_works.push_back(static_cast<WorkMCCL*>(part.get())->engine_work());
   }
-  Staging staging(name.title);
+  TensorStaging staging(name.title);
   for (const auto& output : outputs) staging.keep(output);
   staging.then([parts, finish = std::move(finish)] {
     for (const auto& part : parts) static_cast<WorkMCCL*>(part.get())->complete();
@@ -204,7 +203,7 @@ std::uint32_t checked_tag(const char* call, int tag) {
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = require_single("send", tensors, "tensor");
   const std::uint32_t engine_tag = checked_tag("send", tag);
-  Staging staging("send");
+  TensorStaging staging("send");
   const mccl::ConstBuffer data = staging.input(tensor, movable_type(tensor.scalar_type()));
   return issue({OpType::SEND, "mccl:send"}, std::move(staging), tensors, {},
                call_options(c10d::kUnsetTimeout, true),
@@ -220,7 +219,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::recv(Tensors& tensors, int peer, int
     invalid_argument("recv", c10::str("invalid source rank: ", peer, " (expected 0 to ", size_ - 1,
                                       ", without ", rank_, ")"));
   }
-  Staging staging("recv");
+  TensorStaging staging("recv");
   const mccl::Buffer data = staging.output(tensor, movable_type(tensor.scalar_type()));
   return issue({OpType::RECV, "mccl:recv"}, std::move(staging), tensors, tensors,
                call_options(c10d::kUnsetTimeout, true),
@@ -232,7 +231,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::recv(Tensors& tensors, int peer, int
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::recvAnysource(Tensors& tensors, int tag) {
   const at::Tensor& tensor = require_single("recvAnysource", tensors, "tensor");
   const std::uint32_t engine_tag = checked_tag("recvAnysource", tag);
-  Staging staging("recvAnysource");
+  TensorStaging staging("recvAnysource");
   const mccl::Buffer data = staging.output(tensor, movable_type(tensor.scalar_type()));
   return issue({OpType::RECVANYSOURCE, "mccl:recvAnySource"}, std::move(staging), tensors, tensors,
                call_options(c10d::kUnsetTimeout, true),
@@ -270,7 +269,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
   }
   for (const auto& work : batch) work->set_batched(false);
   constexpr CallName kName{OpType::COALESCED, "mccl:coalesced"};
-  Staging staging(kName.title);
+  TensorStaging staging(kName.title);
   staging.then([batch] {
     for (const auto& work : batch) work->complete();
   });
@@ -321,7 +320,7 @@ void ProcessGroupMCCL::shutdown() {
 }
 
 void ProcessGroupMCCL::let_go() {
-  Membership last;
+  BackendParts last;
   {
     const std::lock_guard lock(mutex_);
     std::swap(last.group, membership_.group);
@@ -329,7 +328,7 @@ void ProcessGroupMCCL::let_go() {
   }
   // In a forked child the connections belong to the parent: leak the handles, and tear down
   // nothing.
-  if (was_forked()) new Membership(std::move(last));
+  if (was_forked()) new BackendParts(std::move(last));
 }
 
 c10d::ErrorType ProcessGroupMCCL::getError() {

@@ -17,7 +17,7 @@
 #include "mccl/group.h"
 #include "mps.h"
 #include "process.h"
-#include "stream_work.h"
+#include "stream_end.h"
 #include "tensors.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "work.h"
@@ -28,7 +28,7 @@ inline constexpr const char* kBackendName = "mccl";
 
 /// Everything a backend is constructed from. `members` are the group's ranks in the context's
 /// numbering, `global_ranks` the same ranks in torch's numbering.
-struct Membership {
+struct BackendParts {
   std::shared_ptr<mccl::Context> context;
   std::shared_ptr<mccl::Group> group;
   std::vector<int> members;
@@ -42,6 +42,10 @@ inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
   if (!ratio) return std::nullopt;
   return mccl::Compression{mccl::Codec::topk, *ratio};
 }
+
+/// Addresses of the functions with which a torch.cuda.MemPool allocates and frees memory of the
+/// engine's allocator, which other ranks' GPUs can reach.
+std::pair<std::uint64_t, std::uint64_t> memory_functions();
 
 class ProcessGroupMCCL final : public c10d::Backend {
  public:
@@ -58,7 +62,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   using TensorLists = std::vector<std::vector<at::Tensor>>;
   using Splits = std::vector<std::int64_t>;
 
-  explicit ProcessGroupMCCL(Membership membership);
+  explicit ProcessGroupMCCL(BackendParts membership);
   ~ProcessGroupMCCL() override;
 
   const std::string getBackendName() const override { return kBackendName; }
@@ -168,7 +172,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
 
   /// Creates the Work, then calls `submit(group, options)`, which returns the engine's Work.
   template <typename Submit>
-  WorkPtr issue(CallName name, Staging staging, const Tensors& inputs, Tensors outputs,
+  WorkPtr issue(CallName name, TensorStaging staging, const Tensors& inputs, Tensors outputs,
                 mccl::CallOptions options, Submit&& submit);
 
   /// Creates a Work that is done once all parts are. On success it then runs `finish`.
@@ -203,7 +207,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 
   mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; not held during calls.
-  Membership membership_;
+  BackendParts membership_;
   const std::string name_;
   /// forks_so_far() when the group was made. A forked child must not use the connections.
   const std::uint32_t forks_;
@@ -222,7 +226,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
 };
 
 template <typename Submit>
-ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, Staging staging,
+ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging staging,
                                                   const Tensors& inputs, Tensors outputs,
                                                   mccl::CallOptions options, Submit&& submit) {
   const auto group = group_for(name.title);

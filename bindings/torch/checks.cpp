@@ -34,7 +34,7 @@ void require_pairs(const char* call, std::size_t outputs, std::size_t inputs) {
                                   outputs, " outputs and ", inputs, " inputs)"));
 }
 
-mccl::ConstBuffer readable_beside(Staging& staging, mccl::ConstBuffer in, mccl::Buffer out,
+mccl::ConstBuffer readable_beside(TensorStaging& staging, mccl::ConstBuffer in, mccl::Buffer out,
                                   std::size_t slot) {
   const bool own_slot =
       out.data == static_cast<const char*>(in.data) + slot * mccl::size_of(in.dtype);

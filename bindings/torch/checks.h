@@ -22,7 +22,7 @@ std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<
 void require_pairs(const char* call, std::size_t outputs, std::size_t inputs);
 
 /// Returns `in`, or a copy of it if `out` overlaps it and does not start at its element `slot`.
-mccl::ConstBuffer readable_beside(Staging& staging, mccl::ConstBuffer in, mccl::Buffer out,
+mccl::ConstBuffer readable_beside(TensorStaging& staging, mccl::ConstBuffer in, mccl::Buffer out,
                                   std::size_t slot);
 
 std::size_t sum_before(const Counts& counts, int rank);

@@ -50,7 +50,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
     const char* call, const std::string& name, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts,
     const std::function<void(mccl::Group&)>& prepare) {
-  Membership child;
+  BackendParts child;
   {
     const std::lock_guard lock(mutex_);
     child.context = membership_.context;

@@ -64,7 +64,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::broadcast(Tensors& tensors,
   require_root(call, opts.rootRank);
   if (opts.rootTensor != 0)
     invalid_argument(call, c10::str("invalid root tensor: ", opts.rootTensor));
-  Staging staging(call);
+  TensorStaging staging(call);
   const auto root = static_cast<int>(opts.rootRank);
   const ElementType type = movable_type(tensor.scalar_type());
   const Buffer data = root == rank_ ? staging.in_place(tensor, type) : staging.output(tensor, type);
@@ -83,7 +83,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allgather(TensorLists& outputs, Tens
   require_same_type(call, input, list);
   require_elements(call, "this rank's slot of the output list", input.numel(),
                    list[static_cast<std::size_t>(rank_)].numel());
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type = movable_type(input.scalar_type());
   const Counts counts = counts_of(list, type);
   const Buffer out = staging.output(list, type);
@@ -104,7 +104,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::_allgather_base(at::Tensor& output, 
   require_same_type(call, input, {output});
   require_elements(call, "output tensor size must be equal to world_size times input tensor size",
                    input.numel() * size_, output.numel());
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type = movable_type(input.scalar_type());
   const Buffer out = staging.output(output, type);
   ConstBuffer in = staging.input(input, type);
@@ -137,7 +137,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allgather_coalesced(
       all.push_back(outputs[r][i]);
     }
   }
-  Staging staging(call);
+  TensorStaging staging(call);
   const ConstBuffer in = staging.input_bytes(inputs);
   const Buffer out = staging.output_bytes(all);
   return issue(
@@ -164,7 +164,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::gather(TensorLists& outputs, Tensors
   require_root(call, opts.rootRank);
   const at::Tensor& input = require_single(call, inputs, "input tensor");
   const auto root = static_cast<int>(opts.rootRank);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type = movable_type(input.scalar_type());
   ConstBuffer in = staging.input(input, type);
   Buffer out{nullptr, 0, type.dtype};
@@ -194,7 +194,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::scatter(Tensors& outputs, TensorList
   require_root(call, opts.rootRank);
   const at::Tensor& output = require_single(call, outputs, "output tensor");
   const auto root = static_cast<int>(opts.rootRank);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type = movable_type(output.scalar_type());
   const Buffer out = staging.output(output, type);
   ConstBuffer in(nullptr, 0, type.dtype);
@@ -232,7 +232,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at
   const Counts in_counts = split_counts(call, "input", input_splits, input, ranks(), type);
   const Counts out_counts = split_counts(call, "output", output_splits, output, ranks(), type);
   const bool equal = input_splits.empty() && output_splits.empty();
-  Staging staging(call);
+  TensorStaging staging(call);
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = staging.apart_from(staging.input(input, type), out);
   return issue({OpType::ALLTOALL_BASE, "mccl:all_to_all"}, std::move(staging), {input}, {output},
@@ -255,7 +255,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall(Tensors& outputs, Tensors& 
   const ElementType type = movable_type(inputs.front().scalar_type());
   const Counts in_counts = counts_of(inputs, type);
   const Counts out_counts = counts_of(outputs, type);
-  Staging staging(call);
+  TensorStaging staging(call);
   const Buffer out = staging.output(outputs, type);
   const ConstBuffer in = staging.apart_from(staging.input(inputs, type), out);
   return issue({OpType::ALLTOALL, "mccl:all_to_all"}, std::move(staging), inputs, outputs,
@@ -267,7 +267,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall(Tensors& outputs, Tensors& 
 
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::barrier(const c10d::BarrierOptions& opts) {
   finish_streams();
-  Staging staging("barrier");
+  TensorStaging staging("barrier");
   if (mps_is_used()) staging.lie_on_mps();
   return issue({OpType::BARRIER, "mccl:barrier"}, std::move(staging), {}, {},
                call_options(opts.timeout, opts.asyncOp),

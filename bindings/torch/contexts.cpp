@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
-#include "gil.h"
 #include "job_store.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
+#include "process.h"
 #include "python/context_registry.h"
 
 namespace mccl_torch {
@@ -81,15 +81,15 @@ class TorchStore final : public mccl::Store {
 };
 
 /// The contexts and group names of this process.
-struct Registry {
+struct TorchContexts {
   mccl::python::ContextRegistry contexts;
   std::mutex mutex;
   std::weak_ptr<mccl::Context> world;  ///< Context of torch's default group; guarded by mutex.
   std::map<std::string, int> made;     ///< Groups made so far, by name; guarded by mutex.
 };
 
-Registry& registry() {
-  static auto* instance = new Registry;
+TorchContexts& registry() {
+  static auto* instance = new TorchContexts;
   return *instance;
 }
 
@@ -193,11 +193,11 @@ void require_topk(const mccl::Compression& compression) {
       mccl::describe(compression) + "; pass both arguments, or no topk_ratio");
 }
 
-Membership join(const GroupRequest& request) {
+BackendParts join(const GroupRequest& request) {
   const WithoutGil without_gil;
   try {
     const bool is_default = request.global_ranks.empty();
-    Membership result;
+    BackendParts result;
     result.timeout = request.timeout;
     result.context = is_default ? nullptr : world_for(request);
     if (result.context) {

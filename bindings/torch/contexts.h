@@ -38,7 +38,7 @@ void require_topk(const mccl::Compression& compression);
 /// Creates or joins the group of a request; all of its ranks must call it. The default group makes
 /// a context. Other groups belong to that context, or make their own context if the default group
 /// uses a different backend. A context ends with its last group. Throws torch's errors.
-Membership join(const GroupRequest& request);
+BackendParts join(const GroupRequest& request);
 
 /// True if a process group of this backend exists, so that its settings are fixed.
 bool has_contexts();

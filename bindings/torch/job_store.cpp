@@ -7,8 +7,8 @@
 
 #include "backend.h"
 #include "base/environment.h"
-#include "gil.h"
 #include "mccl/error.h"
+#include "process.h"
 #include "python/shared_metrics.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "work.h"

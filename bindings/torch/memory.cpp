@@ -1,5 +1,4 @@
-#include "memory.h"
-
+// GPU memory from the engine's allocator for torch.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
@@ -9,9 +8,9 @@
 #include <cstddef>
 
 #include "backend.h"
-#include "gil.h"
 #include "mccl/device_memory.h"
 #include "mccl/error.h"
+#include "process.h"
 
 namespace mccl_torch {
 namespace {
@@ -43,9 +42,9 @@ std::pair<std::uint64_t, std::uint64_t> memory_functions() {
   return {reinterpret_cast<std::uint64_t>(&take), reinterpret_cast<std::uint64_t>(&give_back)};
 }
 
-bool has_gpu(c10::DeviceIndex index) { return mccl::has_device(gpu(index)); }
-
-bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) { return has_gpu(index); }
+bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) {
+  return mccl::has_device(gpu(index));
+}
 
 /// Allocates from the MemPools of torch that mccl.torch_memory creates.
 at::Tensor ProcessGroupMCCL::allocateTensor(long size, at::TensorOptions options) {

@@ -11,10 +11,9 @@
 #include "callbacks.h"
 #include "contexts.h"
 #include "job_store.h"
-#include "memory.h"
 #include "mps.h"
+#include "process.h"
 #include "python/shared_metrics.h"
-#include "signals.h"
 
 namespace py = pybind11;
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "backend.h"
-#include "signals.h"
+#include "process.h"
 
 namespace mccl_torch {
 namespace {

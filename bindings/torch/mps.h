@@ -36,7 +36,8 @@ void copy_beside_torch(const at::Tensor& to, const at::Tensor& from);
 /// MPS. Keeps the data that fits; `bytes` must not be negative.
 void resize_storage(c10::Storage storage, std::int64_t bytes);
 
-/// Registers MPS kernels for those of torch's collective operators that have none. Called once.
+/// Registers MPS kernels for those of torch's collective operators (c10d::allreduce_ and so on)
+/// that have none. Called once.
 void register_mps_operators();
 
 }  // namespace mccl_torch

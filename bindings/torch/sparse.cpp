@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "backend.h"
-#include "signals.h"
+#include "process.h"
 
 namespace mccl_torch {
 namespace {
@@ -106,7 +106,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
     for (const auto& description : all) {
       counts.push_back(static_cast<std::size_t>(description[0] * row) * type.units);
     }
-    Staging staging(call);
+    TensorStaging staging(call);
     const mccl::ConstBuffer from = staging.input(in, type);
     const mccl::Buffer to = staging.output(out, type);
     return issue({c10d::OpType::_ALLREDUCE_SPARSE, title}, std::move(staging), {}, {out},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "callbacks.h"
 #include "checks.h"
 
 namespace mccl_torch {
@@ -33,7 +34,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_reduce_keeping(const at::Tensor&
   require_elements(call, "left_out must be the same size as the tensor", tensor.numel(),
                    left_out.numel());
   const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type{reducible_type(call, tensor.scalar_type(), op), 1};
   const Buffer data = staging.in_place(tensor, type);
   const Buffer left = staging.output(left_out, type);
@@ -53,7 +54,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce(Tensors& tensors,
   }
   const at::Tensor& tensor = require_single(call, tensors, "tensor");
   const mccl::ReduceOp op = reduce_op_of(call, opts.reduceOp);
-  Staging staging(call);
+  TensorStaging staging(call);
   const Buffer data = staging.in_place(tensor, {reducible_type(call, tensor.scalar_type(), op), 1});
   return issue({OpType::ALLREDUCE, "mccl:all_reduce"}, std::move(staging), tensors, tensors,
                call_options(opts.timeout, opts.asyncOp),
@@ -79,7 +80,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_coalesced(
   }
   std::vector<WorkPtr> works;
   for (const auto& [scalar_type, part] : parts) {
-    Staging staging(call);
+    TensorStaging staging(call);
     const Buffer data = staging.in_place(part, {reducible_type(call, scalar_type, op), 1});
     works.push_back(issue({OpType::ALLREDUCE_COALESCED, "mccl:all_reduce"}, std::move(staging),
                           part, part, call_options(opts.timeout, opts.asyncOp || parts.size() > 1),
@@ -100,7 +101,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce(Tensors& tensors,
   const mccl::ReduceOp op = reduce_op_of(call, opts.reduceOp);
   const ElementType type{reducible_type(call, tensor.scalar_type(), op), 1};
   const auto root = static_cast<int>(opts.rootRank);
-  Staging staging(call);
+  TensorStaging staging(call);
   Buffer out{nullptr, 0, type.dtype};
   ConstBuffer in;
   if (root == rank_) {
@@ -125,7 +126,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter(Tensors& outputs, Ten
   require_elements(call, "this rank's slot of the input list", output.numel(),
                    list[static_cast<std::size_t>(rank_)].numel());
   const mccl::ReduceOp op = reduce_op_of(call, opts.reduceOp);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type{reducible_type(call, output.scalar_type(), op), 1};
   const Counts counts = counts_of(list, type);
   const Buffer out = staging.output(output, type);
@@ -147,7 +148,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::_reduce_scatter_base(
   require_elements(call, "input tensor must be the same size as output size times world size",
                    output.numel() * size_, input.numel());
   const mccl::ReduceOp op = reduce_op_of(call, opts.reduceOp);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type{reducible_type(call, output.scalar_type(), op), 1};
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = readable_beside(staging, staging.input(input, type), out,
@@ -171,7 +172,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_keeping(const at::Ten
   require_elements(call, "left_out must be the same size as the input", input.numel(),
                    left_out.numel());
   const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
-  Staging staging(call);
+  TensorStaging staging(call);
   const ElementType type{reducible_type(call, output.scalar_type(), op), 1};
   const Buffer out = staging.output(output, type);
   const ConstBuffer in = staging.input(input, type);
@@ -195,6 +196,57 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
     works.push_back(_reduce_scatter_base(outputs[i], inputs[i], each));
   }
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
+}
+
+/// The cheapest form of all_reduce for a loop of small calls.
+void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
+  static constexpr const char* kTitle = "mccl:all_reduce";
+  const char* call = "all_reduce_now";
+  require_dense(call, tensor);
+  const bool plain = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  if (!tensor.is_cuda() || !plain || open_batches_ > 0) {
+    Tensors tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduce_op;
+    options.asyncOp = false;
+    allreduce(tensors, options)->wait();
+    return;
+  }
+  const mccl::ReduceOp op = reduce_op_of(call, reduce_op);
+  const Buffer data{tensor.data_ptr(),
+                    static_cast<std::size_t>(tensor.numel()),
+                    reducible_type(call, tensor.scalar_type(), op),
+                    {mccl::DeviceKind::cuda, tensor.device().index()}};
+  CallOptions options = call_options(c10d::kUnsetTimeout, false);
+  const c10::Stream stream = current_stream(tensor.device());
+  options.stream = handle_of(stream);
+  options.stream_may_go = may_go(stream);
+  const auto group = group_for(call);
+  note_device(tensor.device());
+  ++sequence_;
+  try {
+    const mccl::Work work = group->all_reduce(data, data, op, options);
+    raise_if_failed(*group, work);
+    if (work.done())
+      return;  // enqueued in the stream, in which torch reuses the memory only after the call
+    // The call goes through the host. Keep the tensor until the call is over. Free it on a callback
+    // thread, because freeing may block on a lock of torch.
+    auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});
+    ledger_->opened();
+    ledger_->awaited(*noted);
+    work.on_done([kept = tensor, noted = std::move(noted), ledger = ledger_,
+                  rank = rank_](const std::exception_ptr& error) mutable {
+      callback_threads().run(
+          [kept = std::move(kept), noted = std::move(noted), ledger, rank, error] {
+            if (error) ledger->missed(*noted, to_call_error(error, rank, kTitle));
+            ledger->closed(*noted);
+          });
+    });
+    work.wait_on_stream(options.stream);
+  } catch (const std::exception&) {
+    --sequence_;
+    throw_call_error(std::current_exception(), rank_, kTitle);
+  }
 }
 
 }  // namespace mccl_torch

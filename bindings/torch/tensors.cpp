@@ -13,40 +13,19 @@ namespace mccl_torch {
 namespace {
 
 std::optional<mccl::DType> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kBool:
-      return mccl::DType::boolean;
-    case at::kByte:
-      return mccl::DType::u8;
-    case at::kChar:
-      return mccl::DType::i8;
-    case at::kUInt16:
-      return mccl::DType::u16;
-    case at::kShort:
-      return mccl::DType::i16;
-    case at::kUInt32:
-      return mccl::DType::u32;
-    case at::kInt:
-      return mccl::DType::i32;
-    case at::kUInt64:
-      return mccl::DType::u64;
-    case at::kLong:
-      return mccl::DType::i64;
-    case at::kHalf:
-      return mccl::DType::f16;
-    case at::kBFloat16:
-      return mccl::DType::bf16;
-    case at::kFloat:
-      return mccl::DType::f32;
-    case at::kDouble:
-      return mccl::DType::f64;
-    case at::kComplexFloat:
-      return mccl::DType::c64;
-    case at::kComplexDouble:
-      return mccl::DType::c128;
-    default:
-      return std::nullopt;
-  }
+  using mccl::DType;
+  constexpr std::pair<at::ScalarType, DType> kTypes[] = {
+      {at::kBool, DType::boolean},      {at::kByte, DType::u8},
+      {at::kChar, DType::i8},           {at::kUInt16, DType::u16},
+      {at::kShort, DType::i16},         {at::kUInt32, DType::u32},
+      {at::kInt, DType::i32},           {at::kUInt64, DType::u64},
+      {at::kLong, DType::i64},          {at::kHalf, DType::f16},
+      {at::kBFloat16, DType::bf16},     {at::kFloat, DType::f32},
+      {at::kDouble, DType::f64},        {at::kComplexFloat, DType::c64},
+      {at::kComplexDouble, DType::c128}};
+  for (const auto& [scalar, found] : kTypes)
+    if (scalar == type) return found;
+  return std::nullopt;
 }
 
 /// True if the engine can use the tensor's own memory.
@@ -147,36 +126,22 @@ mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::Re
 
 mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op) {
   using mccl::ReduceKind;
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return ReduceKind::sum;
-    case c10d::ReduceOp::AVG:
-      return ReduceKind::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceKind::product;
-    case c10d::ReduceOp::MIN:
-      return ReduceKind::min;
-    case c10d::ReduceOp::MAX:
-      return ReduceKind::max;
-    case c10d::ReduceOp::BAND:
-      return ReduceKind::band;
-    case c10d::ReduceOp::BOR:
-      return ReduceKind::bor;
-    case c10d::ReduceOp::BXOR:
-      return ReduceKind::bxor;
-    case c10d::ReduceOp::PREMUL_SUM: {
-      if (!op.supplement_) invalid_argument(call, "ReduceOp PREMUL_SUM has no factor");
-      const auto* factor = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-      const double value = factor->tensor_factor.defined()
-                               ? factor->tensor_factor.item().to<double>()
-                               : factor->double_factor;
-      return {ReduceKind::premul_sum, value};
-    }
-    default:
-      invalid_argument(call,
-                       "unknown ReduceOp (expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, "
-                       "BXOR or PREMUL_SUM)");
-  }
+  using Op = c10d::ReduceOp;
+  constexpr std::pair<Op::RedOpType, ReduceKind> kKinds[] = {
+      {Op::SUM, ReduceKind::sum}, {Op::AVG, ReduceKind::avg},  {Op::PRODUCT, ReduceKind::product},
+      {Op::MIN, ReduceKind::min}, {Op::MAX, ReduceKind::max},  {Op::BAND, ReduceKind::band},
+      {Op::BOR, ReduceKind::bor}, {Op::BXOR, ReduceKind::bxor}};
+  for (const auto& [of_torch, kind] : kKinds)
+    if (of_torch == op.op_) return kind;
+  if (op.op_ != Op::PREMUL_SUM)
+    invalid_argument(call,
+                     "unknown ReduceOp (expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR or "
+                     "PREMUL_SUM)");
+  if (!op.supplement_) invalid_argument(call, "ReduceOp PREMUL_SUM has no factor");
+  const auto* factor = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  const double value = factor->tensor_factor.defined() ? factor->tensor_factor.item().to<double>()
+                                                       : factor->double_factor;
+  return {ReduceKind::premul_sum, value};
 }
 
 void require_host_memory(const char* call, const at::Tensor& tensor) {
@@ -220,13 +185,14 @@ void require_same_type(const char* call, const at::Tensor& like,
   }
 }
 
-mccl::Buffer Staging::buffer_of(const at::Tensor& contiguous, ElementType type) {
+mccl::Buffer TensorStaging::buffer_of(const at::Tensor& contiguous, ElementType type) {
   keep(contiguous);
   return buffer_at(contiguous, static_cast<std::size_t>(contiguous.numel()) * type.units,
                    type.dtype);
 }
 
-mccl::Buffer Staging::buffer_at(const at::Tensor& first, std::size_t count, mccl::DType dtype) {
+mccl::Buffer TensorStaging::buffer_at(const at::Tensor& first, std::size_t count,
+                                      mccl::DType dtype) {
   mccl::Buffer buffer;
   if (first.device().is_mps()) {
     buffer = mccl::metal_buffer(metal_place_of(first), count, dtype);
@@ -238,17 +204,17 @@ mccl::Buffer Staging::buffer_at(const at::Tensor& first, std::size_t count, mccl
   return buffer;
 }
 
-mccl::Buffer Staging::buffer_of_consecutive(const std::vector<at::Tensor>& tensors,
-                                            ElementType type) {
+mccl::Buffer TensorStaging::buffer_of_consecutive(const std::vector<at::Tensor>& tensors,
+                                                  ElementType type) {
   for (const auto& tensor : tensors) keep(tensor);
   return buffer_at(tensors.front(), total_bytes(tensors) / mccl::size_of(type.dtype), type.dtype);
 }
 
-mccl::ConstBuffer Staging::input(const at::Tensor& tensor, ElementType type) {
+mccl::ConstBuffer TensorStaging::input(const at::Tensor& tensor, ElementType type) {
   return buffer_of(is_plain(tensor) ? tensor : contiguous_copy(tensor), type);
 }
 
-mccl::Buffer Staging::output(const at::Tensor& tensor, ElementType type) {
+mccl::Buffer TensorStaging::output(const at::Tensor& tensor, ElementType type) {
   if (is_plain(tensor)) return buffer_of(tensor, type);
   at::assert_no_internal_overlap(tensor);
   require_written_as_it_lies(call_, tensor);
@@ -257,20 +223,20 @@ mccl::Buffer Staging::output(const at::Tensor& tensor, ElementType type) {
   return buffer_of(temporary, type);
 }
 
-mccl::Buffer Staging::in_place(const at::Tensor& tensor, ElementType type) {
+mccl::Buffer TensorStaging::in_place(const at::Tensor& tensor, ElementType type) {
   const mccl::Buffer buffer = output(tensor, type);
   if (!is_plain(tensor)) copy_without_autograd(copies_.back().source, tensor);
   return buffer;
 }
 
-at::Tensor Staging::flat_temporary(const std::vector<at::Tensor>& tensors) {
+at::Tensor TensorStaging::flat_temporary(const std::vector<at::Tensor>& tensors) {
   std::int64_t total = 0;
   for (const auto& tensor : tensors) total += tensor.numel();
   const at::Tensor& first = tensors.front();
   return at::empty({total}, at::TensorOptions().dtype(first.scalar_type()).device(first.device()));
 }
 
-mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, ElementType type) {
+mccl::ConstBuffer TensorStaging::input(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return input(tensors.front(), type);
   if (is_consecutive(tensors)) return buffer_of_consecutive(tensors, type);
   const at::Tensor flat = flat_temporary(tensors);
@@ -279,7 +245,7 @@ mccl::ConstBuffer Staging::input(const std::vector<at::Tensor>& tensors, Element
   return buffer_of(flat, type);
 }
 
-mccl::Buffer Staging::output(const std::vector<at::Tensor>& tensors, ElementType type) {
+mccl::Buffer TensorStaging::output(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return output(tensors.front(), type);
   if (is_consecutive(tensors)) return buffer_of_consecutive(tensors, type);
   for (const auto& tensor : tensors) {
@@ -292,7 +258,7 @@ mccl::Buffer Staging::output(const std::vector<at::Tensor>& tensors, ElementType
   return buffer_of(flat, type);
 }
 
-mccl::Buffer Staging::in_place(const std::vector<at::Tensor>& tensors, ElementType type) {
+mccl::Buffer TensorStaging::in_place(const std::vector<at::Tensor>& tensors, ElementType type) {
   if (tensors.size() == 1) return in_place(tensors.front(), type);
   const std::size_t first_copy = copies_.size();
   const mccl::Buffer buffer = output(tensors, type);
@@ -302,7 +268,7 @@ mccl::Buffer Staging::in_place(const std::vector<at::Tensor>& tensors, ElementTy
   return buffer;
 }
 
-mccl::ConstBuffer Staging::input_bytes(const std::vector<at::Tensor>& tensors) {
+mccl::ConstBuffer TensorStaging::input_bytes(const std::vector<at::Tensor>& tensors) {
   const at::Tensor flat = padded_temporary(tensors);
   std::int64_t next = 0;
   for (const auto& tensor : tensors) {
@@ -316,7 +282,7 @@ mccl::ConstBuffer Staging::input_bytes(const std::vector<at::Tensor>& tensors) {
   return buffer_of(flat, kBytes);
 }
 
-mccl::Buffer Staging::output_bytes(const std::vector<at::Tensor>& tensors) {
+mccl::Buffer TensorStaging::output_bytes(const std::vector<at::Tensor>& tensors) {
   const at::Tensor flat = padded_temporary(tensors);
   std::int64_t next = 0;
   for (const auto& tensor : tensors) {
@@ -330,13 +296,13 @@ mccl::Buffer Staging::output_bytes(const std::vector<at::Tensor>& tensors) {
   return buffer_of(flat, kBytes);
 }
 
-mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out,
-                                      std::size_t slot) {
+mccl::ConstBuffer TensorStaging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out,
+                                            std::size_t slot) {
   if (in.data == static_cast<const char*>(out.data) + slot) return in;
   return apart_from(in, out);
 }
 
-mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out) {
+mccl::ConstBuffer TensorStaging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out) {
   const auto* a = static_cast<const char*>(in.data);
   const auto* b = static_cast<const char*>(out.data);
   if (in.bytes() == 0 || out.bytes() == 0) return in;
@@ -353,20 +319,20 @@ mccl::ConstBuffer Staging::apart_from(mccl::ConstBuffer in, mccl::ConstBuffer ou
   return buffer_at(copy, in.count, in.dtype);
 }
 
-void Staging::keep(const at::Tensor& tensor) {
+void TensorStaging::keep(const at::Tensor& tensor) {
   if (tensor.is_cuda()) device_ = tensor.device();
   on_mps_ = on_mps_ || tensor.device().is_mps();
   kept_.push_back(tensor);
 }
 
-std::vector<std::pair<at::Tensor, at::Tensor>> Staging::take_copies() {
+std::vector<std::pair<at::Tensor, at::Tensor>> TensorStaging::take_copies() {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   for (auto& copy : copies_) copies.emplace_back(copy.destination, copy.source);
   copies_.clear();
   return copies;
 }
 
-void Staging::finish() {
+void TensorStaging::finish() {
   for (const auto& copy : copies_) {
     if (copy.destination.device().is_mps()) {
       copy_beside_torch(copy.destination, copy.source);
@@ -377,7 +343,7 @@ void Staging::finish() {
   if (then_) then_();
 }
 
-void Staging::release() {
+void TensorStaging::release() {
   copies_.clear();
   kept_.clear();
   given_.clear();

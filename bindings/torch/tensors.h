@@ -47,9 +47,9 @@ void require_same_type(const char* call, const at::Tensor& like,
 
 /// The memory of one call: keeps its tensors alive, holds contiguous temporaries, and copies
 /// results back from them.
-class Staging {
+class TensorStaging {
  public:
-  explicit Staging(const char* call) : call_(call) {}
+  explicit TensorStaging(const char* call) : call_(call) {}
 
   /// Memory to read from.
   mccl::ConstBuffer input(const at::Tensor& tensor, ElementType type);

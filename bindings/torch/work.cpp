@@ -13,7 +13,7 @@
 
 #include "callbacks.h"
 #include "mccl/error.h"
-#include "signals.h"
+#include "process.h"
 
 namespace mccl_torch {
 namespace {
@@ -166,7 +166,7 @@ void WorkLedger::wait_until_idle() {
   raise_missed();
 }
 
-WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
+WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStaging staging,
                    const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                    std::shared_ptr<WorkLedger> ledger)
     : Work(rank, name.type, name.title, inputs),
@@ -230,7 +230,7 @@ void WorkMCCL::end_in(std::unique_ptr<StreamEnd> end, const std::vector<const Wo
   settle_and_report(*future, outputs_, nullptr);
 }
 
-void WorkMCCL::keep_in(Staging& staging) const {
+void WorkMCCL::keep_in(TensorStaging& staging) const {
   if (device_) staging.lie_on(*device_);
   if (on_mps_) staging.lie_on_mps();
 }

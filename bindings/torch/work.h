@@ -87,7 +87,7 @@ bool is_recorded();
 /// results.
 class WorkMCCL final : public c10d::Work {
  public:
-  WorkMCCL(int rank, CallName name, std::uint64_t sequence, Staging staging,
+  WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStaging staging,
            const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
            std::shared_ptr<WorkLedger> ledger);
 
@@ -103,7 +103,7 @@ class WorkMCCL final : public c10d::Work {
   bool on_mps() const { return on_mps_; }
   /// Sets the device of `staging`, which belongs to a call that contains this one, to that of this
   /// call.
-  void keep_in(Staging& staging) const;
+  void keep_in(TensorStaging& staging) const;
 
   /// Marks a call inside an open batch. wait() on it returns immediately, because only the end of
   /// the batch starts it.
@@ -138,7 +138,7 @@ class WorkMCCL final : public c10d::Work {
 
   const char* title_;
   std::uint64_t sequence_;
-  Staging staging_;
+  TensorStaging staging_;
   const std::optional<c10::Device> device_;
   const bool on_mps_;
   StreamEnd::Copies copies_;        ///< Device memory only: copies that end_in() enqueues.

@@ -48,6 +48,32 @@ struct MetricsSummary {
   std::uint64_t tcp_links = 0;
 };
 
+/// Calls `visit` with the name and the value of each field, in the order above.
+template <typename Summary, typename Visit>
+void for_each_field(Summary& summary, const Visit& visit) {
+  visit("total_ops", summary.total_ops);
+  visit("total_bytes_sent", summary.total_bytes_sent);
+  visit("total_bytes_recv", summary.total_bytes_recv);
+  visit("total_errors", summary.total_errors);
+  visit("refused_connections", summary.refused_connections);
+  visit("avg_latency_ms", summary.avg_latency_ms);
+  visit("p50_latency_ms", summary.p50_latency_ms);
+  visit("p99_latency_ms", summary.p99_latency_ms);
+  visit("peak_throughput_gbps", summary.peak_throughput_gbps);
+  visit("avg_sync_ms", summary.avg_sync_ms);
+  visit("avg_network_ms", summary.avg_network_ms);
+  visit("avg_reduce_ms", summary.avg_reduce_ms);
+  visit("avg_queue_wait_ms", summary.avg_queue_wait_ms);
+  visit("avg_execution_ms", summary.avg_execution_ms);
+  visit("staging_bytes", summary.staging_bytes);
+  visit("peak_staging_bytes", summary.peak_staging_bytes);
+  visit("pinned_bytes", summary.pinned_bytes);
+  visit("peak_pinned_bytes", summary.peak_pinned_bytes);
+  visit("shm_links", summary.shm_links);
+  visit("rdma_links", summary.rdma_links);
+  visit("tcp_links", summary.tcp_links);
+}
+
 /// Measurements of one finished call, in seconds and bytes.
 struct CallSample {
   double queue_wait_s = 0;

@@ -23,7 +23,7 @@ using nlohmann::json;
 constexpr std::size_t kMostNesting = 64;
 
 /// Iterates over text and records how far the parser has read, which some of its errors omit.
-class Walk {
+class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -31,18 +31,18 @@ class Walk {
   using pointer = const char*;
   using reference = const char&;
 
-  Walk(const char* at, const char** reached) : at_(at), reached_(reached) {}
+  Cursor(const char* at, const char** reached) : at_(at), reached_(reached) {}
   const char& operator*() const { return *at_; }
-  Walk& operator++() {
+  Cursor& operator++() {
     *reached_ = ++at_;
     return *this;
   }
-  Walk operator++(int) {
-    const Walk before = *this;
+  Cursor operator++(int) {
+    const Cursor before = *this;
     ++*this;
     return before;
   }
-  friend bool operator==(const Walk& a, const Walk& b) { return a.at_ == b.at_; }
+  friend bool operator==(const Cursor& a, const Cursor& b) { return a.at_ == b.at_; }
 
  private:
   const char* at_;
@@ -136,7 +136,8 @@ json parse_json(std::string_view text, std::string_view origin, std::string_view
   };
   Checker checker([&] { return static_cast<std::size_t>(reached - text.data()); }, text.size(),
                   refuse, see_key);
-  json::sax_parse(Walk(text.data(), &reached), Walk(text.data() + text.size(), &reached), &checker);
+  json::sax_parse(Cursor(text.data(), &reached), Cursor(text.data() + text.size(), &reached),
+                  &checker);
   return json::parse(text);
 }
 

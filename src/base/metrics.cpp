@@ -155,20 +155,10 @@ std::string_view Metrics::algorithm_of(Collective collective) const {
 }
 
 MetricsSummary Metrics::summary() const {
-  State::Counters counters;
-  State::Totals total, before;
-  std::uint64_t staging = 0, peak_staging = 0, shm = 0, rdma = 0, tcp = 0;
-  {
-    const std::lock_guard lock(state_->mutex);
-    counters = state_->counters;
-    total = state_->totals();
-    before = state_->before_reset;
-    staging = static_cast<std::uint64_t>(state_->staging_bytes);
-    peak_staging = static_cast<std::uint64_t>(state_->peak_staging_bytes);
-    shm = state_->shm_links;
-    rdma = state_->rdma_links;
-    tcp = state_->tcp_links;
-  }
+  const std::lock_guard lock(state_->mutex);
+  const State::Counters& counters = state_->counters;
+  const State::Totals total = state_->totals();
+  const State::Totals& before = state_->before_reset;
   const auto average_ms = [&](double sum_s) {
     return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
   };
@@ -187,13 +177,13 @@ MetricsSummary Metrics::summary() const {
       .avg_reduce_ms = average_ms(counters.reduce_s),
       .avg_queue_wait_ms = average_ms(counters.queue_wait_s),
       .avg_execution_ms = average_ms(counters.execution_s),
-      .staging_bytes = staging,
-      .peak_staging_bytes = peak_staging,
+      .staging_bytes = static_cast<std::uint64_t>(state_->staging_bytes),
+      .peak_staging_bytes = static_cast<std::uint64_t>(state_->peak_staging_bytes),
       .pinned_bytes = pinned_memory().bytes(),
       .peak_pinned_bytes = pinned_memory().peak_bytes(),
-      .shm_links = shm,
-      .rdma_links = rdma,
-      .tcp_links = tcp,
+      .shm_links = state_->shm_links,
+      .rdma_links = state_->rdma_links,
+      .tcp_links = state_->tcp_links,
   };
 }
 

@@ -1,5 +1,3 @@
-#include "base/placement.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "base/node_list.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
+#include "mccl/meeting.h"
 
 namespace mccl {
 namespace {
@@ -77,6 +76,14 @@ struct Told {
 /// Reads what one launcher provides. `has_root`: true if no address of rank 0 is needed, because
 /// MCCL_ROOT is set or MPI connects the ranks.
 using Ask = Told (*)(const Environment& environment, bool has_root);
+
+/// Returns a port that depends only on the seed, below the range of ports that systems assign.
+/// Ranks that have only a name in common can connect through it.
+int derived_port(std::string_view seed) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return kFirstDerivedPort + static_cast<int>((hash ^ (hash >> 32)) % kDerivedPorts);
+}
 
 std::string at_port(const std::string& host, int port) {
   const bool v6 = host.find(':') != host.npos && !host.starts_with('[');
@@ -260,11 +267,5 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
 }
 
 bool meets_by_mpi(const Config& config) { return config.backend == "mpi"; }
-
-int derived_port(std::string_view seed) {
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  return kFirstDerivedPort + static_cast<int>((hash ^ (hash >> 32)) % kDerivedPorts);
-}
 
 }  // namespace mccl

@@ -38,7 +38,7 @@ struct Rest {
 };
 
 /// A Setting without the members that are derived from the others.
-struct Row {
+struct SettingRow {
   std::string_view name;
   SettingField field;
   std::string_view range;
@@ -48,7 +48,7 @@ struct Row {
 
 using enum SettingKind;
 
-constexpr Row kRows[] = {
+constexpr SettingRow kRows[] = {
     {"backend",
      &Config::backend,
      "auto, native, mpi, nccl, cuda",
@@ -301,7 +301,7 @@ constexpr Row kRows[] = {
      "framework provides it"},
 };
 
-Setting setting_of(const Row& row) {
+Setting setting_of(const SettingRow& row) {
   // The kinds and their names, first those of the types of SettingField, in its order.
   constexpr SettingKind kKinds[] = {text, integer, bytes, number, boolean, choice};
   constexpr std::string_view kNames[] = {"text", "integer", "bytes", "number", "boolean", "choice"};
@@ -326,7 +326,7 @@ Setting setting_of(const Row& row) {
 /// The variables of the rows: their names in upper case behind MCCL_.
 std::vector<std::string> variables() {
   std::vector<std::string> all;
-  for (const Row& row : kRows) {
+  for (const SettingRow& row : kRows) {
     std::string& variable = all.emplace_back(kVariablePrefix);
     for (const char c : row.name) variable += c == '_' ? c : static_cast<char>(c - 'a' + 'A');
   }
@@ -339,7 +339,7 @@ std::span<const Setting> setting_table() {
   static const std::vector<std::string> names = variables();
   static const std::vector<Setting> table = [] {
     std::vector<Setting> result;
-    for (const Row& row : kRows) {
+    for (const SettingRow& row : kRows) {
       result.push_back(setting_of(row));
       result.back().info.variable = names[result.size() - 1];
     }

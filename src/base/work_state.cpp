@@ -35,8 +35,10 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
 void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
   std::optional<TimeoutError> error;
   try {
-    error.emplace(fmt::format("{} is not done after {} ms; it goes on until its own timeout",
-                              description(), timeout.count()));
+    error.emplace(
+        fmt::format("{} is not done after {} ms; it goes on until its own timeout: wait "
+                    "again, or abort the group",
+                    description(), timeout.count()));
   } catch (const std::bad_alloc&) {
     error = kNotDone;
   }

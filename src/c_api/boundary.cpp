@@ -4,9 +4,11 @@
 
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "c_api/handles.h"
 #include "mccl/error.h"
 
 namespace mccl::c_api {
@@ -20,7 +22,7 @@ thread_local const char* last_error_shown = "";  // either last_error's text or 
 
 }  // namespace
 
-Told told_of(const std::exception_ptr& error) {
+ErrorText told_of(const std::exception_ptr& error) {
   if (!error) return {};
   try {
     std::rethrow_exception(error);
@@ -55,7 +57,7 @@ Told told_of(const std::exception_ptr& error) {
 
 mccl_status keep_error() noexcept {
   try {
-    Told told = told_of(std::current_exception());
+    ErrorText told = told_of(std::current_exception());
     last_error = std::move(told.text);
     last_error_shown = last_error.c_str();
     return told.status;
@@ -110,3 +112,32 @@ void copy_bytes(const char* call, std::string_view from, void* value, std::size_
 }  // namespace mccl::c_api
 
 const char* mccl_last_error(void) noexcept { return mccl::c_api::last_error_shown; }
+
+namespace mccl::c_api {
+namespace {
+
+std::string_view name_of(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::config:
+      return "a mccl_config";
+    case HandleKind::store:
+      return "a mccl_store";
+    case HandleKind::context:
+      return "a mccl_context";
+    case HandleKind::group:
+      return "a mccl_group";
+    case HandleKind::work:
+      return "a mccl_work";
+  }
+  return "not a handle, or a destroyed one";
+}
+
+}  // namespace
+
+void check_kind(const char* call, const char* argument, HandleKind found, HandleKind expected) {
+  if (found == expected) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} is {}, expected {}", call, argument, name_of(found), name_of(expected)));
+}
+
+}  // namespace mccl::c_api

@@ -13,14 +13,14 @@
 namespace mccl::c_api {
 
 /// The status and text of an error.
-struct Told {
+struct ErrorText {
   mccl_status status = MCCL_OK;
   std::string text;
 };
 
 /// Returns the status and text of `error`; MCCL_OK if it is null. Throws bad_alloc if there is no
 /// memory for the text.
-Told told_of(const std::exception_ptr& error);
+ErrorText told_of(const std::exception_ptr& error);
 
 /// Stores the exception that is being handled as this thread's last error, and returns its status.
 /// Must be called in a catch block.

@@ -13,7 +13,7 @@ mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t
                             mccl_dtype dtype, mccl_reduce_op op, const mccl_call_options* options,
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_reduce";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     return target.all_reduce({in, count, type}, {out, count, type}, reduction,
@@ -29,7 +29,7 @@ mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count, mccl_
     require(kCall, "bytes", bytes);
     *bytes = 0;
     const Group& target = group_of(kCall, group);
-    const Options read = read_options(kCall, options);
+    const ReadOptions read = read_options(kCall, options);
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     *bytes = target.bytes_to_sum(count, type, reduction, read.of_sum(count, type));
@@ -40,7 +40,7 @@ mccl_status mccl_broadcast(mccl_group* group, void* data, size_t count, mccl_dty
                            int32_t root, const mccl_call_options* options,
                            mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_broadcast";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     return target.broadcast({data, count, dtype_of(kCall, dtype)}, root, read.call);
   });
@@ -50,7 +50,7 @@ mccl_status mccl_reduce(mccl_group* group, const void* in, void* out, size_t cou
                         mccl_dtype dtype, mccl_reduce_op op, int32_t root,
                         const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_reduce";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     refuse_left_out(kCall, read);
@@ -62,7 +62,7 @@ mccl_status mccl_all_gather(mccl_group* group, const void* in, void* out, size_t
                             mccl_dtype dtype, const mccl_call_options* options,
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gather";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
@@ -74,7 +74,7 @@ mccl_status mccl_all_gatherv(mccl_group* group, const void* in, void* out, const
                              mccl_dtype dtype, const mccl_call_options* options,
                              mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gatherv";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
@@ -87,7 +87,7 @@ mccl_status mccl_gather(mccl_group* group, const void* in, void* out, size_t cou
                         mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                         mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gather";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
@@ -99,7 +99,7 @@ mccl_status mccl_gatherv(mccl_group* group, const void* in, void* out, const siz
                          mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gatherv";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
@@ -112,7 +112,7 @@ mccl_status mccl_scatter(mccl_group* group, const void* in, void* out, size_t co
                          mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatter";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
@@ -124,7 +124,7 @@ mccl_status mccl_scatterv(mccl_group* group, const void* in, void* out, const si
                           mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                           mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatterv";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
@@ -137,7 +137,7 @@ mccl_status mccl_reduce_scatter(mccl_group* group, const void* in, void* out, si
                                 mccl_dtype dtype, mccl_reduce_op op,
                                 const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_reduce_scatter";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     const std::size_t total = total_of(kCall, count, target);
@@ -150,7 +150,7 @@ mccl_status mccl_reduce_scatterv(mccl_group* group, const void* in, void* out, c
                                  mccl_dtype dtype, mccl_reduce_op op,
                                  const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_reduce_scatterv";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     const DType type = dtype_of(kCall, dtype);
     const ReduceOp reduction = reduction_of(kCall, op, read.factor);
     const Counts parts = counts_of(kCall, "counts", counts, target);
@@ -163,7 +163,7 @@ mccl_status mccl_all_to_all(mccl_group* group, const void* in, void* out, size_t
                             mccl_dtype dtype, const mccl_call_options* options,
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_all";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
@@ -175,7 +175,7 @@ mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in
                              const size_t* out_counts, mccl_dtype dtype,
                              const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_allv";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     const DType type = dtype_of(kCall, dtype);
     const Counts given = counts_of(kCall, "in_counts", in_counts, target);
@@ -188,8 +188,29 @@ mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in
 mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_barrier";
-  return submit(kCall, group, options, work, [&](Group& target, const Options& read) {
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
     refuse_options_of_sums(kCall, read);
     return target.barrier(read.call);
+  });
+}
+
+using namespace mccl::c_api;
+
+mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
+                      int32_t peer, uint32_t tag, const mccl_call_options* options,
+                      mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_send";
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
+    refuse_options_of_sums(kCall, read);
+    return target.send({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
+  });
+}
+
+mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl_dtype dtype, int32_t peer,
+                      uint32_t tag, const mccl_call_options* options, mccl_work** work) noexcept {
+  constexpr const char* kCall = "mccl_recv";
+  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
+    refuse_options_of_sums(kCall, read);
+    return target.recv({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
   });
 }

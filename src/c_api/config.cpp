@@ -10,16 +10,14 @@ using namespace mccl::c_api;
 mccl_status mccl_config_defaults(mccl_config** config) noexcept {
   return guarded([&] {
     clear("mccl_config_defaults", "config", config);
-    *config = std::make_unique<mccl_config>().release();
+    hand_out(config, mccl::Config());
   });
 }
 
 mccl_status mccl_config_from_environment(mccl_config** config) noexcept {
   return guarded([&] {
     clear("mccl_config_from_environment", "config", config);
-    auto handle = std::make_unique<mccl_config>();
-    handle->config = mccl::Config::from_environment();
-    *config = handle.release();
+    hand_out(config, mccl::Config::from_environment());
   });
 }
 
@@ -27,7 +25,7 @@ mccl_status mccl_config_set(mccl_config* config, const char* name, const char* v
   constexpr const char* kCall = "mccl_config_set";
   return guarded([&] {
     checked(kCall, "config", config)
-        .config.set(text_of(kCall, "name", name), text_of(kCall, "value", value));
+        .value.set(text_of(kCall, "name", name), text_of(kCall, "value", value));
   });
 }
 
@@ -35,7 +33,7 @@ mccl_status mccl_config_get(const mccl_config* config, const char* name, char* t
                             size_t capacity, size_t* length) noexcept {
   constexpr const char* kCall = "mccl_config_get";
   return guarded([&] {
-    const mccl::Config& settings = checked(kCall, "config", config).config;
+    const mccl::Config& settings = checked(kCall, "config", config).value;
     copy_text(kCall, settings.get(text_of(kCall, "name", name)), text, capacity, length);
   });
 }
@@ -45,7 +43,7 @@ mccl_status mccl_config_merge_json(mccl_config* config, const char* json,
   constexpr const char* kCall = "mccl_config_merge_json";
   return guarded([&] {
     checked(kCall, "config", config)
-        .config.merge_json(text_of(kCall, "json", json), text_of(kCall, "origin", origin));
+        .value.merge_json(text_of(kCall, "json", json), text_of(kCall, "origin", origin));
   });
 }
 

@@ -1,6 +1,7 @@
 #include "mccl/context.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,22 +10,23 @@
 #include "c_api/options.h"
 #include "mccl/c.h"
 #include "mccl/error.h"
+#include "mccl/metrics.h"
 
 using namespace mccl::c_api;
 
 namespace {
 
 mccl::Context& context_of(const char* call, mccl_context* context) {
-  return *checked(call, "context", context).context;
+  return *checked(call, "context", context).value;
 }
 
 const mccl::Context& context_of(const char* call, const mccl_context* context) {
-  return *checked(call, "context", context).context;
+  return *checked(call, "context", context).value;
 }
 
 mccl::Config settings_of(const char* call, const mccl_config* config) {
   if (!config) return mccl::Config::from_environment();
-  return checked(call, "config", config).config;
+  return checked(call, "config", config).value;
 }
 
 /// The default time limit of the context's groups.
@@ -53,11 +55,9 @@ mccl_status mccl_context_create(const mccl_context_options* options,
     mccl::ContextOptions wanted;
     wanted.rank = given.rank;
     wanted.size = given.size;
-    if (given.store) wanted.store = checked(kCall, "options.store", given.store).store;
+    if (given.store) wanted.store = checked(kCall, "options.store", given.store).value;
     wanted.config = settings_of(kCall, given.config);
-    auto handle = std::make_unique<mccl_context>();
-    handle->context = mccl::Context::create(wanted);
-    *context = handle.release();
+    hand_out(context, mccl::Context::create(wanted));
   });
 }
 
@@ -66,9 +66,7 @@ mccl_status mccl_context_from_environment(const mccl_config* config,
   constexpr const char* kCall = "mccl_context_from_environment";
   return guarded([&] {
     clear(kCall, "context", context);
-    auto handle = std::make_unique<mccl_context>();
-    handle->context = mccl::Context::from_environment(settings_of(kCall, config));
-    *context = handle.release();
+    hand_out(context, mccl::Context::from_environment(settings_of(kCall, config)));
   });
 }
 
@@ -105,9 +103,7 @@ mccl_status mccl_context_world(mccl_context* context, mccl_group** group) noexce
   constexpr const char* kCall = "mccl_context_world";
   return guarded([&] {
     clear(kCall, "group", group);
-    auto handle = std::make_unique<mccl_group>();
-    handle->group = context_of(kCall, context).world();
-    *group = handle.release();
+    hand_out(group, context_of(kCall, context).world());
   });
 }
 
@@ -119,10 +115,8 @@ mccl_status mccl_context_group(mccl_context* context, const char* name, const in
     mccl::Context& owner = context_of(kCall, context);
     require(kCall, "name", name);
     require(kCall, "members", members);
-    auto handle = std::make_unique<mccl_group>();
-    handle->group = owner.group(name, members_of(kCall, owner, members, count),
-                                limit_of(timeout_ms, timeout_of(owner)));
-    *group = handle.release();
+    hand_out(group, owner.group(name, members_of(kCall, owner, members, count),
+                                limit_of(timeout_ms, timeout_of(owner))));
   });
 }
 
@@ -133,11 +127,9 @@ mccl_status mccl_context_group_with(mccl_context* context, const mccl_group_opti
     clear(kCall, "group", group);
     mccl::Context& owner = context_of(kCall, context);
     const mccl_group_options wanted = read_options(kCall, options);
-    auto handle = std::make_unique<mccl_group>();
-    handle->group = owner.group(wanted.name, members_of(kCall, owner, wanted.members, wanted.count),
+    hand_out(group, owner.group(wanted.name, members_of(kCall, owner, wanted.members, wanted.count),
                                 limit_of(wanted.timeout_ms, timeout_of(owner)),
-                                compression_of(kCall, wanted.compression, wanted.topk_ratio));
-    *group = handle.release();
+                                compression_of(kCall, wanted.compression, wanted.topk_ratio)));
   });
 }
 
@@ -154,7 +146,50 @@ mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
     mccl_context& handle = checked("mccl_after_fork_in_child", "context", context);
     // The context is never destroyed, because its thread and its locks belong to the parent
     // process.
-    static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.context).release());
-    handle.context->abandon_after_fork();
+    static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.value).release());
+    handle.value->abandon_after_fork();
+  });
+}
+
+using namespace mccl::c_api;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const mccl::MetricsSummary& summary) {
+  Json fields = Json::object();
+  for_each_field(summary, [&](const char* name, auto value) { fields[name] = value; });
+  return fields;
+}
+
+Json json_of(const mccl::Costs& costs) {
+  Json numbers = Json::object();
+  for (const auto& [name, value] : costs.numbers) numbers[name] = value;
+  return {{"numbers", std::move(numbers)}, {"nodes", costs.nodes}};
+}
+
+}  // namespace
+
+mccl_status mccl_context_metrics_json(const mccl_context* context, char* text, size_t capacity,
+                                      size_t* length) noexcept {
+  constexpr const char* kCall = "mccl_context_metrics_json";
+  return guarded([&] {
+    const auto metrics = checked(kCall, "context", context).value->metrics();
+    copy_text(kCall, json_of(metrics->summary()).dump(), text, capacity, length);
+  });
+}
+
+mccl_status mccl_context_reset_metrics(mccl_context* context) noexcept {
+  return guarded(
+      [&] { checked("mccl_context_reset_metrics", "context", context).value->metrics()->reset(); });
+}
+
+mccl_status mccl_context_costs_json(const mccl_context* context, char* text, size_t capacity,
+                                    size_t* length) noexcept {
+  constexpr const char* kCall = "mccl_context_costs_json";
+  return guarded([&] {
+    const mccl::Costs costs = checked(kCall, "context", context).value->costs();
+    copy_text(kCall, json_of(costs).dump(), text, capacity, length);
   });
 }

@@ -1,5 +1,11 @@
 #include "mccl/group.h"
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "c_api/handles.h"
 #include "c_api/options.h"
 #include "c_api/submit.h"
@@ -32,14 +38,12 @@ mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
   return guarded([&] {
     clear(kCall, "part", part);
     mccl::Group& whole = group_of(kCall, group);
-    if (coalescing_on(group->group)) {
+    if (coalescing_on(group->value)) {
       throw mccl::InvalidArgument(
           "mccl_group_split: this thread has an open batch; call mccl_end_coalescing before the "
           "split");
     }
-    auto handle = std::make_unique<mccl_group>();
-    handle->group = whole.split(color, key);
-    if (handle->group) *part = handle.release();
+    if (auto own = whole.split(color, key)) hand_out(part, std::move(own));
   });
 }
 
@@ -50,9 +54,7 @@ mccl_status mccl_group_shrink(mccl_group* group, int64_t timeout_ms, mccl_group*
     mccl::Group& whole = group_of(kCall, group);
     std::optional<std::chrono::milliseconds> timeout;
     if (timeout_ms != 0) timeout = limit_of(timeout_ms, {});
-    auto handle = std::make_unique<mccl_group>();
-    handle->group = whole.shrink(timeout);
-    *rest = handle.release();
+    hand_out(rest, whole.shrink(timeout));
   });
 }
 
@@ -69,3 +71,63 @@ mccl_status mccl_group_failure(const mccl_group* group, char* text, size_t capac
 }
 
 void mccl_group_destroy(mccl_group* group) noexcept { destroy("mccl_group_destroy", group); }
+
+namespace mccl::c_api {
+namespace {
+
+struct Begun {
+  std::weak_ptr<Group> group;  ///< Expired if the group was destroyed before the batch ended.
+  std::shared_ptr<std::atomic<bool>> started;
+};
+
+/// The open batches of this thread. They are recorded here because the groups do not report them.
+thread_local std::vector<Begun> begun;
+
+auto found(const std::shared_ptr<Group>& group) {
+  return std::ranges::find_if(begun, [&](const Begun& one) { return one.group.lock() == group; });
+}
+
+}  // namespace
+
+std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group) {
+  const auto here = found(group);
+  return here == begun.end() ? nullptr : here->started;
+}
+
+}  // namespace mccl::c_api
+
+using namespace mccl::c_api;
+
+mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
+  return guarded([&] {
+    mccl::Group& target = group_of("mccl_begin_coalescing", group);
+    std::erase_if(begun, [](const Begun& one) { return one.group.expired(); });
+    // Allocated first, so that nothing can fail after the group has begun its batch.
+    Begun entry{group->value, std::make_shared<std::atomic<bool>>(false)};
+    begun.reserve(begun.size() + 1);
+    target.begin_coalescing();
+    begun.push_back(std::move(entry));
+  });
+}
+
+mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) noexcept {
+  return guarded([&] {
+    if (work) *work = nullptr;
+    mccl::Group& target = group_of("mccl_end_coalescing", group);
+    std::unique_ptr<mccl_work> handle = work ? new_work(group->value) : nullptr;
+    const auto here = found(group->value);
+    std::shared_ptr<std::atomic<bool>> started;
+    if (here != begun.end()) {
+      started = std::move(here->started);
+      begun.erase(here);
+    }
+    const mccl::Work all = target.end_coalescing();
+    if (started) *started = true;
+    if (!handle) {
+      all.wait();
+      return;
+    }
+    handle->value = all;
+    *work = handle.release();
+  });
+}

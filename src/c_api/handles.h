@@ -18,7 +18,7 @@ namespace mccl::c_api {
 
 /// The first word of every handle, which identifies its type. Languages in which every handle is a
 /// `void*` cannot check types, so the library does.
-enum class Kind : std::uint32_t {
+enum class HandleKind : std::uint32_t {
   config = 0x4343'0001,
   store = 0x4343'0002,
   context = 0x4343'0003,
@@ -27,38 +27,27 @@ enum class Kind : std::uint32_t {
 };
 
 /// Throws InvalidArgument if the kinds differ; the message contains both.
-void check_kind(const char* call, const char* argument, Kind found, Kind expected);
+void check_kind(const char* call, const char* argument, HandleKind found, HandleKind expected);
+
+/// A handle that owns one value.
+template <HandleKind kOwn, typename Value>
+struct Handle {
+  static constexpr HandleKind kKind = kOwn;
+  HandleKind kind = kKind;
+  Value value;
+};
 
 }  // namespace mccl::c_api
 
-struct mccl_config {
-  static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::config;
-  mccl::c_api::Kind kind = kKind;
-  mccl::Config config;
-};
+struct mccl_config : mccl::c_api::Handle<mccl::c_api::HandleKind::config, mccl::Config> {};
+struct mccl_store
+    : mccl::c_api::Handle<mccl::c_api::HandleKind::store, std::shared_ptr<mccl::Store>> {};
+struct mccl_context
+    : mccl::c_api::Handle<mccl::c_api::HandleKind::context, std::shared_ptr<mccl::Context>> {};
+struct mccl_group
+    : mccl::c_api::Handle<mccl::c_api::HandleKind::group, std::shared_ptr<mccl::Group>> {};
 
-struct mccl_store {
-  static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::store;
-  mccl::c_api::Kind kind = kKind;
-  std::shared_ptr<mccl::Store> store;
-};
-
-struct mccl_context {
-  static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::context;
-  mccl::c_api::Kind kind = kKind;
-  std::shared_ptr<mccl::Context> context;
-};
-
-struct mccl_group {
-  static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::group;
-  mccl::c_api::Kind kind = kKind;
-  std::shared_ptr<mccl::Group> group;
-};
-
-struct mccl_work {
-  static constexpr mccl::c_api::Kind kKind = mccl::c_api::Kind::work;
-  mccl::c_api::Kind kind = kKind;
-  mccl::Work work;
+struct mccl_work : mccl::c_api::Handle<mccl::c_api::HandleKind::work, mccl::Work> {
   /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a
   /// garbage-collected language may destroy a group before its works.
   std::vector<std::shared_ptr<mccl::Group>> groups;
@@ -70,17 +59,25 @@ struct mccl_work {
 namespace mccl::c_api {
 
 /// Returns the handle. Throws InvalidArgument if it is null or of another kind.
-template <typename Handle>
-Handle& checked(const char* call, const char* argument, Handle* handle) {
+template <typename Of>
+Of& checked(const char* call, const char* argument, Of* handle) {
   require(call, argument, handle);
-  check_kind(call, argument, handle->kind, Handle::kKind);
+  check_kind(call, argument, handle->kind, Of::kKind);
   return *handle;
+}
+
+/// Gives the caller a handle that owns the value.
+template <typename Of, typename Value>
+void hand_out(Of** out, Value value) {
+  auto handle = std::make_unique<Of>();
+  handle->value = std::move(value);
+  *out = handle.release();
 }
 
 /// Destroys a handle. A handle of another kind is not destroyed. The error is then available from
 /// mccl_last_error(), because there is no status to return.
-template <typename Handle>
-void destroy(const char* call, Handle* handle) noexcept {
+template <typename Of>
+void destroy(const char* call, Of* handle) noexcept {
   if (!handle) return;
   guarded([&] {
     checked(call, "the handle", handle);

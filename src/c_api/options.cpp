@@ -76,12 +76,12 @@ mccl_group_options read_options(const char* call, const mccl_group_options* opti
   return read;
 }
 
-Options read_options(const char* call, const mccl_call_options* options) {
+ReadOptions read_options(const char* call, const mccl_call_options* options) {
   if (!options) return {};
   mccl_call_options read;
   read_struct(call, options, kFirstCallOptions, &read, sizeof read);
   refuse_flags(call, read.flags, MCCL_CALLER_WAITS);
-  Options result;
+  ReadOptions result;
   if (read.timeout_ms != 0) result.call.timeout = limit_of(read.timeout_ms, {});
   result.call.caller_waits = (read.flags & MCCL_CALLER_WAITS) != 0;
   result.call.compression = compression_of(call, read.compression, read.topk_ratio);
@@ -90,19 +90,19 @@ Options read_options(const char* call, const mccl_call_options* options) {
   return result;
 }
 
-CallOptions Options::of_sum(std::size_t count, DType dtype) const {
+CallOptions ReadOptions::of_sum(std::size_t count, DType dtype) const {
   CallOptions options = call;
   if (left_out) options.left_out = {left_out, count, dtype};
   return options;
 }
 
-void refuse_factor(const char* call, const Options& options) {
+void refuse_factor(const char* call, const ReadOptions& options) {
   if (!options.factor) return;
   throw InvalidArgument(
       fmt::format("{}: options.factor is set, but only MCCL_PREMUL_SUM uses it", call));
 }
 
-void refuse_left_out(const char* call, const Options& options) {
+void refuse_left_out(const char* call, const ReadOptions& options) {
   if (!options.left_out) return;
   throw InvalidArgument(fmt::format(
       "{}: options.left_out is set, but only all_reduce and reduce_scatter use it", call));

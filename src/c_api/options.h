@@ -27,19 +27,19 @@ mccl_context_options read_options(const char* call, const mccl_context_options* 
 mccl_group_options read_options(const char* call, const mccl_group_options* options);
 
 /// The options of a call.
-struct Options {
+struct ReadOptions {
   CallOptions call;
   const double* factor = nullptr;
   void* left_out = nullptr;
 
-  /// Options for a sum whose input has `count` elements.
+  /// ReadOptions for a sum whose input has `count` elements.
   CallOptions of_sum(std::size_t count, DType dtype) const;
 };
-Options read_options(const char* call, const mccl_call_options* options);
+ReadOptions read_options(const char* call, const mccl_call_options* options);
 /// Throw InvalidArgument if `factor` or `left_out`, respectively, is set. Used for calls that do
 /// not support the option.
-void refuse_factor(const char* call, const Options& options);
-void refuse_left_out(const char* call, const Options& options);
+void refuse_factor(const char* call, const ReadOptions& options);
+void refuse_left_out(const char* call, const ReadOptions& options);
 
 /// Parses a compression's name. Empty if `name` is null. Throws InvalidArgument if the name is
 /// unknown, or if `topk_ratio` is not 0 and the name is not "topk".

@@ -21,7 +21,7 @@ std::chrono::milliseconds patience_of(std::int64_t timeout_ms) {
 }
 
 mccl::Store& store_of(const char* call, mccl_store* store) {
-  return *checked(call, "store", store).store;
+  return *checked(call, "store", store).value;
 }
 
 }  // namespace
@@ -29,9 +29,7 @@ mccl::Store& store_of(const char* call, mccl_store* store) {
 mccl_status mccl_store_memory(mccl_store** store) noexcept {
   return guarded([&] {
     clear("mccl_store_memory", "store", store);
-    auto handle = std::make_unique<mccl_store>();
-    handle->store = mccl::make_memory_store();
-    *store = handle.release();
+    hand_out(store, mccl::make_memory_store());
   });
 }
 
@@ -45,10 +43,8 @@ mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_ke
       throw mccl::InvalidArgument("mccl_store_tcp: rank is " + std::to_string(rank) +
                                   ", expected 0 for the rank that serves the store, or more");
     }
-    auto handle = std::make_unique<mccl_store>();
-    handle->store =
-        mccl::make_tcp_store(address, rank, job_key ? job_key : "", patience_of(timeout_ms));
-    *store = handle.release();
+    hand_out(store,
+             mccl::make_tcp_store(address, rank, job_key ? job_key : "", patience_of(timeout_ms)));
   });
 }
 

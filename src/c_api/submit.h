@@ -15,7 +15,7 @@
 namespace mccl::c_api {
 
 inline Group& group_of(const char* call, const mccl_group* group) {
-  return *checked(call, "group", group).group;
+  return *checked(call, "group", group).value;
 }
 
 /// If this thread has an open batch of the group, returns the flag that becomes true when the batch
@@ -37,23 +37,23 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
   return guarded([&] {
     if (work) *work = nullptr;
     Group& target = group_of(call, group);
-    Options read = read_options(call, options);
-    auto coalescing = coalescing_on(group->group);
+    ReadOptions read = read_options(call, options);
+    auto coalescing = coalescing_on(group->value);
     const bool waits = !work && !coalescing;
     read.call.caller_waits = !coalescing && (waits || read.call.caller_waits);
     // Allocated first, because nothing may fail after the call has started.
-    std::unique_ptr<mccl_work> handle = work ? new_work(group->group) : nullptr;
+    std::unique_ptr<mccl_work> handle = work ? new_work(group->value) : nullptr;
     Work started = start(target, std::as_const(read));
     if (waits) started.wait();
     if (!handle) return;
-    handle->work = std::move(started);
+    handle->value = std::move(started);
     handle->started = std::move(coalescing);
     *work = handle.release();
   });
 }
 
 /// Throws InvalidArgument if an option for reductions is set. Used for calls that reduce nothing.
-inline void refuse_options_of_sums(const char* call, const Options& options) {
+inline void refuse_options_of_sums(const char* call, const ReadOptions& options) {
   refuse_factor(call, options);
   refuse_left_out(call, options);
 }

@@ -14,7 +14,7 @@ namespace mccl::c_api {
 namespace {
 
 const Work& work_of(const char* call, const mccl_work* work) {
-  return checked(call, "work", work).work;
+  return checked(call, "work", work).value;
 }
 
 /// Returns the work if its call has started. Otherwise throws InvalidArgument, because a wait for
@@ -32,7 +32,7 @@ const mccl_work& started(const char* call, const char* argument, const mccl_work
 /// completes calls and never throws. If memory for the text runs out, the callback receives
 /// MCCL_ERROR_OUT_OF_MEMORY.
 void tell(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
-  Told told;
+  ErrorText told;
   const char* text = nullptr;
   try {
     told = told_of(error);
@@ -52,7 +52,7 @@ using namespace mccl::c_api;
 
 mccl_status mccl_work_wait(const mccl_work* work, int64_t timeout_ms) noexcept {
   return guarded(
-      [&] { started("mccl_work_wait", "work", work).work.wait(limit_of(timeout_ms, {})); });
+      [&] { started("mccl_work_wait", "work", work).value.wait(limit_of(timeout_ms, {})); });
 }
 
 mccl_status mccl_work_test(const mccl_work* work, int32_t* done) noexcept {
@@ -101,10 +101,10 @@ mccl_status mccl_work_all(const mccl_work* const* works, size_t count, mccl_work
     std::vector<mccl::Work> parts;
     for (std::size_t i = 0; i < count; ++i) {
       const mccl_work& part = started(kCall, fmt::format("works[{}]", i).c_str(), works[i]);
-      parts.push_back(part.work);
+      parts.push_back(part.value);
       handle->groups.insert(handle->groups.end(), part.groups.begin(), part.groups.end());
     }
-    handle->work = mccl::Work::all_of(std::move(parts));
+    handle->value = mccl::Work::all_of(std::move(parts));
     *all = handle.release();
   });
 }

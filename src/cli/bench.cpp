@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/placement.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/run.h"
@@ -16,6 +15,7 @@
 #include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
+#include "mccl/meeting.h"
 #include "rendezvous/meeting/join.h"
 
 namespace mccl::cli {

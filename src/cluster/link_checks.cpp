@@ -15,13 +15,13 @@ namespace mccl::cluster {
 namespace {
 
 /// An end of a link, resolved to its interface.
-struct Place {
+struct ResolvedEnd {
   std::string name;
   const Interface* interface = nullptr;  ///< Null if the host did not report it.
   System system = System::unknown;
 };
 
-Place place_of(std::span<const HostFacts> hosts, const End& end) {
+ResolvedEnd place_of(std::span<const HostFacts> hosts, const End& end) {
   return {name_of(hosts, end), interface_of(hosts, end), host_of(hosts, end).system};
 }
 
@@ -37,7 +37,7 @@ std::string address_of(const Interface& interface) {
   return interface.addresses.empty() ? "" : text_of(interface.addresses.front());
 }
 
-void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings) {
+void check_cable(const ResolvedEnd& a, const ResolvedEnd& b, std::vector<Finding>& findings) {
   const std::string where = fmt::format("{}, {}", a.name, b.name);
   const bool has_a = !address_of(*a.interface).empty();
   const bool has_b = !address_of(*b.interface).empty();
@@ -69,13 +69,13 @@ void check_cable(const Place& a, const Place& b, std::vector<Finding>& findings)
 /// wire.
 void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
-  std::vector<Place> places;
+  std::vector<ResolvedEnd> places;
   for (const End& end : wire.ends) {
-    Place place = place_of(hosts, end);
+    ResolvedEnd place = place_of(hosts, end);
     if (place.interface != nullptr && !place.interface->addresses.empty()) places.push_back(place);
   }
-  for (const Place& place : places) {
-    const bool alone = std::ranges::none_of(places, [&](const Place& other) {
+  for (const ResolvedEnd& place : places) {
+    const bool alone = std::ranges::none_of(places, [&](const ResolvedEnd& other) {
       return &other != &place && share_a_network(*place.interface, *other.interface);
     });
     if (!alone || places.size() == 1) continue;
@@ -91,15 +91,15 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
 
 void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
                 std::vector<Finding>& findings) {
-  std::vector<Place> places;
+  std::vector<ResolvedEnd> places;
   for (const End& end : ends) {
-    Place place = place_of(hosts, end);
+    ResolvedEnd place = place_of(hosts, end);
     if (place.interface != nullptr && place.interface->mtu > 0) places.push_back(place);
   }
-  const auto mtu_of = [](const Place& place) { return place.interface->mtu; };
+  const auto mtu_of = [](const ResolvedEnd& place) { return place.interface->mtu; };
   if (places.empty()) return;
-  const Place& least = *std::ranges::min_element(places, {}, mtu_of);
-  const Place& most = *std::ranges::max_element(places, {}, mtu_of);
+  const ResolvedEnd& least = *std::ranges::min_element(places, {}, mtu_of);
+  const ResolvedEnd& most = *std::ranges::max_element(places, {}, mtu_of);
   if (mtu_of(least) == mtu_of(most)) return;
   findings.push_back(
       {"mtu-differs", Severity::warning,
@@ -169,8 +169,8 @@ bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& hos
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined) {
   std::vector<Finding> findings;
   for (const Link& link : joined.links) {
-    const Place a = place_of(hosts, link.a);
-    const Place b = place_of(hosts, link.b);
+    const ResolvedEnd a = place_of(hosts, link.a);
+    const ResolvedEnd b = place_of(hosts, link.b);
     std::optional<Finding> swapped;
     bool told = false;
     for (const Link& other : joined.links) {

@@ -39,7 +39,7 @@ int media_rate(std::string_view word) {
 }
 
 /// A computer at the far end of a Thunderbolt cable.
-struct FarEnd {
+struct FarComputer {
   std::string domain;  ///< Its UUID.
   std::string name;
   int depth = 0;  ///< Number of docks in between.
@@ -47,7 +47,8 @@ struct FarEnd {
 
 /// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock
 /// has none, and its "_items" list the devices behind it.
-void find_peers(const json& items, const std::string& own, int depth, std::vector<FarEnd>& peers) {
+void find_peers(const json& items, const std::string& own, int depth,
+                std::vector<FarComputer>& peers) {
   if (!items.is_array() || depth > kMostNesting) return;
   for (const json& item : items) {
     if (!item.is_object()) continue;
@@ -74,7 +75,7 @@ void read_bus(HostFacts& facts, const json& bus) {
   port.receptacle = value_at<std::string>(*receptacle, "receptacle_id_key");
   port.own = lower_case(value_at<std::string>(bus, "domain_uuid_key"));
   port.mbit_per_s = rate_of(value_at<std::string>(*receptacle, "current_speed_key"));
-  std::vector<FarEnd> peers;
+  std::vector<FarComputer> peers;
   if (const auto items = bus.find("_items"); items != bus.end())
     find_peers(*items, port.own, 0, peers);
   if (!peers.empty()) {

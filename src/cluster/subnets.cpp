@@ -92,7 +92,7 @@ class FreeNetworks {
   }
 
   Network take() {
-    for (Pool& pool : pools_)
+    for (AddressPool& pool : pools_)
       if (const auto found = take_from(pool)) return *found;
     if (within_)
       throw Error(fmt::format(
@@ -105,12 +105,12 @@ class FreeNetworks {
   static constexpr std::array<Network, 3> kPools = {
       Network{{0xC0A80000}, 16}, Network{{0xAC100000}, 12}, Network{{0x0A000000}, 8}};
 
-  struct Pool {
+  struct AddressPool {
     Network network;
     AddressBits next;  ///< The first address not yet examined.
   };
 
-  std::optional<Network> take_from(Pool& pool) {
+  std::optional<Network> take_from(AddressPool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{pool.next}, kPrefixBits};
       const NetworkSet::Use* taken = taken_.overlapping(wanted);
@@ -125,7 +125,7 @@ class FreeNetworks {
 
   const std::optional<Network> within_;
   NetworkSet taken_;
-  std::vector<Pool> pools_;
+  std::vector<AddressPool> pools_;
   std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
 

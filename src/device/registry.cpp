@@ -18,7 +18,7 @@
 namespace mccl::device {
 namespace {
 
-struct Registry {
+struct Devices {
   std::mutex mutex;
   std::map<std::pair<DeviceKind, int>, std::shared_ptr<Depot>> depots;  // guarded by mutex
   std::map<std::pair<DeviceKind, int>, std::shared_ptr<Pool>> pools;    // guarded by mutex
@@ -26,8 +26,8 @@ struct Registry {
 };
 
 /// Never destroyed, because a device's driver may be unloaded before statics are destroyed.
-Registry& registry() {
-  static Registry* const instance = new Registry;
+Devices& registry() {
+  static Devices* const instance = new Devices;
   return *instance;
 }
 
@@ -39,7 +39,7 @@ bool hides_all_gpus() {
   return list != environment.end() && (list->second.empty() || list->second.starts_with('-'));
 }
 
-std::shared_ptr<Accelerator> make(Registry& all, Device device) {
+std::shared_ptr<Accelerator> make(Devices& all, Device device) {
   const auto replaced = all.makers.find(device.kind);
   if (replaced != all.makers.end()) return replaced->second(device.index);
   if (device.kind == DeviceKind::cuda) return cuda::open_gpu(device.index);
@@ -58,7 +58,7 @@ std::string name_of(Device device) {
 }
 
 std::shared_ptr<Depot> depot_of(Device device) {
-  Registry& all = registry();
+  Devices& all = registry();
   const std::lock_guard lock(all.mutex);
   std::shared_ptr<Depot>& depot = all.depots[{device.kind, device.index}];
   if (!depot) depot = std::make_shared<Depot>(make(all, device));
@@ -67,7 +67,7 @@ std::shared_ptr<Depot> depot_of(Device device) {
 
 std::shared_ptr<Pool> pool_of(Device device) {
   const std::shared_ptr<Depot> depot = depot_of(device);
-  Registry& all = registry();
+  Devices& all = registry();
   const std::lock_guard lock(all.mutex);
   std::shared_ptr<Pool>& pool = all.pools[{device.kind, device.index}];
   if (!pool) pool = std::make_shared<Pool>(depot->shared_accelerator());
@@ -76,7 +76,7 @@ std::shared_ptr<Pool> pool_of(Device device) {
 
 void release_unused(Clock::duration time) {
   std::vector<std::shared_ptr<Depot>> depots;
-  Registry& all = registry();
+  Devices& all = registry();
   {
     const std::lock_guard lock(all.mutex);
     for (const auto& [device, depot] : all.depots) depots.push_back(depot);
@@ -85,7 +85,7 @@ void release_unused(Clock::duration time) {
 }
 
 bool sees_any(DeviceKind kind) {
-  Registry& all = registry();
+  Devices& all = registry();
   {
     const std::lock_guard lock(all.mutex);
     if (all.makers.contains(kind)) return true;
@@ -94,7 +94,7 @@ bool sees_any(DeviceKind kind) {
 }
 
 void replace_maker(DeviceKind kind, Maker maker) {
-  Registry& all = registry();
+  Devices& all = registry();
   const std::lock_guard lock(all.mutex);
   const auto is_of_kind = [kind](const auto& entry) { return entry.first.first == kind; };
   std::erase_if(all.pools, is_of_kind);
@@ -131,7 +131,7 @@ void* make_stream(Device device) {
 }
 
 bool drop_capture(void* stream) {
-  const device::cuda::Driver& cu = device::cuda::driver();
+  const device::cuda::CudaDriver& cu = device::cuda::driver();
   const auto raw = static_cast<device::cuda::Stream>(stream);
   int status = 0;
   cu.check(cu.StreamIsCapturing(raw, &status), "cuStreamIsCapturing");
@@ -145,7 +145,7 @@ bool drop_capture(void* stream) {
 /// Uses the thread-local capture mode, which neither records nor rejects calls of other threads.
 void begin_capture(void* stream) noexcept {
   constexpr int kThreadLocal = 1;
-  const device::cuda::Driver& cu = device::cuda::driver();
+  const device::cuda::CudaDriver& cu = device::cuda::driver();
   cu.StreamBeginCapture(static_cast<device::cuda::Stream>(stream), kThreadLocal);
 }
 

@@ -1,5 +1,3 @@
-#include "base/placement.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "expect_refusal.h"
+#include "mccl/meeting.h"
 
 namespace mccl {
 namespace {
@@ -197,7 +196,10 @@ TEST(Placement, NonsenseIsRefused) {
 TEST(Placement, DerivedPortsAreSpreadBelowThoseThatSystemsHandOut) {
   std::set<int> ports;
   for (int job = 0; job < 1000; ++job) {
-    const int port = derived_port("Slurm " + std::to_string(job) + " 0");
+    Environment torchrun = kTorchrun;
+    torchrun["MASTER_ADDR"] = "host" + std::to_string(job);
+    const std::string root = find_placement({}, torchrun)->root;
+    const int port = std::stoi(root.substr(root.rfind(':') + 1));
     EXPECT_GE(port, 20000);
     EXPECT_LT(port, 28192);
     ports.insert(port);

@@ -49,8 +49,10 @@ TEST(Work, ThatIsWaitedForInSlicesTellsOfTheWholeTime) {
     work.wait_in_slices(milliseconds(20), milliseconds(1), [&] { ++slices; });
     FAIL() << "it is not done";
   } catch (const TimeoutError& error) {
-    EXPECT_STREQ(error.what(),
-                 "a manual call is not done after 20 ms; it goes on until its own timeout");
+    EXPECT_STREQ(
+        error.what(),
+        "a manual call is not done after 20 ms; it goes on until its own timeout: wait again, or "
+        "abort the group");
   }
   EXPECT_GT(slices, 0);
   const auto stop = [] { throw InvalidArgument("enough"); };

@@ -59,7 +59,7 @@ class Stream {
 /// A group: its line, the lock under which turns are taken, and the operations in the order in
 /// which they started.
 struct Group {
-  std::shared_ptr<Line> line = std::make_shared<Line>();
+  std::shared_ptr<OrderedCalls> line = std::make_shared<OrderedCalls>();
   std::mutex order;
   int taken = 0;             // guarded by order
   std::vector<int> started;  // guarded by the turn
@@ -129,7 +129,7 @@ TEST(Turns, SeveralThreadsStreamsAndGroupsDoNotDeadlock) {
 }
 
 TEST(Turns, AnErrorEndsATurn) {
-  const auto line = std::make_shared<Line>();
+  const auto line = std::make_shared<OrderedCalls>();
   try {
     const Turn turn(line);
     turn.await();
@@ -140,7 +140,7 @@ TEST(Turns, AnErrorEndsATurn) {
 }
 
 TEST(Turns, ATurnThatEndsBeforeItComesIsSkipped) {
-  const auto line = std::make_shared<Line>();
+  const auto line = std::make_shared<OrderedCalls>();
   auto first = std::make_unique<Turn>(line);
   auto second = std::make_unique<Turn>(line);
   const Turn third(line);

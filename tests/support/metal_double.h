@@ -34,7 +34,7 @@
 
 namespace mccl::testing {
 
-class MetalDouble final : public device::metal::Driver,
+class MetalDouble final : public device::metal::MetalDriver,
                           public std::enable_shared_from_this<MetalDouble> {
  public:
   enum Queue { of_caller, of_library, kQueues };

@@ -59,7 +59,7 @@ class Area {
 
   const Device device_;
   const SharedGpu shared_;
-  const device::cuda::Driver& cu_;
+  const device::cuda::CudaDriver& cu_;
   device::Block alarm_;
   device::cuda::Address memory_ = 0;
   device::cuda::Address counters_ = 0;

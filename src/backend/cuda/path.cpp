@@ -35,7 +35,7 @@ class KernelPath final : public direct::DevicePath {
   void start(const Request& request, void* stream) override;
   void exchange_windows();
 
-  const device::cuda::Driver& cu_;
+  const device::cuda::CudaDriver& cu_;
   const SharedGpu shared_;
   std::optional<Area> area_;
   Limits limits_ = limits_of(group().size());

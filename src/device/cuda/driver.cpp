@@ -7,7 +7,7 @@
 namespace mccl::device::cuda {
 namespace {
 
-std::string said_by(const Driver& cu, Result result) {
+std::string said_by(const CudaDriver& cu, Result result) {
   const char* name = nullptr;
   const char* text = nullptr;
   cu.GetErrorName(result, &name);
@@ -17,9 +17,9 @@ std::string said_by(const Driver& cu, Result result) {
 }
 
 /// Throws InvalidArgument with the reason if the driver cannot be loaded.
-Driver load() {
+CudaDriver load() {
   try {
-    Driver cu;
+    CudaDriver cu;
     for (const Result result :
          {cu.Init(0), cu.DriverGetVersion(&cu.version), cu.DeviceGetCount(&cu.devices)}) {
       if (result == 0) continue;
@@ -36,11 +36,11 @@ Driver load() {
 
 }  // namespace
 
-void Driver::check(Result result, const char* call) const {
+void CudaDriver::check(Result result, const char* call) const {
   if (result == 0) return;
   throw Error(fmt::format("CUDA: {} failed: {}", call, said_by(*this, result)));
 }
 
-const Driver& driver() { return loaded_once<load>(); }
+const CudaDriver& driver() { return loaded_once<load>(); }
 
 }  // namespace mccl::device::cuda

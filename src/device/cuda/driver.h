@@ -24,7 +24,7 @@ struct IpcHandle {
 
 /// Function names are those of cuda.h without "cu". Each points to the newest version of the
 /// function in CUDA 12. Throws LoadError if a function is missing.
-struct Driver {
+struct CudaDriver {
   template <typename... Arguments>
   using Call = LibraryFunction<Result(Arguments...)>;
 
@@ -89,6 +89,6 @@ struct Driver {
 
 /// Loads the driver at the first call. Throws InvalidArgument with a one-sentence reason if there
 /// is none.
-const Driver& driver();
+const CudaDriver& driver();
 
 }  // namespace mccl::device::cuda

@@ -21,7 +21,7 @@ Stream stream_of(void* handle) { return static_cast<Stream>(handle); }
 
 class GpuQueue final : public Queue {
  public:
-  GpuQueue(const Driver& cu, Context context) : cu_(cu), context_(context) {
+  GpuQueue(const CudaDriver& cu, Context context) : cu_(cu), context_(context) {
     const Current current(cu_, context_);
     cu_.check(cu_.StreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
     cu_.check(cu_.EventCreate(&begun_, kWithoutTiming), "cuEventCreate");
@@ -74,16 +74,16 @@ class GpuQueue final : public Queue {
   void* handle() override { return stream_; }
 
  private:
-  const Driver& cu_;
+  const CudaDriver& cu_;
   const Context context_;
   Stream stream_ = nullptr;
   Event begun_ = nullptr;
   Event marked_ = nullptr;
 };
 
-class Gpu final : public Accelerator {
+class CudaGpu final : public Accelerator {
  public:
-  explicit Gpu(int index) : cu_(driver()), index_(index), context_(context_of(index)) {
+  explicit CudaGpu(int index) : cu_(driver()), index_(index), context_(context_of(index)) {
     int device = 0;
     char model[128] = {};
     cu_.check(cu_.DeviceGet(&device, index), "cuDeviceGet");
@@ -160,7 +160,7 @@ class Gpu final : public Accelerator {
   }
 
  private:
-  const Driver& cu_;
+  const CudaDriver& cu_;
   const int index_;
   const Context context_;
   std::string name_;
@@ -169,7 +169,7 @@ class Gpu final : public Accelerator {
 }  // namespace
 
 Context context_of(int index) {
-  const Driver& cu = driver();
+  const CudaDriver& cu = driver();
   if (index < 0 || index >= cu.devices) {
     throw InvalidArgument(
         fmt::format("{}: this process sees {} GPUs, 0 to {} (see "
@@ -183,6 +183,6 @@ Context context_of(int index) {
   return context;
 }
 
-std::shared_ptr<Accelerator> open_gpu(int index) { return std::make_shared<Gpu>(index); }
+std::shared_ptr<Accelerator> open_gpu(int index) { return std::make_shared<CudaGpu>(index); }
 
 }  // namespace mccl::device::cuda

@@ -13,7 +13,7 @@ namespace mccl::device::cuda {
 /// pop.
 class Current {
  public:
-  Current(const Driver& cu, Context context) : cu_(cu) {
+  Current(const CudaDriver& cu, Context context) : cu_(cu) {
     Context now = nullptr;
     if (cu.CtxGetCurrent(&now) == 0 && now == context) return;
     cu.check(cu.CtxPushCurrent(context), "cuCtxPushCurrent");
@@ -27,7 +27,7 @@ class Current {
   Current& operator=(const Current&) = delete;
 
  private:
-  const Driver& cu_;
+  const CudaDriver& cu_;
   bool pushed_ = false;
 };
 

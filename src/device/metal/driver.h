@@ -39,9 +39,9 @@ struct KernelOptions {
 };
 
 /// The machine's GPU. A buffer is an id<MTLBuffer>. Thread-safe.
-class Driver {
+class MetalDriver {
  public:
-  virtual ~Driver() = default;
+  virtual ~MetalDriver() = default;
 
   /// For example "Apple M3 Ultra".
   virtual const std::string& name() const = 0;
@@ -67,12 +67,12 @@ class Driver {
 };
 
 /// Returns the current driver. Throws InvalidArgument with a one-sentence reason if there is none.
-std::shared_ptr<Driver> driver();
+std::shared_ptr<MetalDriver> driver();
 
 /// For tests: replaces the driver. Null restores the system's.
-MCCL_API void replace_driver(std::shared_ptr<Driver> other);
+MCCL_API void replace_driver(std::shared_ptr<MetalDriver> other);
 
 /// Opens the system's Metal. Throws like driver().
-std::shared_ptr<Driver> open_driver();
+std::shared_ptr<MetalDriver> open_driver();
 
 }  // namespace mccl::device::metal

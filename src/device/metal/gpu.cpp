@@ -22,7 +22,7 @@ MetalPlace operator+(MetalPlace place, std::size_t bytes) {
 /// Buffers in shared storage, found by their host address.
 class Pinned {
  public:
-  explicit Pinned(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
+  explicit Pinned(std::shared_ptr<MetalDriver> driver) : driver_(std::move(driver)) {}
 
   std::byte* allocate(std::size_t bytes, const std::string& name) {
     void* const buffer = driver_->allocate(bytes);
@@ -53,7 +53,7 @@ class Pinned {
   }
 
  private:
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<MetalDriver> driver_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, void*> buffers_;  // guarded by mutex_
 };
@@ -62,7 +62,7 @@ class Pinned {
 /// would block other programs, and macOS ends work that waits for seconds.
 class BlitPassage final : public Passage {
  public:
-  BlitPassage(std::shared_ptr<Driver> driver, std::shared_ptr<Pinned> pinned)
+  BlitPassage(std::shared_ptr<MetalDriver> driver, std::shared_ptr<Pinned> pinned)
       : driver_(std::move(driver)), pinned_(std::move(pinned)) {}
 
   void begin(const Trip& trip) override {
@@ -119,7 +119,7 @@ class BlitPassage final : public Passage {
     return driver_->copy({&one, 1});
   }
 
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<MetalDriver> driver_;
   const std::shared_ptr<Pinned> pinned_;
   Trip trip_{};
   std::size_t arrived_ = 0;
@@ -129,9 +129,9 @@ class BlitPassage final : public Passage {
   std::deque<Leg> way_out_;
 };
 
-class Gpu final : public Accelerator {
+class MetalGpu final : public Accelerator {
  public:
-  explicit Gpu(std::shared_ptr<Driver> driver)
+  explicit MetalGpu(std::shared_ptr<MetalDriver> driver)
       : driver_(std::move(driver)),
         pinned_(std::make_shared<Pinned>(driver_)),
         name_(fmt::format("{} ({})", name_of({DeviceKind::metal, 0}), driver_->name())) {}
@@ -164,7 +164,7 @@ class Gpu final : public Accelerator {
   bool is_capturing(void* /*stream*/) const override { return false; }
 
  private:
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<MetalDriver> driver_;
   const std::shared_ptr<Pinned> pinned_;
   const std::string name_;
 };
@@ -185,7 +185,7 @@ std::shared_ptr<Accelerator> open_gpu(int index) {
         fmt::format("{}: a Mac has one GPU, 0", name_of({DeviceKind::metal, index})));
   }
   try {
-    return std::make_shared<Gpu>(driver());
+    return std::make_shared<MetalGpu>(driver());
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("{}: {}; copy the data to the host",
                                       name_of({DeviceKind::metal, index}), error.what()));

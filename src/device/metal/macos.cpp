@@ -225,7 +225,7 @@ class KernelsOfMetal final : public Kernels {
   std::map<std::string, void*> pipelines_;  // guarded by mutex_; owned
 };
 
-class Metal final : public Driver {
+class Metal final : public MetalDriver {
  public:
   explicit Metal(void* device)
       : device_(Owned::retain(device)), queue_(send<void*>(device, "newCommandQueue")) {
@@ -287,7 +287,7 @@ void* first_device() {
 
 }  // namespace
 
-std::shared_ptr<Driver> open_driver() {
+std::shared_ptr<MetalDriver> open_driver() {
   const Owned device(first_device());
   if (!device.get()) throw InvalidArgument("this Mac has no GPU that Metal can use");
   return std::make_shared<Metal>(device.get());

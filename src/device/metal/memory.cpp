@@ -16,28 +16,28 @@ namespace mccl {
 namespace device::metal {
 namespace {
 
-struct Place {
+struct DriverSlot {
   std::mutex mutex;
-  std::shared_ptr<Driver> driver;  // guarded by mutex
+  std::shared_ptr<MetalDriver> driver;  // guarded by mutex
 };
 
 /// Never destroyed, because calls may end after statics have been destroyed.
-Place& place() {
-  static Place* const instance = new Place;
+DriverSlot& place() {
+  static DriverSlot* const instance = new DriverSlot;
   return *instance;
 }
 
 }  // namespace
 
-std::shared_ptr<Driver> driver() {
-  Place& here = place();
+std::shared_ptr<MetalDriver> driver() {
+  DriverSlot& here = place();
   const std::lock_guard lock(here.mutex);
   if (!here.driver) here.driver = open_driver();
   return here.driver;
 }
 
-void replace_driver(std::shared_ptr<Driver> other) {
-  Place& here = place();
+void replace_driver(std::shared_ptr<MetalDriver> other) {
+  DriverSlot& here = place();
   {
     const std::lock_guard lock(here.mutex);
     here.driver = std::move(other);
@@ -47,7 +47,7 @@ void replace_driver(std::shared_ptr<Driver> other) {
 }
 
 #ifndef __APPLE__
-std::shared_ptr<Driver> open_driver() {
+std::shared_ptr<MetalDriver> open_driver() {
   throw InvalidArgument("this host has no Metal, which only Macs have");
 }
 #endif
@@ -56,7 +56,7 @@ std::shared_ptr<Driver> open_driver() {
 
 namespace {
 
-void require_inside(device::metal::Driver& gpu, MetalPlace place, std::size_t bytes) {
+void require_inside(device::metal::MetalDriver& gpu, MetalPlace place, std::size_t bytes) {
   if (!place.buffer) throw InvalidArgument("a Metal buffer is null");
   const std::size_t length = gpu.length(place.buffer);
   if (place.offset <= length && bytes <= length - place.offset) return;

@@ -19,11 +19,11 @@ namespace mccl::kernels {
 namespace metal {
 namespace {
 
-using device::metal::Driver;
+using device::metal::MetalDriver;
 
 class Reducer final : public Unit {
  public:
-  Reducer(std::shared_ptr<Driver> driver, const ReducerOptions& options)
+  Reducer(std::shared_ptr<MetalDriver> driver, const ReducerOptions& options)
       : driver_(std::move(driver)),
         kernels_(driver_->load_kernels({options.path, std::string(source()), options.fast_math})),
         threshold_(std::max<std::size_t>(options.threshold, 1)) {}
@@ -107,7 +107,7 @@ class Reducer final : public Unit {
                     driver_->name(), 2 * buffers.bytes));
   }
 
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<MetalDriver> driver_;
   const std::shared_ptr<device::metal::Kernels> kernels_;
   const std::size_t threshold_;
   std::mutex mutex_;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/cores.h"
-#include "base/placement.h"
 #include "mccl/error.h"
+#include "mccl/meeting.h"
 #include "transport/rdma/verbs/verbs.h"
 
 namespace mccl::rendezvous {
