@@ -309,7 +309,7 @@ class GroupState {
   const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(around_.config.warn_after));
   Clock::time_point waits_since_;                    // when the oldest call last made progress
-  Clock::time_point next_warning_;                   // of this wait
+  Clock::time_point next_warning_;                   // about this wait
   ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
 };
 
