@@ -336,7 +336,8 @@ std::vector<std::string> variables() {
 }  // namespace
 
 std::span<const Setting> setting_table() {
-  static const std::vector<std::string> names = variables();
+  // Never destroyed, because copies of a SettingInfo refer to the names.
+  static const auto& names = *new const std::vector<std::string>(variables());
   static const std::vector<Setting> table = [] {
     std::vector<Setting> result;
     for (const SettingRow& row : kRows) {

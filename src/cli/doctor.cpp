@@ -17,6 +17,7 @@
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/hosts/which.h"
+#include "cli/kit/file.h"
 #include "cluster/checks.h"
 #include "cluster/read_facts.h"
 #include "cluster/text.h"
@@ -294,6 +295,7 @@ Report look(const Flags& flags, const std::vector<Host>& all, const Reaching& re
 }
 
 int run_doctor(const Flags& flags) {
+  if (flags.selftest) check_writable("--output", flags.output);
   const std::vector<Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
@@ -305,7 +307,7 @@ int run_doctor(const Flags& flags) {
     fmt::print("\nChecked again:\n{}", text_of(report));
   }
   if (flags.selftest &&
-      !!doctor::run_selftest(flags.which, report, json_of(report), flags.output, signals))
+      !doctor::run_selftest(flags.which, report, json_of(report), flags.output, signals))
     return kFailed;
   const auto worst = cluster::worst_of(report.findings);
   if (!worst) return kGood;

@@ -181,7 +181,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
 
-  // engine_fork.cpp
+  // engine.cpp
   void refuse_in_child() const;
 
   // engine_at_once.cpp

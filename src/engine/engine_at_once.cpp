@@ -73,7 +73,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   task.traffic.timed = now != Clock::time_point();
   const bool is_due = task.traffic.timed &&
                       (!group.is_carried() || now >= next_look_ - between_looks_ + kBesideCarrier);
-  if (is_due && (!look_beside_safely(now) || must_wait() || group.failed())) return AtOnce::no;
+  if (is_due && (!look_beside_safely(now) || must_wait() || !group.may_run_at_once(task)))
+    return AtOnce::no;
   AtOnce result = AtOnce::no;
   try {
     // Must follow look_beside_safely(), which may clear plans that have not been used for a while.

@@ -133,7 +133,10 @@ void Engine::keep_time(Clock::time_point now) {
     beat(now);
   }
   groups_.departing().sweep(now);
-  groups_.for_each_active([now](GroupState& group) { group.watch_time(now); });
+  groups_.for_each_active([&](GroupState& group) {
+    group.watch_time(now);
+    group.warn_of_waits(now, heart_);
+  });
 }
 
 void Engine::beat(Clock::time_point now) {
@@ -144,7 +147,6 @@ void Engine::beat(Clock::time_point now) {
   if (memory_->arena) memory_->arena->collect();
   groups_.for_each([&](GroupState& group) {
     group.watch_delivery(now, heart_);
-    group.warn_of_wait(now, heart_);
     group.release_idle(now);
   });
   staging_.touch();

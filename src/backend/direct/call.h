@@ -15,15 +15,16 @@ namespace mccl::direct {
 /// Thread-safe.
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
-  /// `number` is the call's number in the lane of `path`.
-  DirectCall(std::shared_ptr<Path> path, Collective collective, device::Word number, int rank,
+  DirectCall(std::shared_ptr<Path> path, Collective collective, int rank,
              Clock::time_point deadline)
       : path_(std::move(path)),
         lane_(*path_->lane()),
         collective_(collective),
-        number_(number),
         rank_(rank),
         deadline_(deadline) {}
+
+  /// Sets the call's number in the lane of the path. Called once, before any other function.
+  void wait_for(device::Word number) { number_ = number; }
 
   bool try_finish() override;
   std::string description() const override;
@@ -38,7 +39,7 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
   const std::shared_ptr<Path> path_;
   device::Lane& lane_;
   const Collective collective_;
-  const device::Word number_;
+  device::Word number_{};
   const int rank_;
   const Clock::time_point deadline_;
 };

@@ -282,8 +282,11 @@ class Beginning {
     std::vector<int>& numbers = flight_.counts_;
     numbers.clear();
     for (const std::size_t count : counts_) numbers.push_back(static_cast<int>(count));
-    for (int rank = 0; rank < place_.size; ++rank)
-      numbers.push_back(static_cast<int>(before(rank)));
+    std::size_t offset = 0;
+    for (const std::size_t count : counts_) {
+      numbers.push_back(static_cast<int>(offset));
+      offset += count;
+    }
     return numbers.data();
   }
 

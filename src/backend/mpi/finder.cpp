@@ -139,8 +139,11 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 std::unique_ptr<Library> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
-  for (const std::string& name : all_names(false)) {
-    if (SharedLibrary::is_loaded(name)) loaded.push_back(name);
+  // The standard's names come last, because they may belong to a library that forwards to another.
+  for (const auto* names : {&kOfOpenMpi, &kOfMpich, &kOfStandard}) {
+    for (const auto& name : *names) {
+      if (SharedLibrary::is_loaded(name)) loaded.emplace_back(name);
+    }
   }
   const Wanted wanted = wanted_of(environment, launcher, loaded);
   std::string failures;

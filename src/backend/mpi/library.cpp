@@ -71,9 +71,9 @@ std::string short_version(std::string_view text) {
 }
 
 Library::Library(const SharedLibrary& file, const Abi& abi)
-    : file_(file),
-      abi_(completed(abi, file)),
-      identity_{version_of(Get_library_version), file.path(), abi.name} {}
+    : file_(file), abi_(completed(abi, file)), identity_{"", file.path(), abi.name} {
+  identity_.version = version_of(Get_library_version);
+}
 
 void* Library::in_place() const {
   return reinterpret_cast<void*>(abi_.in_place);  // NOLINT(performance-no-int-to-ptr): as MPI does

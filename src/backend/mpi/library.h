@@ -156,6 +156,7 @@ class Library {
 
   const SharedLibrary file_;
   const Abi abi_;
+  Identity identity_;  ///< Declared before the functions, whose errors name it.
   Op operations_[kDTypeCount][kReduceKindCount] = {};
 
   const Function<int*> Initialized{*this, "MPI_Initialized"};
@@ -182,7 +183,6 @@ class Library {
   const Function<Handle*, int*, Status*> Test{*this, "MPI_Test"};
   const Function<const Status*, int*> Test_cancelled{*this, "MPI_Test_cancelled"};
   const Function<const Status*, Type, std::int64_t*> Get_elements_x{*this, "MPI_Get_elements_x"};
-  const Identity identity_;
 
  public:
   const Function<> Finalize{*this, "MPI_Finalize"};

@@ -99,10 +99,11 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
     lane.run_on(options.stream, options.stream_may_go, enqueue);
     return {};
   }
-  const device::Word number = lane.run_beside(options.stream, enqueue);
+  // Made first: a kernel that has begun uses the caller's memory, so nothing may fail after it.
   const auto call = std::make_shared<direct::DirectCall>(
-      path_, request.call.collective, number, rank(),
+      path_, request.call.collective, rank(),
       engine::deadline_after(Clock::now(), timeout_of(options)));
+  call->wait_for(lane.run_beside(options.stream, enqueue));
   line().look_after(call);
   return Work(call);
 }

@@ -95,8 +95,8 @@ void check_writable(const std::string& flag, const std::string& path) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
   errno = 0;
+  std::ofstream file(path, std::ios::binary);
   file << text << std::flush;
   if (!file) throw Error(fmt::format("cannot write {}: {}", in_quotes(path), std::strerror(errno)));
 }

@@ -183,7 +183,8 @@ class SshHost final : public RunningHost {
     if (ends_ranks && !sessions_.empty()) contact_.ending(Clock::now());
     if (number == SIGKILL) become(State::killing);
     if (!guard().session.ended()) {
-      tell_guard(std::ranges::find(kWords, number, &std::pair<int, const char*>::first)->second);
+      const auto word = std::ranges::find(kWords, number, &std::pair<int, const char*>::first);
+      tell_guard(word == std::end(kWords) ? "term\n" : word->second);
     } else if (ends_ranks) {
       for (const auto& [session, connection] : sessions_) ::kill(session, number);
     }

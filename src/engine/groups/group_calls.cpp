@@ -208,6 +208,10 @@ AtOnce GroupState::begin_at_once(Task& task) {
     } else {
       begin_carried(task);
     }
+  } catch (const PeerError& error) {
+    // The driver gets the error of a send again, and waits a moment for the peer's own explanation.
+    if (task.call.collective == Collective::send) return AtOnce::no;
+    fail_at_once(task.call, error);
   } catch (const std::exception& error) {
     fail_at_once(task.call, error);
   }

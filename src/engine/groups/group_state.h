@@ -165,7 +165,7 @@ class GroupState {
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
 
-  // group_survivors.cpp
+  // group_control.cpp: the agreement on which members are left
   /// Takes part in the members' next agreement on which of them are left, or in the current one.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
@@ -180,9 +180,9 @@ class GroupState {
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every beat.
   void watch_delivery(Clock::time_point now, const Heartbeats& heart);
-  /// Logs a warning when the oldest call has made no progress for MCCL_WARN_AFTER, and again
-  /// whenever that time has doubled. Called at every beat.
-  void warn_of_wait(Clock::time_point now, const Heartbeats& heart);
+  /// Logs a warning when the first collective or the oldest message has made no progress for
+  /// MCCL_WARN_AFTER, and again whenever that time has doubled.
+  void warn_of_waits(Clock::time_point now, const Heartbeats& heart);
 
  private:
   ControlMessage about_group(ControlKind kind) const {
@@ -243,7 +243,7 @@ class GroupState {
   Clock::duration probe_after() const;
   std::vector<GroupRank> missing() const;
   std::string stuck_on(const Heartbeats* heart = nullptr) const;
-  const Operation* oldest_call() const;
+  std::string member_text(GroupRank member, const Heartbeats* heart) const;
   const Call* first_call() const;
   Operation* find_late(Clock::time_point now) const;
   GroupRank gone_of(const Call& message) const;
@@ -308,8 +308,16 @@ class GroupState {
   /// See Config::warn_after; zero: never.
   const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(around_.config.warn_after));
-  Clock::time_point waits_since_;                    // when the oldest call last made progress
-  Clock::time_point next_warning_;                   // about this wait
+  /// A call that makes no progress.
+  struct Wait {
+    Clock::time_point since;         ///< The last progress.
+    Clock::time_point next_warning;  ///< When the next warning is due.
+
+    /// Returns true if a warning is due for a call whose last progress was at `moved`.
+    bool is_due(Clock::time_point now, Clock::time_point moved, Clock::duration warn_after);
+  };
+  Wait collective_wait_;
+  Wait message_wait_;
   ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
 };
 

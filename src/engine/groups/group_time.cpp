@@ -1,4 +1,4 @@
-// The part of GroupState that checks deadlines and probes members.
+// The part of GroupState that checks deadlines, probes members, and warns of waits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,17 +27,17 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= probe_after() && now >= next_probe_) probe(now);
 }
 
-/// Returns how long calls may make no progress before the peers are probed: kProbeAfter, or half of
-/// the time until a warning or until the first call's timeout if that is shorter. The answers can
-/// then arrive before.
+/// Returns how long calls may make no progress before the peers are probed: kProbeAfter, or, if
+/// that is shorter, half of the time until the first warning or until the first call times out. The
+/// answers then arrive before the warning and the error, which use them.
 Clock::duration GroupState::probe_after() const {
+  Clock::duration after = kProbeAfter;
   const Call* const call = first_call();
-  if (!call) return kProbeAfter;
-  if (warn_after_ != Clock::duration::zero() && warn_after_ / 2 < kProbeAfter)
-    return warn_after_ / 2;
+  if (!call) return after;
+  if (warn_after_ != Clock::duration::zero()) after = std::min(after, warn_after_ / 2);
   const Operation& first = calls_.empty() ? carrier_->messages().front() : calls_.front();
-  if (first.deadline == Clock::time_point::max()) return kProbeAfter;
-  return std::min<Clock::duration>(kProbeAfter, (first.deadline - first.submitted) / 2);
+  if (first.deadline == Clock::time_point::max()) return after;
+  return std::min(after, (first.deadline - first.submitted) / 2);
 }
 
 /// Cancels each timed-out receive for which no message has arrived. Any other point-to-point
@@ -163,46 +163,55 @@ void GroupState::probe(Clock::time_point now) {
 /// given, the text also says which of these ranks are silent.
 std::string GroupState::stuck_on(const Heartbeats* heart) const {
   std::string text;
-  for (const GroupRank member : missing()) {
-    const std::optional<Call>& status = statuses_[member];
-    text += fmt::format("{} {}", text.empty() ? ", waiting for" : ",", membership_.name_of(member));
-    if (heart && !heart->hears(membership_.members[member])) {
-      text += " (which is silent: its process is stopped, or its host cannot be reached)";
-    } else if (status) {
-      text += status->sequence == 0 ? " (which has made no call here yet)"
-                                    : fmt::format(" (which is in or after {})", describe(*status));
-    }
+  for (const GroupRank member : missing())
+    text += (text.empty() ? ", waiting for " : ", ") + member_text(member, heart);
+  return text;
+}
+
+std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) const {
+  std::string text = membership_.name_of(member);
+  const std::optional<Call>& status = statuses_[member];
+  if (heart && heart->has_fallen_silent(membership_.members[member])) {
+    text += " (which is silent: its process is stopped, or its host cannot be reached)";
+  } else if (status) {
+    text += status->sequence == 0 ? " (which has made no call here yet)"
+                                  : fmt::format(" (which is in or after {})", describe(*status));
   }
   return text;
 }
 
-/// Returns the pending call that was made first, or null.
-const Operation* GroupState::oldest_call() const {
-  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
-  const Operation* const collective = calls_.empty() ? nullptr : &calls_.front();
-  const Operation* const message = messages.empty() ? nullptr : &messages.front();
-  if (!collective || !message) return collective ? collective : message;
-  return collective->submitted <= message->submitted ? collective : message;
+bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
+                              Clock::duration warn_after) {
+  if (std::exchange(since, moved) != moved) next_warning = moved + warn_after;
+  if (now < next_warning) return false;
+  next_warning = now + (now - moved);
+  return true;
 }
 
-void GroupState::warn_of_wait(Clock::time_point now, const Heartbeats& heart) {
-  const Operation* const call = oldest_call();
-  if (!call || failed() || warn_after_ == Clock::duration::zero()) return;
-  const bool collects = is_collective(call->call);
-  const Clock::time_point since =
-      std::max(call->submitted, collects ? collectives_moved_ : last_progress_);
-  if (std::exchange(waits_since_, since) != since) next_warning_ = since + warn_after_;
-  if (now < next_warning_) return;
-  next_warning_ = now + (now - since);
-  std::string why = stuck_on(&heart);
-  if (!collects) {
-    const GroupRank peer(call->call.peer);
-    why = carrier_ ? "" : ", " + messages_.why_late(*call);
-    if (peer.valid() && !heart.hears(membership_.members[peer]))
-      why += ", and that rank is silent: its process is stopped, or its host cannot be reached";
+/// A collective of a carrier reports no progress before its end, so it waits only if a member has
+/// not reached it.
+void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
+  if (failed() || warn_after_ == Clock::duration::zero()) return;
+  const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {
+    around_.log.warn("{} of group '{}' has made no progress for {:.3g} s{}", describe(call.call),
+                     membership_.name, seconds_between(wait.since, now), why);
+  };
+  if (!calls_.empty()) {
+    const Operation& call = calls_.front();
+    const bool is_due =
+        collective_wait_.is_due(now, std::max(call.submitted, collectives_moved_), warn_after_);
+    const std::string why = is_due ? stuck_on(&heart) : std::string();
+    if (is_due && !(carrier_ && why.empty())) warn(call, collective_wait_, why);
   }
-  around_.log.warn("{} of group '{}' has made no progress for {:.3g} s{}", describe(call->call),
-                   membership_.name, seconds_between(since, now), why);
+  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
+  if (messages.empty()) return;
+  const Operation& oldest = messages.front();
+  if (!message_wait_.is_due(now, std::max(oldest.submitted, last_progress_), warn_after_)) return;
+  std::string why = carrier_ ? "" : ", " + messages_.why_late(oldest);
+  const GroupRank peer(oldest.call.peer);
+  if (peer.valid() && heart.has_fallen_silent(membership_.members[peer]))
+    why += "; it waits for " + member_text(peer, &heart);
+  warn(oldest, message_wait_, why);
 }
 
 /// Returns the members that the current collective waits for. With a carrier, these are the members

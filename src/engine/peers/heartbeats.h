@@ -49,6 +49,12 @@ class Liveness {
            (peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
             peer.silence < kMostPeriods * period_);
   }
+  /// True if the peer has been heard before, and nothing has arrived from it recently.
+  bool has_fallen_silent(WorldRank rank) const {
+    const Peer& peer = peers_[rank];
+    return peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
+           peer.silence >= kMostPeriods * period_;
+  }
   /// Called for a peer whose messages pass through relays: it is given up kMorePeriods later than
   /// others.
   void be_patient_with(WorldRank rank) { peers_[rank].patience = kMorePeriods * period_; }
@@ -94,6 +100,7 @@ class Heartbeats : private Liveness {
   using Liveness::be_patient_with;
   using Liveness::expect;
   using Liveness::forget;
+  using Liveness::has_fallen_silent;
   using Liveness::hears;
   using Liveness::next_beat;
 
