@@ -78,7 +78,7 @@ void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
 
 }  // namespace
 
-LocalConnection::Dialled LocalConnection::dial(const std::string& name) {
+std::pair<LocalConnection, bool> LocalConnection::dial(const std::string& name) {
   Descriptor socket = make_socket();
   const int flags = ::fcntl(socket.get(), F_GETFL);
   ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);
@@ -87,7 +87,7 @@ LocalConnection::Dialled LocalConnection::dial(const std::string& name) {
   do {
     result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return {{}, errno == EAGAIN};
+  if (result != 0) return {LocalConnection(), errno == EAGAIN};
   ::fcntl(socket.get(), F_SETFL, flags);
   return {LocalConnection(std::move(socket)), false};
 }

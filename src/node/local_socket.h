@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -24,9 +25,10 @@ class LocalConnection {
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  struct Dialled;
-  /// Connects without waiting. Throws Error if no socket can be made.
-  static Dialled dial(const std::string& name);
+  /// Connects without waiting. The connection is empty if no process of this machine (or container)
+  /// listens under the name, or if the listener's queue is full. In the latter case the second
+  /// value is true, and a retry may succeed. Throws Error if no socket can be made.
+  static std::pair<LocalConnection, bool> dial(const std::string& name);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
@@ -42,14 +44,6 @@ class LocalConnection {
 
  private:
   Descriptor socket_;
-};
-
-/// Result of connecting to a name. The connection is empty if no process of this machine (or
-/// container) listens under the name, or if the listener's queue is full. In the latter case `busy`
-/// is true, and a retry may succeed.
-struct LocalConnection::Dialled {
-  LocalConnection connection;
-  bool busy = false;
 };
 
 /// A listening local socket with an unpredictable name.

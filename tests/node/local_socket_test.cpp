@@ -32,7 +32,7 @@ std::span<const std::byte> bytes_of(const char* text) {
 
 struct Ends {
   LocalListener listener{4};
-  LocalConnection near = LocalConnection::dial(listener.name()).connection;
+  LocalConnection near = LocalConnection::dial(listener.name()).first;
   LocalConnection far = listener.accept(in(seconds(20)));
 };
 
@@ -82,7 +82,7 @@ TEST(LocalSocket, WaitsNoLongerThanItsDeadline) {
 }
 
 TEST(LocalSocket, NobodyListeningIsAnEmptyConnection) {
-  EXPECT_FALSE(LocalConnection::dial("mccl-nobody").connection);
+  EXPECT_FALSE(LocalConnection::dial("mccl-nobody").first);
   std::string name;
   {
     const LocalListener listener(1);
@@ -125,7 +125,7 @@ TEST(LocalSocket, AFullQueueHoldsNobodyUp) {
     EXPECT_TRUE(listener.accept(in(seconds(20))));
     queue.pop_back();
   }
-  EXPECT_TRUE(LocalConnection::dial(listener.name()).connection);
+  EXPECT_TRUE(LocalConnection::dial(listener.name()).first);
 }
 
 /// Expects that `action` fails because there are no descriptors left, and names the limit.
@@ -152,7 +152,7 @@ void expect_no_more_files(const mccl::testing::NoMoreFiles& full,
 
 TEST(LocalSocket, NoDescriptorsLeftIsAnErrorThatNamesTheLimit) {
   const LocalListener listener(4);
-  const LocalConnection near = LocalConnection::dial(listener.name()).connection;
+  const LocalConnection near = LocalConnection::dial(listener.name()).first;
   {
     const mccl::testing::NoMoreFiles full;
     expect_no_more_files(full, [&] { listener.accept(in(seconds(20))); });

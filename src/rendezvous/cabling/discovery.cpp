@@ -53,14 +53,12 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
 /// The dial has no deadline: it ends when the ranks have agreed or the caller gives up.
 DialRequest Discovery::request_for(int peer, std::size_t index, const Address& to,
                                    Clock::time_point not_before) const {
-  DialRequest request;
-  request.not_before = not_before;
-  request.self = self_;
-  request.peer = peer;
-  request.key = {0, Purpose::cable, static_cast<std::uint8_t>(index)};
-  request.deadline = kNever;
-  request.candidates = {{to, {}, {}}};
-  return request;
+  return {.self = self_,
+          .peer = peer,
+          .key = {0, Purpose::cable, static_cast<std::uint8_t>(index)},
+          .deadline = kNever,
+          .candidates = {{to, {}, {}}},
+          .not_before = not_before};
 }
 
 Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log)

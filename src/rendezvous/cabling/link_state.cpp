@@ -239,9 +239,8 @@ bool LinkState::decide() {
 
 std::vector<int> LinkState::unheard() const {
   std::vector<int> ranks;
-  for (int rank = 0; rank < size_; ++rank) {
+  for (int rank = 0; rank < size_; ++rank)
     if (!sighting_of(rank)) ranks.push_back(rank);
-  }
   return ranks;
 }
 

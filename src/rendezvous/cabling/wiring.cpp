@@ -243,14 +243,13 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto to = static_cast<int>(rank);
   if (to == self_.rank) return inlet->second.hand_over(std::move(newcomer.socket));
   Way way = way_to(to, destination);
-  DialRequest onwards;
-  onwards.self = way.first.self;
-  onwards.peer = way.first.rank;
-  onwards.key = way.first.key;
-  onwards.deadline = Clock::now() + kOnwardsLimit;
-  onwards.candidates = std::move(way.candidates);
-  onwards.buffer_bytes = buffer_bytes_;
-  onwards.refused_for = kRefusedFor;
+  DialRequest onwards{.self = way.first.self,
+                      .peer = way.first.rank,
+                      .key = way.first.key,
+                      .deadline = Clock::now() + kOnwardsLimit,
+                      .candidates = std::move(way.candidates),
+                      .buffer_bytes = buffer_bytes_,
+                      .refused_for = kRefusedFor};
   relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
 }
 

@@ -74,18 +74,14 @@ bool Turnstile::open(Clock::time_point now) {
     return false;
   }
   if (!rate_) return true;
-  refill(now);
+  const double passed = std::chrono::duration<double>(now - filled_at_).count();
+  tokens_ = std::min(rate_->at_once, tokens_ + passed * rate_->per_second);
+  filled_at_ = now;
   if (tokens_ >= 1) return true;
   const double batch = std::clamp(kBatchSeconds * rate_->per_second, 1.0, rate_->at_once);
   const std::chrono::duration<double> wait((batch - tokens_) / rate_->per_second);
   pause_ends_ = opens_at_ = now + std::chrono::ceil<Clock::duration>(wait);
   return false;
-}
-
-void Turnstile::refill(Clock::time_point now) {
-  const double passed = std::chrono::duration<double>(now - filled_at_).count();
-  tokens_ = std::min(rate_->at_once, tokens_ + passed * rate_->per_second);
-  filled_at_ = now;
 }
 
 void Turnstile::admitted() {

@@ -64,8 +64,6 @@ class Turnstile {
     std::uint64_t unsaid = 0;
   };
 
-  void refill(Clock::time_point now);
-
   Log log_;
   std::function<void()> on_refused_;
   std::optional<AdmissionRate> rate_;

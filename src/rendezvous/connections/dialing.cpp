@@ -22,11 +22,6 @@ constexpr std::string_view kNoAnswer = "no answer";
 /// Time limit of one attempt to connect.
 constexpr Clock::duration kAttemptLimit = 2s;
 
-bool is_ready(int descriptor, short events) {
-  pollfd entry = {descriptor, events, 0};
-  return ::poll(&entry, 1, 0) > 0;
-}
-
 }  // namespace
 
 Dial::Dial(DialRequest request)
@@ -169,7 +164,7 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
 }
 
 Dial::Progress Dial::finish_connecting(Attempt& attempt) {
-  if (!is_ready(attempt.connecting.descriptor(), POLLOUT)) return Progress::waiting;
+  if (!is_ready(attempt.connecting, POLLOUT)) return Progress::waiting;
   if (const int error = attempt.connecting.take_error(); error != 0) {
     could_not_connect(error, attempt.begun);
     outcome_of(attempt) = describe_errno(error);

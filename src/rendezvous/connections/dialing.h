@@ -40,8 +40,8 @@ struct DialRequest {
   Party self;
   int peer = -1;
   transport::LinkKey key;
-  Clock::time_point deadline;
-  std::vector<Candidate> candidates;
+  Clock::time_point deadline = {};
+  std::vector<Candidate> candidates = {};
   /// Time for which an attempt may hang before the next candidate is tried in parallel.
   Clock::duration stagger = std::chrono::milliseconds(250);
   std::size_t buffer_bytes = 0;

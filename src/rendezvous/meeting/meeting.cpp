@@ -32,7 +32,6 @@ using node::Arena;
 using node::LocalListener;
 using std::chrono::milliseconds;
 using transport::Purpose;
-using transport::tcp::Encryption;
 
 /// Extra length of the local listener's queue, for connections from other programs.
 constexpr int kLocalQueue = 64;
@@ -161,12 +160,10 @@ class Meeting {
                                            .size = o_.size,
                                            .config = o_.config,
                                            .job_key = key_,
-                                           .agreement = agreement_of(o_.config),
                                            .log = o_.log,
                                            .on_refused = o_.on_refused,
                                            .reach = one_host ? Reach::this_host : Reach::any_host,
-                                           .wiring = o_.wiring,
-                                           .encryption = Encryption::of(o_.config)});
+                                           .wiring = o_.wiring});
     make_arena();
     rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);
     const std::string name = listener_ ? listener_->name() : kNoMemory;
@@ -293,8 +290,8 @@ class Meeting {
       advance_mesh();
       check_controls();
     });
-    found_ = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
-    const std::size_t others = found_.neighbours.size();
+    shared_ = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
+    const std::size_t others = shared_.neighbours.size();
     if (o_.config.transport == "shm" && others + 1 != static_cast<std::size_t>(o_.size)) {
       throw PeerError(fmt::format(
           "MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other ranks: set it "
@@ -302,7 +299,7 @@ class Meeting {
           o_.rank, others, o_.size - 1));
     }
     if (others == 0) arena_.reset();
-    if (shares_memory()) warn_of_missing_neighbours(found_, o_.rank, endpoints_, o_.log);
+    if (shares_memory()) warn_of_missing_neighbours(shared_, o_.rank, endpoints_, o_.log);
   }
 
   NeighbourOptions search() {
@@ -343,8 +340,8 @@ class Meeting {
   }
 
   void hand_over() {
-    auto memory = std::make_shared<node::SharedMemory>(node::SharedMemory{
-        std::move(arena_), std::move(found_.neighbours), std::move(found_.nodes)});
+    shared_.arena = std::move(arena_);
+    const auto memory = std::make_shared<const node::SharedMemory>(std::move(shared_));
     met_.shared_memory = memory;
     mesh_->everyone_is_here();
     if (o_.wiring) o_.wiring->everyone_is_here();
@@ -374,7 +371,7 @@ class Meeting {
   std::unique_ptr<Mesh> mesh_;
   std::vector<Endpoint> endpoints_;     ///< Indexed by rank.
   std::shared_ptr<node::Arena> arena_;  ///< Null if no memory is shared.
-  Neighbourhood found_;
+  node::SharedMemory shared_;
   std::optional<LocalListener> listener_;
   std::vector<std::string> names_;  ///< Names of local listeners, by rank.
   transport::rdma::Survey rdma_;

@@ -100,8 +100,8 @@ Mesh::Mesh(MeshOptions options)
       self_{.rank = options_.rank,
             .size = options_.size,
             .job_key = options_.job_key,
-            .agreement = options_.agreement,
-            .encryption = options_.encryption},
+            .agreement = agreement_of(options_.config),
+            .encryption = transport::tcp::Encryption::of(options_.config)},
       interfaces_(transport::tcp::list_interfaces()) {
   Wiring* const wiring = options_.wiring.get();
   if (wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.
@@ -306,11 +306,7 @@ Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) 
   const int peer = to.number();
   if (peer == options_.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
   const int count = rails_of(peer);
-  DialRequest request;
-  request.self = self_;
-  request.peer = peer;
-  request.key = key;
-  request.deadline = deadline;
+  DialRequest request{.self = self_, .peer = peer, .key = key, .deadline = deadline};
   if (options_.wiring) {
     fill_in_wired(request);
   } else {

@@ -31,17 +31,13 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Key of this run of the job; see Incarnation.
-  /// Settings that must be equal on all ranks, as "name=value" lines; see agreement_of().
-  std::string agreement;
+  std::string job_key;  ///< Key of this run of the job, in place of the one in `config`.
   Log log;
   std::function<void()> on_refused;  ///< Called for every refused connection.
   Reach reach = Reach::any_host;
   /// Null if all ranks reach each other directly. Otherwise it also provides a listener, for
   /// relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
-  /// How connections are encrypted; null if they are not.
-  std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
 
 /// This process's listener, and its dials to other ranks. While the ranks meet, it makes the
@@ -101,7 +97,7 @@ class Mesh final : public transport::Transport {
  private:
   const Endpoint& endpoint_of(int peer) const;
   int rails_of(int peer) const;
-  std::string_view kind() const { return options_.encryption ? "encrypted tcp" : "tcp"; }
+  std::string_view kind() const { return self_.encryption ? "encrypted tcp" : "tcp"; }
   /// Returns the relay that connections to the peer go through; -1 if they are direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;

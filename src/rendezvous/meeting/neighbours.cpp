@@ -334,7 +334,8 @@ node::Neighbours find_neighbours(const NeighbourOptions& options) {
   return NeighbourSearch(options).run();
 }
 
-Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found) {
+node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
+                                  node::Neighbours found) {
   std::vector<int> mine;
   for (const auto& [peer, neighbour] : found) mine.push_back(peer.number());
   const auto decide = [size](const std::vector<std::string>& cards) {
@@ -343,7 +344,7 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
     for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
     return join(nodes_from(mapped));
   };
-  Neighbourhood agreed;
+  node::SharedMemory agreed;
   agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
   if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
     throw CorruptionError(
@@ -360,7 +361,7 @@ Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node:
   return agreed;
 }
 
-void warn_of_missing_neighbours(const Neighbourhood& found, int rank,
+void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
                                 const std::vector<Endpoint>& endpoints, const Log& log) {
   const std::string& host = endpoints[static_cast<std::size_t>(rank)].host;
   std::vector<int> missing;

@@ -25,11 +25,6 @@
 
 namespace mccl::rendezvous {
 
-struct Neighbourhood {
-  node::Neighbours neighbours;
-  std::vector<int> nodes;  ///< See node::SharedMemory.
-};
-
 /// Name published by a rank that has no memory to share.
 inline constexpr const char* kNoMemory = "-";
 
@@ -55,12 +50,14 @@ struct NeighbourOptions {
 /// is not a neighbour is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
-/// Must be called by all ranks. Drops the neighbours that are not on this rank's node.
-Neighbourhood agree_on_nodes(const Exchange& exchange, int rank, int size, node::Neighbours found);
+/// Must be called by all ranks. Drops the neighbours that are not on this rank's node. The result
+/// has no arena.
+node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
+                                  node::Neighbours found);
 
 /// Warns about ranks that are on the host of `rank`, but share no memory with it. `endpoints` is
 /// indexed by rank.
-void warn_of_missing_neighbours(const Neighbourhood& found, int rank,
+void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
                                 const std::vector<Endpoint>& endpoints, const Log& log);
 
 /// Computes the nodes from the ranks whose memory each rank has mapped. All ranks of a node must

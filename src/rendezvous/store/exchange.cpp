@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
+#include "rendezvous/connections/wire.h"
 #include "rendezvous/store/memory_store.h"
 
 namespace mccl::rendezvous {
@@ -72,12 +73,10 @@ std::string_view content_of(std::string_view stage) {
 
 /// Removes "number:" from the text and returns the number.
 std::size_t take_number(std::string_view& text, std::string_view stage) {
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const auto digits = static_cast<std::size_t>(end - text.data());
-  if (error != std::errc() || digits == text.size() || *end != ':') refuse(stage);
-  text.remove_prefix(digits + 1);
-  return value;
+  const bool has_colon = text.find(':') != text.npos;
+  const auto value = parse_integer(next_part(text, ':'));
+  if (!has_colon || !value || *value < 0) refuse(stage);
+  return static_cast<std::size_t>(*value);
 }
 
 std::string join_cards(const std::vector<std::string>& cards) {

@@ -143,11 +143,17 @@ void Incarnation::join(Clock::time_point deadline) {
   try {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
-    const std::string late = who_has_met();
+    // If a meeting has ended already, this process arrived too late or exceeds the number of ranks.
+    const auto met = find_now(*store_, kMet);
+    const auto came_in_vain = [&] {
+      const std::int64_t last = store_->add(kArrivals, 0);
+      return roll_call(who_has_come(store_->add(kAnswered, 0), last)) + "; ";
+    };
     throw TimeoutError(
         fmt::format("rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
                     "{}is rank 0 running with the same store?{}",
-                    self_.rank, timeout_s_, late.empty() ? who_came_in_vain() + "; " : "", late));
+                    self_.rank, timeout_s_, met ? "" : came_in_vain(),
+                    met ? fmt::format(" Earlier, {}.", *met) : ""));
   }
   reign_ = store_->add(kReigns, 0);
   std::string_view rest = welcome;
@@ -200,12 +206,6 @@ std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t las
   for (std::int64_t n = after + 1; n <= last; ++n)
     note(number_of(find_now(*store_, arrival_key(n)).value_or("")));
   return present;
-}
-
-/// Lists the ranks that arrived while there was no rank 0 to answer.
-std::string Incarnation::who_came_in_vain() const {
-  const std::int64_t last = store_->add(kArrivals, 0);
-  return roll_call(who_has_come(store_->add(kAnswered, 0), last));
 }
 
 template <typename Call>
@@ -275,13 +275,6 @@ void Incarnation::close() {
   closed_ = true;
   store_->set(kMet, fmt::format("{} ranks connected through this store, with {} as rank 0",
                                 self_.size, this_process()));
-}
-
-/// Describes an earlier meeting through this store; empty if there was none. Used in the error of a
-/// process that arrived too late or exceeds the number of ranks.
-std::string Incarnation::who_has_met() const {
-  const auto met = find_now(*store_, kMet);
-  return met ? fmt::format(" Earlier, {}.", *met) : "";
 }
 
 void Incarnation::throw_failure() {

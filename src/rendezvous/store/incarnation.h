@@ -89,8 +89,6 @@ class Incarnation final : public Store {
   void throw_failure();
   void throw_death();
   std::vector<bool> who_has_come(std::int64_t after, std::int64_t last) const;
-  std::string who_came_in_vain() const;
-  std::string who_has_met() const;
 
   const std::shared_ptr<Store> store_;
   const JoinRequest self_;

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
@@ -14,14 +14,9 @@ namespace {
 std::string start_of(std::string_view key) { return std::string(key.substr(0, 200)); }
 
 std::int64_t counter_of(const std::string& key, const std::string& text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc() || stop != end) {
-    throw InvalidArgument(
-        fmt::format("the value of the store key \"{}\" is not a counter", start_of(key)));
-  }
-  return value;
+  if (const auto value = parse_integer(text)) return *value;
+  throw InvalidArgument(
+      fmt::format("the value of the store key \"{}\" is not a counter", start_of(key)));
 }
 
 }  // namespace

@@ -193,13 +193,12 @@ Socket run(Dial& dial) {
 Socket RemoteStore::connect() {
   const Clock::time_point begun = Clock::now();
   const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
-  DialRequest request;
-  request.self = self_;
-  request.peer = 0;
-  request.key = {0, transport::Purpose::store, 0};
-  request.through = entrance_.through;
-  request.once = true;
-  request.limits_silence = true;
+  DialRequest request{.self = self_,
+                      .peer = 0,
+                      .key = {0, transport::Purpose::store, 0},
+                      .through = entrance_.through,
+                      .once = true,
+                      .limits_silence = true};
   Clock::duration back_off = kFirstBackOff;
   std::string trouble;
   bool met = false;

@@ -6,10 +6,11 @@
 #include <netdb.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <limits>
 #include <memory>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
 
 namespace mccl::transport::tcp {
@@ -22,11 +23,9 @@ bool is_mapped(const in6_addr& address) { return IN6_IS_ADDR_V4MAPPED(&address);
 
 std::optional<std::uint32_t> scope_of(const std::string& text) {
   if (const unsigned index = if_nametoindex(text.c_str()); index != 0) return index;
-  std::uint32_t index = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, index);
-  if (failure != std::errc() || stop != end || index == 0) return {};
-  return index;
+  const auto index = parse_integer(text).value_or(0);
+  if (index < 1 || index > std::numeric_limits<std::uint32_t>::max()) return {};
+  return static_cast<std::uint32_t>(index);
 }
 
 }  // namespace
@@ -166,12 +165,10 @@ HostPort parse_host_port(std::string_view text) {
   if (host.empty()) return fail("it has no host");
   if (host.size() > kMaxHostBytes || host.find('\0') != std::string_view::npos)
     return fail("the host is not a name");
-  HostPort parsed{std::string(host), 0};
-  const char* end = digits.data() + digits.size();
-  const auto [stop, failure] = std::from_chars(digits.data(), end, parsed.port);
-  if (failure != std::errc() || stop != end || parsed.port == 0)
+  const auto port = parse_integer(digits).value_or(0);
+  if (port < 1 || port > 65535 || digits.find_first_not_of("0123456789") != digits.npos)
     return fail("the port must be 1 to 65535");
-  return parsed;
+  return {std::string(host), static_cast<std::uint16_t>(port)};
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port) {

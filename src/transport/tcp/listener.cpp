@@ -1,7 +1,6 @@
 #include "transport/tcp/listener.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <cerrno>
 #include <deque>
@@ -48,13 +47,6 @@ bool means_try_the_next(int error) {
     default:
       return false;
   }
-}
-
-/// True if a connection is waiting. Linux allocates a descriptor before it looks for a connection,
-/// so accept can fail for lack of descriptors even if no connection is waiting.
-bool somebody_waits(const Socket& listener) {
-  pollfd entry = {listener.descriptor(), POLLIN, 0};
-  return ::poll(&entry, 1, 0) > 0;
 }
 
 }  // namespace
@@ -136,8 +128,10 @@ Accepted Listener::accept() {
     }
     if (means_try_the_next(errno)) continue;
     const int error = errno;
-    const bool nobody =
-        error == EAGAIN || error == EWOULDBLOCK || (lacks_files(error) && !somebody_waits(socket_));
+    // Linux allocates a descriptor before it looks for a connection, so accept can fail for lack of
+    // descriptors even if no connection is waiting.
+    const bool nobody = error == EAGAIN || error == EWOULDBLOCK ||
+                        (lacks_files(error) && !is_ready(socket_, POLLIN));
     if (!nobody) accepted.error = error;
     return accepted;
   }

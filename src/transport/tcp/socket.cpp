@@ -233,6 +233,11 @@ int start_connect(const Socket& socket, const Address& destination, const Addres
   return errno == EINTR ? EINPROGRESS : errno;
 }
 
+bool is_ready(const Socket& socket, short events) {
+  pollfd entry = {socket.descriptor(), events, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
 bool is_self_connected(const Socket& socket) {
   const Address local = socket.local();
   return local.size() != 0 && local == socket.remote();

@@ -131,6 +131,9 @@ bool use_congestion_control(const Socket& socket, const std::string& name);
 /// EINPROGRESS, or another errno.
 int start_connect(const Socket& socket, const Address& destination, const Address* source);
 
+/// True if poll(2) reports one of the events now.
+bool is_ready(const Socket& socket, short events);
+
 /// True if the socket is connected to itself. On loopback, a connect to a free ephemeral port may
 /// pick that same port as its source.
 bool is_self_connected(const Socket& socket);

@@ -81,7 +81,7 @@ class AFloodFromManyAddresses : public ::testing::Test {
     for (int attempt = 1; attempt <= most; ++attempt) {
       const Endpoint& there = job[1].mesh->endpoint();
       DialRequest request;
-      request.self = {0, 2, "the job's key", "chunk_bytes=1\n"};
+      request.self = {0, 2, "the job's key", agreement_of(loopback_config())};
       request.peer = 1;
       request.key = key;
       request.deadline = in(seconds(20));

@@ -36,7 +36,7 @@ LinkEvent meet(Mesh& mesh, int rank) {
 /// Runs the process of one rank. Throws on any failure.
 void run_rank(int rank, const std::string& store_address, const std::string& expected_path) {
   const auto store = make_tcp_store(store_address, rank, "key", seconds(20));
-  Mesh mesh({rank, 2, Config(), "key", "", Log(rank, LogLevel::off), {}});
+  Mesh mesh({rank, 2, Config(), "key", Log(rank, LogLevel::off), {}});
   store->set("endpoint" + std::to_string(rank), serialise(mesh.endpoint()));
   std::vector<Endpoint> endpoints;
   for (int peer = 0; peer < 2; ++peer)

@@ -1,19 +1,17 @@
 // Tests the encrypted connections that meshes make.
 #include "rendezvous/meeting/mesh_job.h"
-#include "transport/tcp/encryption.h"
 
 namespace mccl::rendezvous {
 namespace {
 
 using ::testing::HasSubstr;
-using transport::tcp::Encryption;
 
 constexpr transport::LinkKey kEncryptedLink = {7, transport::Purpose::collective, 0};
 
 /// Replaces the mesh of a rank by one that encrypts.
 void join_encrypted(Job& job, int rank) {
   MeshOptions options = job.options(rank, loopback_config(), nullptr);
-  options.encryption = Encryption::by_key();
+  options.config.encryption = "on";
   job.join(std::move(options));
 }
 

@@ -52,9 +52,8 @@ class Job {
   Member& operator[](int rank) { return *members_[static_cast<std::size_t>(rank)]; }
 
   MeshOptions options(int rank, const Config& config, Member* member) const {
-    return {rank, size_, config, key_, "chunk_bytes=1\n", Log(rank, LogLevel::off), [member] {
-              ++member->refused;
-            }};
+    return {rank, size_, config, key_, Log(rank, LogLevel::off), [member] {
+              ++member->refused; }};
   }
 
   /// Makes or replaces the mesh of a rank.

@@ -166,7 +166,7 @@ TEST(Mesh, Fault24AStrangerWithAnotherKeyStaysOut) {
 TEST(Mesh, SettingsThatDifferEndTheDialAtOnceOnBothSides) {
   Job job(2);
   MeshOptions other = job.options(1, loopback_config(), nullptr);
-  other.agreement = "chunk_bytes=2\n";
+  other.config.chunk_bytes = 2;
   job.join(std::move(other));
   job.exchange_endpoints();
   job[0].mesh->dial(WorldRank(1), kControl, in(std::chrono::hours(1)));
@@ -177,7 +177,7 @@ TEST(Mesh, SettingsThatDifferEndTheDialAtOnceOnBothSides) {
     EXPECT_EQ(event->link, nullptr);
     EXPECT_EQ(event->key, kControl);
     EXPECT_THAT(event->reason, HasSubstr("chunk_bytes"));
-    EXPECT_THAT(event->reason, HasSubstr("rank 0 has 1"));
+    EXPECT_THAT(event->reason, HasSubstr("rank 0 has 4"));
     EXPECT_THAT(event->reason, HasSubstr("rank 1 has 2"));
     EXPECT_EQ(job[rank].refused, 0);
   }

@@ -167,7 +167,7 @@ struct Job {
 
   std::vector<NodeProcess> processes;
   std::vector<std::optional<LocalListener>> listeners;  // empty: no shared memory
-  std::vector<Neighbourhood> found;
+  std::vector<node::SharedMemory> found;
   Controls controls;
   std::function<void()> meanwhile;  // called once, after rank 0 has begun
   int looks = 0;
@@ -197,7 +197,7 @@ TEST(Neighbours, NobodyWithMemoryIsNoNode) {
   Job job(3);
   for (auto& listener : job.listeners) listener.reset();
   job.meet();
-  for (const Neighbourhood& found : job.found) EXPECT_TRUE(found.nodes.empty());
+  for (const node::SharedMemory& found : job.found) EXPECT_TRUE(found.nodes.empty());
 }
 
 /// The descriptors that a rank holds while it meets others must not grow with their number; each
@@ -245,7 +245,7 @@ class Strangers : public ::testing::TestWithParam<const char*> {
     const auto come = [&] {
       const std::string& name = job.listeners[0]->name();
       for (int i = 0; i < count; ++i) {
-        strangers.push_back(LocalConnection::dial(name).connection);
+        strangers.push_back(LocalConnection::dial(name).first);
         if (strangers.back()) act(strangers.back(), name, job.listeners[1]->name());
       }
     };
@@ -329,7 +329,7 @@ TEST(FaultyNeighbour, MemoryThatCannotBeMappedIsNoError) {
   NeighbourOptions options = faulty.job.options_of(0);
   options.names[1] = "none";
   options.deadline = in(seconds(1));
-  connection = LocalConnection::dial(options.names[0]).connection;
+  connection = LocalConnection::dial(options.names[0]).first;
   send(connection, introduction(1, 0, "none", options.names[0]), {nothing.get(), nothing.get()});
   EXPECT_THROW(find_neighbours(options), TimeoutError);
   std::array<std::byte, 1> answer;
@@ -344,7 +344,7 @@ TEST(FaultyNeighbour, WhoNeverComesIsNotWaitedForOnceItSaysSo) {
 TEST(FaultyNeighbour, ListsWithNonsenseDoNoHarm) {
   const auto store = make_memory_store();
   store->set("neighbours/1", "0 -1 2 99999999999 y");
-  const Neighbourhood found =
+  const node::SharedMemory found =
       agree_on_nodes(Exchange(*store, 0, 2, in(seconds(20))), 0, 2, node::Neighbours());
   EXPECT_TRUE(found.nodes.empty());
 }

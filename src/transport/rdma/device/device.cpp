@@ -160,8 +160,8 @@ void Device::forget_pair(std::uint32_t number) {
   failed_pairs_.erase(number);
 }
 
-Berth::~Berth() {
-  if (owner_) owner_->give_back(region_, memory_.data());
+void Berth::GiveBack::operator()(const std::byte* memory) const {
+  owner->give_back(region, memory);
 }
 
 void SlotMemory::Unmap::operator()(std::byte* memory) const { ::munmap(memory, bytes); }

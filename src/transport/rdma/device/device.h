@@ -35,28 +35,20 @@ class Berth {
  public:
   Berth() = default;
   Berth(SlotMemory& owner, std::size_t region, std::span<std::byte> memory, std::uint32_t key)
-      : owner_(&owner), region_(region), memory_(memory), key_(key) {}
-  Berth(Berth&& other) noexcept { swap(other); }
-  Berth& operator=(Berth&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~Berth();
+      : memory_(memory.data(), {&owner, region}), bytes_(memory.size()), key_(key) {}
 
-  std::span<std::byte> memory() const { return memory_; }
+  std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
   std::uint32_t key() const { return key_; }
 
  private:
-  void swap(Berth& other) noexcept {
-    std::swap(owner_, other.owner_);
-    std::swap(region_, other.region_);
-    std::swap(memory_, other.memory_);
-    std::swap(key_, other.key_);
-  }
+  struct GiveBack {
+    SlotMemory* owner = nullptr;
+    std::size_t region = 0;
+    void operator()(const std::byte* memory) const;
+  };
 
-  SlotMemory* owner_ = nullptr;
-  std::size_t region_ = 0;
-  std::span<std::byte> memory_;
+  std::unique_ptr<std::byte, GiveBack> memory_;
+  std::size_t bytes_ = 0;
   std::uint32_t key_ = 0;
 };
 

@@ -101,17 +101,10 @@ struct ibv_qp {
 };
 
 struct ibv_device_attr {
-  std::uint64_t before_max_qp[13];
-  std::uint32_t hw_ver;
-  int max_qp;
-  int max_qp_wr;
-  int after_max_qp_wr[4];
-  int max_cqe;
+  std::uint64_t before_hw_ver[13];
+  int before_max_mr[8];
   int max_mr;
-  int after_max_mr[21];
-  std::uint16_t max_pkeys;
-  std::uint8_t local_ca_ack_delay;
-  std::uint8_t phys_port_cnt;
+  int after_max_mr[22];
   std::uint64_t slack[8];
 };
 
