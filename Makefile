@@ -21,7 +21,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench demo demo-mlx wheel test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
-.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines $(GOALS)
+.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines deb $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -310,6 +310,15 @@ docs: .venv-docs/.installed
 	@.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
+# The packages are made from a copy of the tracked files, beside which dpkg-buildpackage puts them.
+deb: | packages
+	@scripts/install_packages.sh apt-packages-debian.txt
+	@rm -rf build/debian && mkdir -p build/debian/mccl
+	@git ls-files | tar -c -T - | tar -x -C build/debian/mccl
+	@cd build/debian/mccl && DEB_BUILD_OPTIONS=parallel=$(JOBS) dpkg-buildpackage -us -uc >../build.log 2>&1 || \
+		{ tail -n 30 ../build.log >&2; exit 1; }
+	@cd build/debian && lintian --fail-on error,warning mccl_*.changes && ls -1 *.deb
+
 clean:
 	rm -rf build .venv .venv-docs .venv-integrations .venv-torch-*
 
@@ -325,6 +334,7 @@ clean:
 #                          build the C++ tests and benchmarks
 #   make wheel             a wheel for this Python, torch and MLX, in build/wheels, that needs no
 #                          compiler where it is installed
+#   make deb               Debian packages of the library, the headers and the program in build/debian
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-long         the Python tests that take many seconds each: installations by pip, RDMA in

@@ -1,8 +1,11 @@
 """torchft's own tests of process groups, on mccl.torchft.ProcessGroupMCCL."""
 
+import threading
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
+import torch
 from torchft import process_group_test as theirs
 from torchft.process_group import ProcessGroup
 
@@ -27,7 +30,22 @@ class TestMCCL(theirs.MultiPgBaseTest):
 
     @theirs.parameterized.expand(theirs._ALL_COLLECTIVES)
     def test_collective_with_resiliency(self, collective: str) -> None:
-        self._run_with_resiliency(collective)
+        """All ranks end the call that must succeed before one leaves.
+
+        MCCL ends all calls of a group that a rank has left, even one that others have completed.
+        """
+        function = theirs._COLLECTIVE_TO_FUNC[collective]
+        ended = threading.Barrier(self.WORLD_SIZE)
+        waited = set()
+
+        def call(pg: ProcessGroup, rank: int, tensor: torch.Tensor) -> None:
+            function(pg, rank, tensor)
+            if rank not in waited:
+                waited.add(rank)
+                ended.wait(60)
+
+        with patch.dict(theirs._COLLECTIVE_TO_FUNC, {collective: call}):
+            self._run_with_resiliency(collective)
 
 
 @pytest.fixture

@@ -1,0 +1,10 @@
+//! Finds libmccl: in LIBMCCL_DIR, or by the linker's own search.
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=LIBMCCL_DIR");
+    if let Ok(folder) = std::env::var("LIBMCCL_DIR") {
+        println!("cargo:rustc-link-search=native={folder}");
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{folder}");
+    }
+    println!("cargo:rustc-link-lib=dylib=mccl");
+}

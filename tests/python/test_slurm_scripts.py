@@ -1,0 +1,81 @@
+"""The scripts of examples/slurm, under a real Slurm of one node (slurm_node.py)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from launching import ROOT, program
+from slurm_node import Slurm, made_for_a_module, run
+
+SCRIPTS = ROOT / "examples/slurm"
+
+TORCH = """
+import torch
+import torch.distributed as dist
+
+import mccl
+
+dist.init_process_group("mccl")
+x = torch.ones(3) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {x[0].item()}", flush=True)
+dist.destroy_process_group()
+"""
+
+MLX = """
+import mlx.core as mx
+
+world = mx.distributed.init()
+x = mx.distributed.all_sum(mx.ones(3) * (world.rank() + 1), group=world)
+print(f"rank {world.rank()} of {world.size()}: {x[0].item()}", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    yield from made_for_a_module()
+
+
+def batch(slurm: Slurm, folder: Path, tasks: int, script: str, *arguments: object) -> list[str]:
+    """Runs a script by sbatch, and returns the sorted lines of its ranks."""
+    output = folder / "output"
+    options = ("--wait", "-n", tasks, "--output", output, "--chdir", folder)
+    run(
+        "sbatch", *options, SCRIPTS / script, *arguments, PYTHON=sys.executable, **slurm.environment
+    )
+    return sorted(output.read_text().splitlines())
+
+
+def ranks_of(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith("rank ")]
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "program.py"
+    path.write_text(text)
+    return path
+
+
+def test_torch_by_one_task_for_each_rank(slurm: Slurm, tmp_path: Path):
+    pytest.importorskip("torch")
+    lines = batch(slurm, tmp_path, 3, "torch.sbatch", write(tmp_path, TORCH))
+    assert ranks_of(lines) == [f"rank {rank} of 3: 6.0" for rank in range(3)], lines
+
+
+def test_torch_by_torchrun_on_each_node(slurm: Slurm, tmp_path: Path):
+    pytest.importorskip("torch")
+    lines = batch(slurm, tmp_path, 1, "torchrun.sbatch", 2, write(tmp_path, TORCH))
+    assert ranks_of(lines) == [f"rank {rank} of 2: 3.0" for rank in range(2)], lines
+
+
+def test_an_unchanged_program_of_mlx(slurm: Slurm, tmp_path: Path):
+    pytest.importorskip("mlx.core")
+    lines = batch(slurm, tmp_path, 2, "mlx.sbatch", write(tmp_path, MLX))
+    assert ranks_of(lines) == [f"rank {rank} of 2: 3.0" for rank in range(2)], lines
+
+
+def test_a_program_of_cxx(slurm: Slurm, tmp_path: Path):
+    bench = ("bench", "all_reduce", "--no-bounds", "--sizes", "8", "--seconds", "0.01")
+    assert "3 ranks of a job" in "\n".join(
+        batch(slurm, tmp_path, 3, "cpp.sbatch", program(), *bench)
+    )
