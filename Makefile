@@ -111,7 +111,7 @@ $(TEST_ENVIRONMENT): scripts/requirements-test.txt $(wildcard scripts/*.lock) $(
 
 # All goals share one build folder, and each builds only what it needs. The package is installed in
 # editable mode: Python reads its files from python/mccl.
-$(BUILT): $(ENVIRONMENT) $(SOURCES)
+$(BUILT): $(ENVIRONMENT) $(SOURCES) | $(if $(FOR_TESTS),$(TEST_ENVIRONMENT))
 	@echo "build: C++ and Python extensions in $(BUILD)"
 	@mkdir -p $(BUILD)
 	@# Before 0.1, the distribution was called mccl. The two cannot be in the same environment.
@@ -153,14 +153,24 @@ demo-mlx: build
 wheel: build $(TEST_ENVIRONMENT)
 	@scripts/build_wheel.sh $(BIN)/python $(BUILD) build/wheels
 
-# The C++ tests run beside the Python tests, because both wait more than they compute.
+# Runs the Python tests. MARKS selects tests by their marks; without it, long tests and campaigns are
+# left out. Test files start in the order that tests/conftest.py sets.
+PYTEST = BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest $(MARKS)
+RUN_PYTEST = $(PYTEST) -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder tests/python tests/install || { \
+		echo "test: what failed, once more and alone"; \
+		$(PYTEST) --last-failed --last-failed-no-failures none tests/python tests/install; }
+
+# The C++ tests run beside the Python tests, because both wait more than they compute. They are a
+# process group of their own, which ends with the shell.
 test: build-tests packages-cluster
-	@echo "test: C++; the output is in $(BUILD)/ctest.log"
-	@$(CTEST) --parallel $(TESTS_AT_ONCE) >$(BUILD)/ctest.log 2>&1 & cpp=$$!; status=0; \
-	$(MAKE) --no-print-directory test-python || status=$$?; \
+	@echo "test: C++ (output in $(BUILD)/ctest.log), Python, examples and installation"
+	@set -m; $(CTEST) --parallel $(TESTS_AT_ONCE) >$(BUILD)/ctest.log 2>&1 & cpp=$$!; set +m; \
+	trap 'kill -- -$$cpp 2>/dev/null || true' EXIT; status=0; \
+	{ $(RUN_PYTEST); } || status=$$?; \
 	wait $$cpp || { \
-		grep -A30 'tests FAILED' $(BUILD)/ctest.log; echo "test: the C++ tests that failed, once more and alone"; \
+		tail -n 60 $(BUILD)/ctest.log; echo "test: the C++ tests that failed, once more and alone"; \
 		$(CTEST) --rerun-failed || status=$$?; }; \
+	grep -q 'tests passed' $(BUILD)/ctest.log || { echo "test: ctest ended early, see $(BUILD)/ctest.log"; status=1; }; \
 	[ $$status -ne 0 ] || echo "test: all C++ and Python tests passed"; exit $$status
 
 test-cpp: build-tests
@@ -186,17 +196,10 @@ packages-cluster: | packages
 	@scripts/install_packages.sh apt-packages-rdma.txt || \
 		echo "test: what runs in a guest with RDMA is left out" >&2
 
-# MARKS selects tests by their marks; without it, long tests and campaigns are left out.
 test-long: MARKS := -m long
 test-python test-long: build $(TEST_ENVIRONMENT) packages-cluster
 	@echo "test: Python, examples and installation$(if $(MARKS), ($(MARKS)))"
-	@# Test files start in the order that tests/conftest.py sets.
-	@export BUILD_FOLDER=$(BUILD); \
-		$(BIN)/python -m pytest -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder \
-			$(MARKS) tests/python tests/install || { \
-		echo "test: what failed, once more and alone"; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none \
-			$(MARKS) tests/python tests/install; }
+	@$(RUN_PYTEST)
 
 test-torch-suite: build $(TEST_ENVIRONMENT)
 	@echo "test: PyTorch's own distributed tests"

@@ -51,7 +51,7 @@ struct Heard {
 };
 
 /// The results of the discovery messages ("calls") that all hosts sent through their interfaces;
-/// see cli/probe/calls.h.
+/// see cli/probe/packets.h.
 struct CallResults {
   std::vector<Heard> heard;
   /// Messages that arrived, but whose sender did not answer the receiver's challenge.

@@ -81,7 +81,7 @@ inline constexpr Abi kStandard{.name = "the ABI of MPI 5",
                                .levels = {0, 1024, 2048, 4096},
                                .source = 0};
 
-/// Open MPI 3 to 5. Its handles are the addresses of variables in the library; see open_mpi_abi().
+/// Open MPI 3 to 5. Its handles are the addresses of variables in the library.
 inline constexpr Abi kOpenMpi{.name = "Open MPI's ABI",
                               .handles_are_numbers = false,
                               .in_place = 1,

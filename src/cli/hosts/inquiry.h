@@ -67,7 +67,7 @@ class Inquiry {
   /// Returns the answers in the order of arrival.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Makes each probe send a discovery message (a "call"; see cli/probe/calls.h) through each of
+  /// Makes each probe send a discovery message (a "call"; see cli/probe/packets.h) through each of
   /// its host's usable interfaces. Returns which messages were received, and on which interfaces.
   cluster::CallResults call();
 

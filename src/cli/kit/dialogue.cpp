@@ -242,7 +242,7 @@ Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with
   };
   Clock::time_point limit = limits.time;
   for (;;) {
-    const bool closed = !process.output && !process.error;
+    const bool closed = !process.output && (!process.error || !with_errors);
     if (const auto exit = closed ? reap(process.id) : std::nullopt) {
       running.over = true;
       captured.status = exit->status;
@@ -263,7 +263,7 @@ Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with
       process.error.close();
     }
     captured.late = true;
-    limit = Clock::now() + limits.grace;
+    limit = Clock::now() + std::max<Clock::duration>(limits.grace, kBetweenChecks);
   }
 }
 

@@ -182,6 +182,8 @@ class SshHost final : public RunningHost {
     const bool ends_ranks = number == SIGTERM || number == SIGKILL;
     if (ends_ranks && !sessions_.empty()) contact_.ending(Clock::now());
     if (number == SIGKILL) become(State::killing);
+    if (!ends_ranks && !guard().answered)
+      return;  // It runs nothing yet that could take the signal.
     if (!guard().session.ended()) {
       const auto word = std::ranges::find(kWords, number, &std::pair<int, const char*>::first);
       tell_guard(word == std::end(kWords) ? "term\n" : word->second);
@@ -194,7 +196,7 @@ class SshHost final : public RunningHost {
     become(State::finishing);
     for (const auto& connection : connections_) {
       // Such a connection has nothing running on the host yet.
-      if (!connection->session.open()) connection->session.end(SIGTERM);
+      if (!connection->answered) connection->session.end(SIGTERM);
     }
     route_.reset();
     tell_guard("finish\n");
@@ -211,7 +213,8 @@ class SshHost final : public RunningHost {
   struct Connection {
     std::string socket;
     Dialogue session;
-    bool ready = false;  ///< The session has said "ready": sessions of ranks may follow.
+    bool answered = false;  ///< The host has run a command of the launcher.
+    bool ready = false;     ///< The session has said "ready": sessions of ranks may follow.
   };
   /// become() lists the steps between them. Each connection has a state of its own.
   enum class State {
@@ -275,6 +278,7 @@ class SshHost final : public RunningHost {
   void hear(Connection& from, std::string_view line) {
     if (!line.starts_with(token_ + " ")) return;
     line.remove_prefix(token_.size() + 1);
+    from.answered = true;
     from.ready = from.ready || line == "ready";
     if (&from != &guard()) return;
     const std::string_view word = line.substr(0, line.find(' '));
