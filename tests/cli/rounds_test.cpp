@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "cli/hosts/trials.h"
+#include "cli/hosts/link_tests.h"
 
 namespace mccl::cli::hosts {
 namespace {

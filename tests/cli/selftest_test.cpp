@@ -15,9 +15,9 @@ using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-std::vector<std::string> names_of(const std::vector<Trial>& trials) {
+std::vector<std::string> names_of(const std::vector<SelftestCase>& trials) {
   std::vector<std::string> names;
-  for (const Trial& trial : trials) names.push_back(trial.name);
+  for (const SelftestCase& trial : trials) names.push_back(trial.name);
   return names;
 }
 
@@ -36,22 +36,22 @@ cluster::HostFacts with_devices(const std::vector<std::string>& states) {
 }
 
 TEST(SelftestTrials, TakeEveryTransportAndEveryFace) {
-  EXPECT_THAT(names_of(selftest_trials(machine(), {}, "/tmp")),
+  EXPECT_THAT(names_of(selftest_cases(machine(), {}, "/tmp")),
               ElementsAre("shm, 2 ranks", "shm, 4 ranks", "tcp, 2 ranks", "tcp, 4 ranks", "NumPy",
                           "torch", "torch on GPUs", "MLX"));
   ThisMachine small = machine();
   small.cores = 1;
   small.python.clear();
-  EXPECT_THAT(names_of(selftest_trials(small, {}, "/tmp")),
+  EXPECT_THAT(names_of(selftest_cases(small, {}, "/tmp")),
               ElementsAre("shm, 2 ranks", "tcp, 2 ranks"));
 }
 
 TEST(SelftestTrials, TakeRdmaWhereThereAreDevices) {
   ThisMachine with = machine();
   with.rdma_gbs = 12.5;
-  const auto trials = selftest_trials(with, {}, "/tmp");
+  const auto trials = selftest_cases(with, {}, "/tmp");
   ASSERT_THAT(names_of(trials), Contains("rdma, 2 ranks"));
-  const Trial& rdma = trials.at(4);
+  const SelftestCase& rdma = trials.at(4);
   EXPECT_THAT(rdma.argv, IsSupersetOf({"bench", "all", "--transport", "rdma"}));
   EXPECT_EQ(rdma.bound_gbs, 12.5);
 }
@@ -59,10 +59,10 @@ TEST(SelftestTrials, TakeRdmaWhereThereAreDevices) {
 TEST(SelftestTrials, TakeAllHostsAlsoOverRdmaWhereAllHaveIt) {
   Others others{
       .flags = {"--hosts", "a,b"}, .programs = {"/bin/mccl"}, .bound_gbs = 1, .rdma_gbs = {}};
-  EXPECT_THAT(names_of(selftest_trials(machine(), others, "/tmp")),
+  EXPECT_THAT(names_of(selftest_cases(machine(), others, "/tmp")),
               AllOf(Contains("all hosts"), Not(Contains("all hosts, rdma"))));
   others.rdma_gbs = 0;  // unknown, as on Macs
-  const auto trials = selftest_trials(machine(), others, "/tmp");
+  const auto trials = selftest_cases(machine(), others, "/tmp");
   EXPECT_EQ(trials.back().name, "all hosts, rdma");
   EXPECT_NE(trials.back().argv.back().find("--transport rdma"), std::string::npos);
 }

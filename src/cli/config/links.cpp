@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/hosts/trials.h"
+#include "cli/hosts/link_tests.h"
 #include "cluster/checks.h"
 #include "cluster/text.h"
 
@@ -18,8 +18,8 @@ using cluster::HostFacts;
 using cluster::Severity;
 using cluster::Topology;
 using hosts::Dialled;
+using hosts::LinkTest;
 using hosts::LinkTime;
-using hosts::Trial;
 
 void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
@@ -76,15 +76,15 @@ Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
 
 constexpr std::chrono::seconds kForTiming{120};
 
-void add_both_ways(std::vector<Trial>& trials, int a, const std::string& at_a, int b,
+void add_both_ways(std::vector<LinkTest>& tests, int a, const std::string& at_a, int b,
                    const std::string& at_b) {
-  trials.push_back({a, b, at_a, at_b});
-  trials.push_back({b, a, at_b, at_a});
+  tests.push_back({a, b, at_a, at_b});
+  tests.push_back({b, a, at_b, at_a});
 }
 
-/// Adds trials between each host of a network and the next one in `order`, so that every host is
+/// Adds tests between each host of a network and the next one in `order`, so that every host is
 /// reached and answers.
-void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
+void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
   std::vector<std::pair<int, std::string>> places;
@@ -93,23 +93,23 @@ void add_network(std::vector<Trial>& trials, std::span<const HostFacts> facts,
   for (std::size_t i = 0; i < places.size() && places.size() > 1; ++i) {
     const auto& next = places[(i + 1) % places.size()];
     if (places.size() == 2 && i == 1) break;
-    add_both_ways(trials, places[i].first, places[i].second, next.first, next.second);
+    add_both_ways(tests, places[i].first, places[i].second, next.first, next.second);
   }
 }
 
 /// Times all links except those of hosts on which ranks run. In the results of these, `tried` is
 /// false.
 std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
-                                       const std::vector<Trial>& trials) {
+                                       const std::vector<LinkTest>& tests) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
-  std::vector<Trial> some;
-  for (const Trial& trial : trials)
-    if (!runs_a_job(trial.from) && !runs_a_job(trial.to)) some.push_back(trial);
+  std::vector<LinkTest> some;
+  for (const LinkTest& test : tests)
+    if (!runs_a_job(test.from) && !runs_a_job(test.to)) some.push_back(test);
   const std::vector<LinkTime> timed = time_links(inquiry, some, Clock::now() + kForTiming);
   std::vector<LinkTime> all;
   std::size_t next = 0;
-  for (const Trial& trial : trials)
-    all.push_back(runs_a_job(trial.from) || runs_a_job(trial.to) ? LinkTime{} : timed[next++]);
+  for (const LinkTest& test : tests)
+    all.push_back(runs_a_job(test.from) || runs_a_job(test.to) ? LinkTime{} : timed[next++]);
   return all;
 }
 
@@ -183,19 +183,19 @@ std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
 
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, const Choice& choice,
                    std::span<const Addressed> links) {
-  std::vector<Trial> trials;
+  std::vector<LinkTest> tests;
   for (const Addressed& each : links)
-    add_both_ways(trials, each.link.a.host, text_of(each.a.address), each.link.b.host,
+    add_both_ways(tests, each.link.a.host, text_of(each.a.address), each.link.b.host,
                   text_of(each.b.address));
-  for (const cluster::Wire& wire : choice.networks) add_network(trials, facts, wire, choice.order);
-  const std::vector<Dialled> dialled = dial(inquiry, trials);
-  const std::vector<LinkTime> timed = time_beside_jobs(inquiry, facts, trials);
+  for (const cluster::Wire& wire : choice.networks) add_network(tests, facts, wire, choice.order);
+  const std::vector<Dialled> dialled = dial(inquiry, tests);
+  const std::vector<LinkTime> timed = time_beside_jobs(inquiry, facts, tests);
   Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
   std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    const Trial& trial = trials[i];
-    const std::string& from = facts[static_cast<std::size_t>(trial.from)].host;
-    const std::string& to = facts[static_cast<std::size_t>(trial.to)].host;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const LinkTest& test = tests[i];
+    const std::string& from = facts[static_cast<std::size_t>(test.from)].host;
+    const std::string& to = facts[static_cast<std::size_t>(test.to)].host;
     if (!dialled[i].tried) {
       result.findings.push_back({"link-untried", Severity::note, "the link was not tested",
                                  fmt::format("{} to {}", from, to),
@@ -203,14 +203,14 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, co
     } else if (!dialled[i].good) {
       result.findings.push_back(
           {"link-dead", Severity::problem,
-           fmt::format("{} does not reach {} at {}: {}", trial.source, to, trial.target,
+           fmt::format("{} does not reach {} at {}: {}", test.source, to, test.target,
                        dialled[i].why),
            fmt::format("{} to {}", from, to),
            "ranks on these hosts could not connect to each other",
            fmt::format("run mccl doctor --hosts {},{} for details", from, to)});
     } else {
-      rows.push_back({fmt::format("{} {}", from, trial.source),
-                      fmt::format("{} {}", to, trial.target),
+      rows.push_back({fmt::format("{} {}", from, test.source),
+                      fmt::format("{} {}", to, test.target),
                       timed[i].good ? fmt::format("{:.1f} us", timed[i].latency_s * 1e6) : "-",
                       timed[i].good ? cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6) : "-"});
     }

@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "cli/hosts/trials.h"
+#include "cli/hosts/link_tests.h"
 #include "cli/probe/secret.h"
 #include "cluster/checks.h"
 
@@ -17,7 +17,7 @@ using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Path;
 using cluster::Severity;
-using hosts::Trial;
+using hosts::LinkTest;
 
 /// Number of ports that are tried on each host.
 constexpr std::size_t kPorts = probe::kPortRanges.size();
@@ -29,16 +29,16 @@ constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
 
-Trial trial_of(const Path& path, std::size_t port) {
+LinkTest test_of(const Path& path, std::size_t port) {
   return {path.from.host, path.to.host, path.source, path.target, port};
 }
 
 void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
-  std::vector<Trial> trials;
+  std::vector<LinkTest> tests;
   for (const Path& path : paths)
-    for (std::size_t port = 0; port < kPorts; ++port) trials.push_back(trial_of(path, port));
-  const std::vector<hosts::Dialled> dialled = dial(inquiry, trials);
-  for (std::size_t i = 0; i < trials.size(); ++i) {
+    for (std::size_t port = 0; port < kPorts; ++port) tests.push_back(test_of(path, port));
+  const std::vector<hosts::Dialled> dialled = dial(inquiry, tests);
+  for (std::size_t i = 0; i < tests.size(); ++i) {
     Path& path = paths[i / kPorts];
     path.tried = dialled[i].tried;
     if (path.tried) path.faults.push_back(dialled[i].why);
@@ -48,19 +48,19 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
 /// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. If not
 /// even small packets arrive, the path blocks UDP, and nothing is known about sizes.
 void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
-  std::vector<Trial> trials;
+  std::vector<LinkTest> tests;
   std::vector<int> sizes;
   std::vector<std::size_t> of;
   const auto add = [&](std::size_t path, int bytes) {
-    trials.push_back(trial_of(paths[path], 0));
+    tests.push_back(test_of(paths[path], 0));
     sizes.push_back(bytes);
     of.push_back(path);
   };
   const auto send = [&] {
-    const std::vector<bool> arrived = hosts::send_packets(inquiry, trials, sizes);
-    for (std::size_t i = 0; i < trials.size(); ++i)
+    const std::vector<bool> arrived = hosts::send_packets(inquiry, tests, sizes);
+    for (std::size_t i = 0; i < tests.size(); ++i)
       if (arrived[i]) paths[of[i]].packet = std::max(paths[of[i]].packet, sizes[i]);
-    trials.clear();
+    tests.clear();
     sizes.clear();
     of.clear();
   };
@@ -76,16 +76,16 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
   }
-  if (!trials.empty()) send();
+  if (!tests.empty()) send();
 }
 
 void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::time_point limit) {
-  std::vector<Trial> trials;
-  trials.reserve(paths.size());
+  std::vector<LinkTest> tests;
+  tests.reserve(paths.size());
   for (const Path* path : paths)
-    trials.push_back(trial_of(*path, path->faults.front().empty() ? 0 : 1));
-  const std::vector<hosts::LinkTime> timed = time_links(inquiry, trials, limit);
-  for (std::size_t i = 0; i < trials.size(); ++i) {
+    tests.push_back(test_of(*path, path->faults.front().empty() ? 0 : 1));
+  const std::vector<hosts::LinkTime> timed = time_links(inquiry, tests, limit);
+  for (std::size_t i = 0; i < tests.size(); ++i) {
     paths[i]->measured = paths[i]->measured || timed[i].tried;
     if (timed[i].bytes_per_s <= paths[i]->bytes_per_s) continue;
     paths[i]->latency_s = timed[i].latency_s;

@@ -85,8 +85,8 @@ assert mx.array_equal(x, n * mx.arange(1000) + n * (n - 1) // 2), x
   };
 }
 
-Trial bench_of(const std::string& program, const std::string& transport, int ranks,
-               const std::string& folder) {
+SelftestCase bench_of(const std::string& program, const std::string& transport, int ranks,
+                      const std::string& folder) {
   const std::string name = fmt::format("{}, {} ranks", transport, ranks);
   const std::string file = fmt::format("{}/{}-{}.json", folder, transport, ranks);
   return {name,
@@ -97,7 +97,7 @@ Trial bench_of(const std::string& program, const std::string& transport, int ran
 
 /// Returns a trial in which each host runs the mccl that it has. The first rank prints its figures
 /// after its output, because its file may be on another machine.
-Trial among(const std::string& program, const Others& others, bool by_rdma) {
+SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
       "for m in {}; do [ -x \"$m\" ] && break; done\n"
@@ -106,10 +106,10 @@ Trial among(const std::string& program, const Others& others, bool by_rdma) {
       "[ -s \"$f\" ] && {{ echo {}; cat \"$f\"; echo; }}\n"
       "rm -f \"$f\"; exit $s",
       command_line(others.programs), by_rdma ? "--transport rdma " : "", kResult);
-  Trial trial{.name = by_rdma ? "all hosts, rdma" : "all hosts",
-              .argv = {program, "launch"},
-              .result_file = "",
-              .bound_gbs = by_rdma ? *others.rdma_gbs : others.bound_gbs};
+  SelftestCase trial{.name = by_rdma ? "all hosts, rdma" : "all hosts",
+                     .argv = {program, "launch"},
+                     .result_file = "",
+                     .bound_gbs = by_rdma ? *others.rdma_gbs : others.bound_gbs};
   trial.argv.insert(trial.argv.end(), others.flags.begin(), others.flags.end());
   trial.argv.insert(trial.argv.end(), {"--", "sh", "-c", script});
   return trial;
@@ -139,7 +139,7 @@ double number_at(const json& object, const char* key) {
 }
 
 /// Returns the best possible rate of the transport, in GB/s, as bench measures it.
-double bound_of(const Trial& trial, const json& result) {
+double bound_of(const SelftestCase& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
   const json& bounds = *found;
@@ -148,7 +148,7 @@ double bound_of(const Trial& trial, const json& result) {
   return std::max(number_at(bounds, "tcp_one_way_gbs"), number_at(bounds, "tcp_both_ways_gbs"));
 }
 
-void add_figures(const Trial& trial, const json& result,
+void add_figures(const SelftestCase& trial, const json& result,
                  std::vector<std::vector<std::string>>& rows) {
   const double bound = bound_of(trial, result);
   const json all = result.value("rows", json::array());
@@ -184,8 +184,8 @@ std::string_view word_of(Outcome::Kind kind) {
   return kWords[static_cast<std::size_t>(kind)];
 }
 
-Outcome run_trial(const Trial& trial, const std::map<std::string, std::string>& environment,
-                  Signals& signals) {
+Outcome run_case(const SelftestCase& trial, const std::map<std::string, std::string>& environment,
+                 Signals& signals) {
   const Clock::time_point begin = Clock::now();
   const ProcessPlan plan{.argv = trial.argv, .environment = environment};
   const Captured captured = capture(
@@ -203,7 +203,7 @@ Outcome run_trial(const Trial& trial, const std::map<std::string, std::string>& 
   return outcome;
 }
 
-std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes) {
+std::string text_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>& outcomes) {
   std::vector<std::vector<std::string>> rows = {{"trial", "outcome", "seconds"}};
   std::vector<std::vector<std::string>> figures = {
       {"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
@@ -215,7 +215,7 @@ std::string text_of(const std::vector<Trial>& trials, const std::vector<Outcome>
   return cluster::table_text(rows) + "\n" + cluster::table_text(figures);
 }
 
-json json_of(const std::vector<Trial>& trials, const std::vector<Outcome>& outcomes) {
+json json_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>& outcomes) {
   json list = json::array();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     list.push_back({{"name", trials[i].name},
@@ -293,9 +293,9 @@ std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts) {
   return total;
 }
 
-std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
-                                   const std::string& folder) {
-  std::vector<Trial> trials;
+std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Others& others,
+                                         const std::string& folder) {
+  std::vector<SelftestCase> trials;
   for (const char* transport : {"shm", "tcp"}) {
     trials.push_back(bench_of(machine.program, transport, 2, folder));
     if (machine.cores > 2)
@@ -323,13 +323,13 @@ bool run_selftest(const hosts::WhichHosts& which, const Report& report, json all
                   const std::string& output, Signals& signals) {
   const auto environment = process_environment();
   const TemporaryFolder folder("mccl-selftest");
-  const std::vector<Trial> trials =
-      selftest_trials(this_machine(report, environment), others_of(which, report), folder.path());
+  const std::vector<SelftestCase> trials =
+      selftest_cases(this_machine(report, environment), others_of(which, report), folder.path());
   std::vector<Outcome> outcomes;
-  for (const Trial& trial : trials) {
+  for (const SelftestCase& trial : trials) {
     fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
                trial.name);
-    outcomes.push_back(run_trial(trial, environment, signals));
+    outcomes.push_back(run_case(trial, environment, signals));
   }
   fmt::print("\n{}", text_of(trials, outcomes));
   all["selftest"] = json_of(trials, outcomes);

@@ -14,7 +14,7 @@
 namespace mccl::cli::doctor {
 
 /// A program to run.
-struct Trial {
+struct SelftestCase {
   std::string name;
   std::vector<std::string> argv;
   /// File in which the program writes its JSON result. Empty: it writes no result, or writes it to
@@ -50,8 +50,8 @@ std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 /// Returns trials of every collective over every transport of this machine, and of MCCL with NumPy,
 /// torch and MLX if there is a Python. If there are other hosts, adds every collective among all
 /// hosts, and over RDMA if all have devices. Trials write their files to `folder`.
-std::vector<Trial> selftest_trials(const ThisMachine& machine, const Others& others,
-                                   const std::string& folder);
+std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Others& others,
+                                         const std::string& folder);
 
 /// Runs all trials, prints their results, and writes them with `report` to the file `output`.
 /// Returns true if no trial failed. Throws Error if a signal ends them.

@@ -177,12 +177,15 @@ bool Dialogue::read() {
   if (n < 0) return false;
   said_.filled(static_cast<std::size_t>(n));
   if (n == 0) process_.output.close();
-  each_line(n == 0 ? said_.take_rest() : said_.take_lines(), [this](std::string_view line) {
+  std::string_view lines = n == 0 ? said_.take_rest() : said_.take_lines();
+  while (!lines.empty()) {
     if (state_ == State::started) state_ = State::open;
     unheard_.clear();
     give_turn_back();
-    hear_(line);
-  });
+    const std::size_t end = lines.find('\n');
+    hear_(lines.substr(0, end));
+    lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
+  }
   return n > 0;
 }
 

@@ -49,16 +49,6 @@ class Lines {
   std::size_t searched_ = 0;  ///< Bytes after begin_ that are known to hold no line end.
 };
 
-/// Calls `visit` for each line of `lines`, without its line end.
-template <typename Visit>
-void each_line(std::string_view lines, Visit&& visit) {
-  while (!lines.empty()) {
-    const std::size_t end = lines.find('\n');
-    visit(lines.substr(0, end));
-    lines.remove_prefix(end == lines.npos ? lines.size() : end + 1);
-  }
-}
-
 /// Appends `lines` to `to`, with `prefix` before each line. Adds no line end if the last line has
 /// none.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);

@@ -250,15 +250,13 @@ void Console::finish() {
   for (const Sink& sink : sinks_) sink.writer->finish();
 }
 
-std::optional<Console::LostOutput> Console::lost_output() const {
-  for (const Sink& sink : sinks_) {
-    if (const auto lost = sink.writer->lost_output()) {
-      return LostOutput{
-          fmt::format("cannot write {}: {}", name_of(lost->descriptor), std::strerror(lost->error)),
-          lost->error == EPIPE};
-    }
-  }
-  return {};
+std::optional<Writer::LostOutput> Console::lost_output() const {
+  const auto first = sinks_[0].writer->lost_output();
+  return first ? first : sinks_[1].writer->lost_output();
+}
+
+std::string Console::text_of(const Writer::LostOutput& lost) const {
+  return fmt::format("cannot write {}: {}", name_of(lost.descriptor), std::strerror(lost.error));
 }
 
 std::string Console::name_of(int descriptor) const {

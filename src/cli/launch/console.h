@@ -99,12 +99,10 @@ class Console {
   bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
   /// True if so much output is pending that the output of ranks should not be read.
   bool full() const;
-  /// A failed write. All later output to the same stream is dropped.
-  struct LostOutput {
-    std::string text;        ///< Message for the user: where and why it failed.
-    bool no_reader = false;  ///< True if the reader has closed the pipe, as `head` does.
-  };
-  std::optional<LostOutput> lost_output() const;
+  /// A failed write, if any. All later output to the same stream is dropped.
+  std::optional<Writer::LostOutput> lost_output() const;
+  /// Returns a message for the user: where and why writing failed.
+  std::string text_of(const Writer::LostOutput& lost) const;
   /// Blocks until all output is written or writing has failed. Afterwards, only say_last() may be
   /// called.
   void finish();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -256,10 +257,10 @@ class JobRun {
 
   /// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the
   /// reader has closed the output, else kFailed.
-  int tell_of_lost_output(const Console::LostOutput& lost) {
+  int tell_of_lost_output(const Writer::LostOutput& lost) {
     const std::string_view then = output_lost_ ? "; the job was ended" : "";
-    Console::say_last(fmt::format("{}: {}{}\n", options_.command, lost.text, then));
-    return lost.no_reader ? kSignalBase + SIGPIPE : kFailed;
+    Console::say_last(fmt::format("{}: {}{}\n", options_.command, console_.text_of(lost), then));
+    return lost.error == EPIPE ? kSignalBase + SIGPIPE : kFailed;
   }
 
   /// Waits once for any event and handles it.

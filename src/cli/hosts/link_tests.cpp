@@ -1,4 +1,4 @@
-#include "cli/hosts/trials.h"
+#include "cli/hosts/link_tests.h"
 
 #include <algorithm>
 #include <functional>
@@ -28,42 +28,42 @@ std::chrono::seconds patience_for(const Messages& requests) {
   return kForTests * static_cast<std::chrono::seconds::rep>(1 + most / kAtOnce);
 }
 
-const Asked& target_of(const Inquiry& inquiry, const Trial& trial) {
-  return inquiry.asked()[static_cast<std::size_t>(trial.to)];
+const Asked& target_of(const Inquiry& inquiry, const LinkTest& test) {
+  return inquiry.asked()[static_cast<std::size_t>(test.to)];
 }
 
-std::uint16_t port_of(const Inquiry& inquiry, const Trial& trial) {
-  const auto& ports = target_of(inquiry, trial).ports;
-  return ports[std::min(trial.port, ports.size() - 1)];
+std::uint16_t port_of(const Inquiry& inquiry, const LinkTest& test) {
+  const auto& ports = target_of(inquiry, test).ports;
+  return ports[std::min(test.port, ports.size() - 1)];
 }
 
-bool can_be_tried(const Inquiry& inquiry, const Trial& trial) {
-  return inquiry.has_probe(static_cast<std::size_t>(trial.from)) &&
-         inquiry.has_probe(static_cast<std::size_t>(trial.to));
+bool can_be_tried(const Inquiry& inquiry, const LinkTest& test) {
+  return inquiry.has_probe(static_cast<std::size_t>(test.from)) &&
+         inquiry.has_probe(static_cast<std::size_t>(test.to));
 }
 
-std::vector<std::size_t> all_of(std::span<const Trial> trials) {
-  std::vector<std::size_t> indices(trials.size());
+std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
+  std::vector<std::size_t> indices(tests.size());
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
-/// Sends a request for each of these trials whose hosts have probes, and passes the answers of this
-/// kind to `then`. `request_for` returns the request without the parts that all have in common, and
-/// port 0 if there is none. Gives up hosts that do not answer all requests in time, because each
-/// further request would take as long.
-void ask(Inquiry& inquiry, std::span<const Trial> trials, std::span<const std::size_t> indices,
-         const char* kind, const std::function<json(std::size_t trial)>& request_for,
-         const std::function<void(std::size_t trial, const json& answer)>& then) {
+/// Sends a request for each of these tests whose hosts have probes, and passes the answers of
+/// this kind to `then`. `request_for` returns the request without the parts that all have in
+/// common, and port 0 if there is none. Gives up hosts that do not answer all requests in time,
+/// because each further request would take as long.
+void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
+         const char* kind, const std::function<json(std::size_t test)>& request_for,
+         const std::function<void(std::size_t test, const json& answer)>& then) {
   Messages requests(inquiry.asked().size());
   for (const std::size_t i : indices) {
-    const Trial& trial = trials[i];
-    if (!can_be_tried(inquiry, trial)) continue;
+    const LinkTest& test = tests[i];
+    if (!can_be_tried(inquiry, test)) continue;
     json request = request_for(i);
     if (request["port"] == 0) continue;
-    request.update({{"id", i}, {"to", trial.target}});
-    if (!trial.source.empty()) request["from"] = trial.source;
-    requests[static_cast<std::size_t>(trial.from)].push_back(std::move(request));
+    request.update({{"id", i}, {"to", test.target}});
+    if (!test.source.empty()) request["from"] = test.source;
+    requests[static_cast<std::size_t>(test.from)].push_back(std::move(request));
   }
   const Messages answers = inquiry.probe(requests, patience_for(requests));
   for (std::size_t host = 0; host < requests.size(); ++host) {
@@ -72,7 +72,7 @@ void ask(Inquiry& inquiry, std::span<const Trial> trials, std::span<const std::s
       const auto answer = each.find(kind);
       if (answer == each.end() || !answer->contains("id")) continue;
       const auto id = value_at<double>(*answer, "id");
-      if (id >= 0 && id < static_cast<double>(trials.size()))
+      if (id >= 0 && id < static_cast<double>(tests.size()))
         then(static_cast<std::size_t>(id), *answer);
     }
   }
@@ -90,13 +90,13 @@ int tournament_round(int players, int a, int b) {
 
 }  // namespace
 
-std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
-  std::vector<Dialled> results(trials.size());
+std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
+  std::vector<Dialled> results(tests.size());
   ask(
-      inquiry, trials, all_of(trials), "dialled",
+      inquiry, tests, all_of(tests), "dialled",
       [&](std::size_t i) -> json {
         results[i].why = "no answer";
-        return {{"do", "dial"}, {"port", port_of(inquiry, trials[i])}};
+        return {{"do", "dial"}, {"port", port_of(inquiry, tests[i])}};
       },
       [&](std::size_t i, const json& answer) {
         results[i].good = value_at<bool>(answer, "good");
@@ -104,36 +104,35 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials) {
         if (results[i].good || !why.empty()) results[i].why = results[i].good ? "" : why;
       });
   // If a host was lost meanwhile, the cause of a failed connection to or from it is unknown.
-  for (std::size_t i = 0; i < trials.size(); ++i)
-    results[i].tried = can_be_tried(inquiry, trials[i]);
+  for (std::size_t i = 0; i < tests.size(); ++i) results[i].tried = can_be_tried(inquiry, tests[i]);
   return results;
 }
 
-std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
+std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests,
                                std::span<const int> bytes) {
-  std::vector<bool> results(trials.size(), false);
+  std::vector<bool> results(tests.size(), false);
   ask(
-      inquiry, trials, all_of(trials), "packet",
+      inquiry, tests, all_of(tests), "packet",
       [&](std::size_t i) -> json {
-        const std::uint16_t port = target_of(inquiry, trials[i]).packet_port;
+        const std::uint16_t port = target_of(inquiry, tests[i]).packet_port;
         return {{"do", "packet"}, {"port", port}, {"bytes", bytes[i]}};
       },
       [&](std::size_t i, const json& answer) { results[i] = value_at<bool>(answer, "good"); });
   return results;
 }
 
-std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
                                  Clock::time_point limit) {
-  std::vector<LinkTime> results(trials.size());
+  std::vector<LinkTime> results(tests.size());
   std::vector<std::pair<int, int>> pairs;
-  for (const Trial& trial : trials) pairs.emplace_back(trial.from, trial.to);
+  for (const LinkTest& test : tests) pairs.emplace_back(test.from, test.to);
   for (const std::vector<std::size_t>& round : rounds_of(pairs)) {
     if (Clock::now() >= limit) break;
     ask(
-        inquiry, trials, round, "timed",
+        inquiry, tests, round, "timed",
         [&](std::size_t i) -> json {
           results[i].tried = true;
-          const std::uint16_t port = port_of(inquiry, trials[i]);
+          const std::uint16_t port = port_of(inquiry, tests[i]);
           return {{"do", "time"}, {"port", port}, {"seconds", kSecondsOfLink}};
         },
         [&](std::size_t i, const json& answer) {

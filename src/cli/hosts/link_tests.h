@@ -12,7 +12,7 @@
 namespace mccl::cli::hosts {
 
 /// A connection from one host to an address of another.
-struct Trial {
+struct LinkTest {
   int from = 0;
   int to = 0;
   std::string source;  ///< An address of `from`. Empty: any.
@@ -33,15 +33,15 @@ struct LinkTime {
   double bytes_per_s = 0;
 };
 
-/// Tries all connections. Returns the results in the order of the trials.
-std::vector<Dialled> dial(Inquiry& inquiry, std::span<const Trial> trials);
-/// Sends one packet per trial, of the size that `bytes` gives for it. Returns true for each packet
-/// that arrived.
-std::vector<bool> send_packets(Inquiry& inquiry, std::span<const Trial> trials,
+/// Tries all connections. Returns the results in the order of the tests.
+std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
+/// Sends one packet per test, of the size that `bytes` gives for it. Returns true for each
+/// packet that arrived.
+std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests,
                                std::span<const int> bytes);
 /// Measures latency and rate. No host takes part in two measurements at a time. Starts none after
 /// `limit`.
-std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const Trial> trials,
+std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
                                  Clock::time_point limit);
 
 /// Orders measurements, which would disturb each other if they shared a host. Returns indices into
