@@ -50,7 +50,13 @@ def test_accelerate_trains_by_ddp_and_fsdp2_alike():
 
 def test_transformers_under_mccl_launch():
     output = run(
-        launching.program(), "launch", "-n", 2, "--no-prefix", EXAMPLES / "with_transformers.py"
+        launching.program(),
+        "launch",
+        "-n",
+        2,
+        "--no-prefix",
+        sys.executable,
+        EXAMPLES / "with_transformers.py",
     )
     assert "2 ranks on mccl: loss " in output
 
