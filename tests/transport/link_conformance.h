@@ -53,6 +53,7 @@ struct LinkFactory {
   std::function<std::unique_ptr<Waiter>(int end)> waiter = [](int) {
     return std::make_unique<Polling>();
   };
+  bool needs_one_thread = false;  ///< True if both ends must be used by the same thread.
 };
 
 inline void PrintTo(const LinkFactory& factory, std::ostream* stream) { *stream << factory.name; }

@@ -60,7 +60,8 @@ LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encry
             return {std::make_unique<TcpLink>(std::move(near), "rank 1"),
                     std::make_unique<TcpLink>(std::move(far), "rank 0")};
           },
-          .waiter = [outbox](int) { return std::make_unique<PollingWithOutbox>(outbox); }};
+          .waiter = [outbox](int) { return std::make_unique<PollingWithOutbox>(outbox); },
+          .needs_one_thread = true};
 }
 
 INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,

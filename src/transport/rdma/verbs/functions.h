@@ -17,11 +17,14 @@
 namespace mccl::transport::rdma {
 
 #ifdef __APPLE__
-inline const std::initializer_list<std::string> kFiles = {"librdma.dylib", "/usr/lib/librdma.dylib",
-                                                          "libibverbs.dylib"};
+inline constexpr const char* kFile = "librdma.dylib";
+inline SharedLibrary load_library() {
+  return SharedLibrary({kFile, "/usr/lib/librdma.dylib", "libibverbs.dylib"});
+}
 inline constexpr std::string_view kAdvice = "RDMA over Thunderbolt needs macOS 26.2 or later";
 #else
-inline const std::initializer_list<std::string> kFiles = {"libibverbs.so.1", "libibverbs.so"};
+inline constexpr const char* kFile = "libibverbs.so.1";
+inline SharedLibrary load_library() { return SharedLibrary({kFile, "libibverbs.so"}); }
 inline constexpr std::string_view kAdvice = "install libibverbs1 and ibverbs-providers (rdma-core)";
 #endif
 
@@ -38,7 +41,7 @@ struct Functions {
   template <typename Signature>
   using Fn = LibraryFunction<Signature>;
 
-  SharedLibrary file{kFiles};
+  SharedLibrary file = load_library();
   Fn<void**(int*)> get_device_list{file, "ibv_get_device_list"};
   Fn<void(void**)> free_device_list{file, "ibv_free_device_list"};
   Fn<const char*(void*)> get_device_name{file, "ibv_get_device_name"};

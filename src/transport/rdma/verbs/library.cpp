@@ -376,8 +376,8 @@ std::shared_ptr<Verbs> load(std::string& why) {
   try {
     return std::make_shared<VerbsLibrary>();
   } catch (const LoadError& error) {
-    why = error.symbol().empty() ? fmt::format("there is no {} ({})", *kFiles.begin(), kAdvice)
-                                 : fmt::format("{} has no {}", *kFiles.begin(), error.symbol());
+    why = error.symbol().empty() ? fmt::format("there is no {} ({})", kFile, kAdvice)
+                                 : fmt::format("{} has no {}", kFile, error.symbol());
     return nullptr;
   }
 }
