@@ -8,6 +8,7 @@ by DDP there where a program asks for FSDP; on MCCL it now does what the program
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from types import ModuleType
 from typing import Any
@@ -22,23 +23,25 @@ def change(state: ModuleType) -> None:
     kinds = state.DistributedType
     prepare = state.PartialState._prepare_backend
     start = state.AcceleratorState.__init__
+    of_prepare, of_start = inspect.signature(prepare), inspect.signature(start)
+    of_prepare.parameters["backend"], of_start.parameters["fsdp_plugin"]  # KeyError: other version
 
     @functools.wraps(prepare)
-    def prepare_backend(
-        self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None
-    ) -> tuple[str | None, Any]:
-        chosen, kind = prepare(self, cpu, sagemaker_dp, backend)
+    def prepare_backend(*arguments: Any, **options: Any) -> tuple[str | None, Any]:
+        backend = of_prepare.bind_partial(*arguments, **options).arguments.get("backend")
+        chosen, kind = prepare(*arguments, **options)
         return (backend if backend in _OURS and kind == kinds.MULTI_CPU else chosen), kind
 
     @functools.wraps(start)
-    def start_state(self: Any, *arguments: Any, fsdp_plugin: Any = None, **options: Any) -> None:
-        start(self, *arguments, fsdp_plugin=fsdp_plugin, **options)
-        asked = fsdp_plugin and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    def start_state(self: Any, *arguments: Any, **options: Any) -> None:
+        start(self, *arguments, **options)
+        plugin = of_start.bind_partial(self, *arguments, **options).arguments.get("fsdp_plugin")
+        asked = plugin and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
         if asked and self.distributed_type == kinds.MULTI_CPU and self.backend in _OURS:
             self.distributed_type = kinds.FSDP
             if self._mixed_precision != "no":
-                fsdp_plugin.set_mixed_precision(self._mixed_precision)
-            self.fsdp_plugin = fsdp_plugin
+                plugin.set_mixed_precision(self._mixed_precision)
+            self.fsdp_plugin = plugin
             # Later states of the process are filled from this one.
             state.PartialState._shared_state["distributed_type"] = kinds.FSDP
 

@@ -1,9 +1,9 @@
-#include "engine/groups/group_records.h"
-
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
+
+#include "engine/groups/group_records.h"
 
 namespace mccl::engine {
 namespace {

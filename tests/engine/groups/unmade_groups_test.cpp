@@ -1,9 +1,8 @@
-#include "engine/groups/group_records.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "engine/groups/group_records.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
