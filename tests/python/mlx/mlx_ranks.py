@@ -92,3 +92,9 @@ class MlxRanks(WorkerPool):
     ):
         """Runs `function` on every rank with the arguments given for that rank."""
         return self.results([(function, own) for own in arguments], deadline)
+
+    def answers_of(
+        self, function: Callable[..., Any], arguments: Sequence[tuple], deadline: float = DEADLINE
+    ) -> list[tuple[bool, Any]]:
+        """Returns for each rank whether its call returned, and its result or what failed."""
+        return self.answers([(function, own) for own in arguments], deadline)

@@ -204,7 +204,7 @@ def survive(dying: int) -> str:
 def test_a_killed_rank_is_named_on_every_other(size: int):
     with MlxRanks(size) as ranks:
         dying = size - 1
-        answers = ranks.answers(survive, [(dying,)] * size)
+        answers = ranks.answers_of(survive, [(dying,)] * size)
         assert answers[dying] == (False, "the process died")
         for good, text in answers[:dying]:
             assert good, text
@@ -238,7 +238,7 @@ def test_a_death_is_told_at_once(tmp_path: Path, transport: str, receives: bool)
     for turn in range(5):
         when = tmp_path / str(turn)
         with MlxRanks(3, MCCL_TRANSPORT=transport) as ranks:
-            answers = ranks.answers(time_of_failure, [(1, receives, str(when))] * 3)
+            answers = ranks.answers_of(time_of_failure, [(1, receives, str(when))] * 3)
         for rank in (0, 2):
             good, value = answers[rank]
             assert good, value
@@ -257,7 +257,7 @@ def stop_while_pending(dying: int) -> str:
 
 def test_a_receive_from_a_killed_rank_fails():
     with MlxRanks(2) as ranks:
-        answers = ranks.answers(stop_while_pending, [(1,)] * 2)
+        answers = ranks.answers_of(stop_while_pending, [(1,)] * 2)
         good, text = answers[0]
         assert good, text
         assert "rank 1" in text
