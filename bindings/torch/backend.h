@@ -160,8 +160,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   bool was_forked() const { return forks_so_far() != forks_; }
   /// The group; throws DistBackendError if it was shut down or if this process is a forked child.
   std::shared_ptr<mccl::Group> open_group(const char* call) const;
-  /// Returns the group, as open_group() does. First throws the failure of an earlier call on a
-  /// device, if the call's caller had continued before the failure was known.
+  /// Like open_group(). Also throws if an earlier call on a device has failed after it returned to
+  /// its caller.
   std::shared_ptr<mccl::Group> group_for(const char* call) const {
     ledger_->raise_missed();
     return open_group(call);

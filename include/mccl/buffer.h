@@ -9,22 +9,23 @@
 
 namespace mccl {
 
+/// The kinds of devices: the host, NVIDIA GPUs, and a Mac's GPU.
 enum class DeviceKind : std::uint8_t { cpu, cuda, metal };
 
-/// A processor and its memory. `index` numbers the devices of one kind from 0.
+/// A processor and its memory.
 struct Device {
-  DeviceKind kind = DeviceKind::cpu;
-  int index = 0;
+  DeviceKind kind = DeviceKind::cpu;  ///< Kind of the device.
+  int index = 0;                      ///< Number of the device among those of its kind.
   friend bool operator==(const Device&, const Device&) = default;
 };
 
 /// A view of `count` elements of type `dtype` at `data`, which the call may write. `data` may have
 /// any alignment, and may be null if `count` is 0.
 struct Buffer {
-  void* data = nullptr;
-  std::size_t count = 0;
-  DType dtype = DType::f32;
-  Device device = {};
+  void* data = nullptr;      ///< First element.
+  std::size_t count = 0;     ///< Number of elements.
+  DType dtype = DType::f32;  ///< Type of an element.
+  Device device = {};        ///< The device in whose memory the data lie.
   /// The id<MTLBuffer> that contains the memory; see metal.h. Set if `device` is metal (`data` is
   /// then a GPU address) or if a Mac's GPU shares the memory with the host. Null otherwise.
   void* allocation = nullptr;

@@ -26,7 +26,7 @@ inline constexpr int kCodecCount = 8;
 
 /// A codec and its parameters.
 struct Compression {
-  Codec codec = Codec::none;
+  Codec codec = Codec::none;  ///< The format on the wire.
   /// topk only: share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
   /// True if the codec is to be used only for sums of f32, and only if it is predicted to be at

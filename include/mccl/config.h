@@ -1,5 +1,5 @@
-// Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at startup
-// and the table in docs/settings.md. Nothing else in the library reads the environment.
+// Settings. One typed table (src/base/settings.cpp) drives parsing, validation, the dump at
+// start-up and the table in docs/settings.md. Nothing else in the library reads the environment.
 #pragma once
 
 #include <chrono>

@@ -61,9 +61,10 @@ class MCCL_API Context {
 
   virtual ~Context() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual const Config& config() const = 0;
+  virtual int rank() const = 0;              ///< This process's rank, from 0 to size() - 1.
+  virtual int size() const = 0;              ///< Number of ranks of the job.
+  virtual const Config& config() const = 0;  ///< The settings in force.
+  /// The metrics of this context's calls.
   virtual std::shared_ptr<Metrics> metrics() const = 0;
   /// Costs for the group of all ranks. Costs on which the ranks must agree are known only after the
   /// first collective of that group.
@@ -90,6 +91,7 @@ class MCCL_API Context {
   /// before_fork() blocks until the progress thread has finished its current step. Calls stay
   /// pending.
   virtual void before_fork() noexcept = 0;
+  /// Called in the parent, which can then go on.
   virtual void after_fork_in_parent() noexcept = 0;
   /// Called in the child: closes the child's copies of the sockets and touches nothing else. Every
   /// later use in the child throws InvalidArgument. Without before_fork() these copies stay open

@@ -81,9 +81,9 @@ class MCCL_API Group {
  public:
   virtual ~Group() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual const std::string& name() const = 0;
+  virtual int rank() const = 0;                 ///< This process's rank in the group.
+  virtual int size() const = 0;                 ///< Number of ranks of the group.
+  virtual const std::string& name() const = 0;  ///< Unique among the context's living groups.
 
   /// out = the reduction of all ranks' `in` with `op`. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
@@ -161,6 +161,7 @@ class MCCL_API Group {
   /// throws InvalidArgument. Waiting for one of the calls before end_coalescing() throws
   /// InvalidArgument, too, because the wait would never return.
   virtual void begin_coalescing() = 0;
+  /// Starts the calls since begin_coalescing(). Returns one Work for all of them.
   virtual Work end_coalescing() = 0;
 
   /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null

@@ -31,6 +31,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 15;
 
+/// How a reduction combines elements; see supports() for the types that each kind is defined for.
 enum class ReduceKind : std::uint8_t {
   sum,
   avg,
@@ -47,8 +48,8 @@ inline constexpr int kReduceKindCount = 9;
 /// A reduction. Only `premul_sum` uses `factor`: each rank multiplies its input by its own factor
 /// before the sum.
 struct ReduceOp {
-  ReduceKind kind = ReduceKind::sum;
-  double factor = 1.0;
+  ReduceKind kind = ReduceKind::sum;  ///< How elements are combined.
+  double factor = 1.0;                ///< Factor of this rank's input, for premul_sum.
 
   constexpr ReduceOp() = default;
   constexpr ReduceOp(ReduceKind k, double f = 1.0) : kind(k), factor(f) {}

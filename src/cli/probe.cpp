@@ -182,7 +182,8 @@ class Agent {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
     const std::string key = text_in(request, "key");
     if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-    raise_open_files_limit();  // After tell(), which reports the limit that a job starts with.
+    raise_open_files_limit();  // Must follow tell(), which reports the limit before it is raised; a
+                               // job starts with that one.
     secret_.emplace(key);
     std::vector<transport::tcp::Listener> listeners;
     listeners.reserve(kPortRanges.size());

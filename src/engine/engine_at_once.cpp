@@ -163,8 +163,8 @@ bool Engine::spin_until(bool carried, Advance advance) {
 }
 
 /// Called on a caller's thread. Returns false if an exception occurred; all groups have then
-/// failed. Wakes the progress thread for what must happen because of what was heard: its own sleep
-/// does not end for bytes that another thread has read.
+/// failed. If the messages read here require work, wakes the progress thread. It would sleep on,
+/// because poll() does not report bytes that this thread has already read.
 bool Engine::look_beside_safely(Clock::time_point now) {
   const bool was_idle = groups_.idle();
   bool safe = true;

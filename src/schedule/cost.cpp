@@ -171,8 +171,8 @@ double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWo
   };
   const Handled at_root = times.buffers(p.root);
   const Handled elsewhere = times.buffers((p.root + 1) % p.size);
-  // handling() multiplies by ranks_per_core, which the division undoes for the root: on shared
-  // cores, ranks without work leave the core to the root.
+  // On shared cores, ranks without work leave the core to the root. The division therefore undoes
+  // the factor ranks_per_core in handling().
   const double copied = std::max(root.copied / ranks_per_core, mean(root.copied, other.copied));
   const double waits = p.collective == Collective::gather ? 1 : kFlow;
   const double meetings = std::min(root.meetings, other.meetings);

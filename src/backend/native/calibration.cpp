@@ -191,8 +191,8 @@ class Calibration {
            nodes_[static_cast<std::size_t>(pair[0])] == nodes_[static_cast<std::size_t>(pair[1])];
   }
 
-  /// Creates a group of the pair whose collectives send their data through the link as a row of
-  /// small messages.
+  /// Creates a group of the two ranks. Its collectives send their data as a row of small messages
+  /// through the link, not through shared memory.
   NativeGroup group_of_rows(const std::vector<int>& pair) const {
     const Facts facts = engine_->facts();
     Facts in_rows = facts;

@@ -222,7 +222,7 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   launch::RunOptions options;
   options.command = command;
   options.inherited = process_environment();
-  options.inherited.erase("MCCL_HOSTFILE");  // It describes the ranks of another job.
+  options.inherited.erase("MCCL_HOSTFILE");  // This hostfile lists the ranks of an outer job.
   options.inherits_streams = true;
   options.grace = kGraceHere;
   options.bind_to = launch::BindTo::core;

@@ -72,7 +72,9 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].loses_packets()) continue;
-    add(i, paths[i].mtu);  // Again, because packets may be lost for other reasons.
+    add(i,
+        paths[i]
+            .mtu);  // Repeats the whole MTU, because a single packet may be lost for other reasons.
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
   }

@@ -201,7 +201,9 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  note_ssh_peer(facts, programs);  // First, because the number of addresses is limited.
+  note_ssh_peer(
+      facts,
+      programs);  // Must be first, because further addresses are dropped once the list is full.
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);
     if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);

@@ -55,7 +55,8 @@ class GroupWindow {
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
   bool take(GroupRank member, const WindowOffer& offer);
-  /// True while offers are missing. True at first if some ranks share a node.
+  /// True until every member's offer has arrived. False from the start if no two ranks share a
+  /// node.
   bool pending() const { return missing_ > 0; }
   /// True once the size of the window is known. True at first if no two ranks share a node.
   bool settled() const { return settled_; }

@@ -55,7 +55,7 @@ class Driven {
   virtual bool pass() = 0;
   /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
-  /// True if a driver that sleeps since the last prepare() would miss something that a link needs.
+  /// True if a link now needs a wake-up earlier than, or other than, the last prepare() arranged.
   virtual bool sleeps_too_long() const = 0;
   virtual bool callbacks_wait() const = 0;
   /// Releases the lock while callbacks run. Returns false if another thread then held the lock,

@@ -123,9 +123,9 @@ void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
-/// Advances the calls in spite of the suspicion, because data that was in flight when a link ended
-/// may still arrive. If there is no new error, the suspicion is dropped. Otherwise the group fails,
-/// after a grace period if the peer may still announce the reason.
+/// After a link has broken, still advances the calls for a while, because data in flight may
+/// arrive. If there is no new error, the suspicion is dropped. Otherwise the group fails, after a
+/// grace period if the peer may still announce the reason.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();

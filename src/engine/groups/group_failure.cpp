@@ -106,7 +106,8 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
   if (failure_heard_) {
-    // A member that has not heard of the failure yet must not take this end for its cause.
+    // Members that do not know of the failure yet must not mistake the end of this rank's group for
+    // its cause.
     failure_announced_ = false;
     announce_failure();
   } else {

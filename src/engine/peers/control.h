@@ -27,7 +27,8 @@ enum class ControlKind : std::uint8_t {
   closed,     ///< answer to a message about a group that this rank has destroyed: key.group
   window,     ///< this rank's offer for the group's window: key.group, blob
   abort,      ///< the group failed: key.group, failure, and the call in which that was detected
-  probe,      ///< this rank is stuck in a call, or compares it: key.group, call
+  probe,      ///< asks the peer for its last call, because this rank's call makes no progress or is
+              ///< being compared: key.group, call
   status,     ///< answer to a probe: the last call started here (sequence 0 if none)
   goodbye,    ///< the process leaves in good order; with failure.reason: it gives the peer up
   heartbeat,  ///< this process runs

@@ -63,8 +63,8 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
                                socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
-/// Returns -1 once the connection has ended but while that is not yet reported. Otherwise poll(2)
-/// would return immediately each time.
+/// Returns -1 from the end of the connection until the end is reported, because poll(2) would
+/// return immediately each time.
 int TcpLink::descriptor() const {
   const bool ended = !ended_.empty() || !writing_ended_.empty();
   return ended && Clock::now() < told_at_ ? -1 : socket_.descriptor();
