@@ -43,6 +43,9 @@ std::atomic<int> failing_anywhere_in{0};
 namespace mccl {
 namespace {
 
+/// Time for a sweep over all allocations of a call, on a machine that is busy with other tests.
+constexpr std::chrono::seconds kPatience{600};
+
 using testing::Processes;
 using testing::test_config;
 
@@ -342,7 +345,7 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                  .enter = {},
                  .at_the_store = [](int, Store& store) { the_store = &store; }});
   for (const int rank : {0, 1}) {
-    for (int victim = 0; victim < 2; ++victim) EXPECT_EQ(job.line(rank), "well") << rank;
+    for (int victim = 0; victim < 2; ++victim) EXPECT_EQ(job.line(rank, kPatience), "well") << rank;
   }
   job.expect_good_end();
 }
@@ -475,7 +478,7 @@ TEST_P(OutOfMemoryWithSpin, AtAnyPointOfACallFailsTheGroupOrLeavesItAsItWas) {
                      },
                  .enter = {},
                  .at_the_store = {}});
-  for (const int rank : {0, 1}) EXPECT_EQ(job.line(rank), "well");
+  for (const int rank : {0, 1}) EXPECT_EQ(job.line(rank, kPatience), "well");
   job.expect_good_end();
 }
 
