@@ -86,6 +86,9 @@ void leave_no_descriptor() {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = static_cast<rlim_t>(next);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw Error("no limit");
+  // Another thread may have had a lower one for a moment.
+  while (::open("/dev/null", O_RDONLY) >= 0) {
+  }
 }
 
 /// The higher rank of a pair dials the lower one. Both name the rank without descriptors, whichever
