@@ -99,7 +99,7 @@ class WorkerPool:
         """Runs a task on each rank. Kills the pool if a rank died or did not answer in time.
 
         Returns:
-            For each rank whether its task returned, and its result or what failed.
+            A pair for each rank: whether its task returned, and the result or the failure.
         """
         if not self._workers:
             for preparation in self.preparations():

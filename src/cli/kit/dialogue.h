@@ -102,7 +102,6 @@ class Dialogue {
   /// Sends the signal to the process. If it has not been started, it never will be.
   void end(int signal);
 
-  bool open() const { return state_ == State::open; }
   bool ended() const { return state_ == State::ended; }
   /// True if it has not been started yet, because other logins are in progress.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }

@@ -130,9 +130,9 @@ Accepted Listener::accept() {
     const int error = errno;
     // Linux allocates a descriptor before it looks for a connection, so accept can fail for lack of
     // descriptors even if no connection is waiting.
-    const bool nobody = error == EAGAIN || error == EWOULDBLOCK ||
-                        (lacks_files(error) && !is_ready(socket_, POLLIN));
-    if (!nobody) accepted.error = error;
+    const bool none_waits = error == EAGAIN || error == EWOULDBLOCK ||
+                            (lacks_files(error) && !is_ready(socket_, POLLIN));
+    if (!none_waits) accepted.error = error;
     return accepted;
   }
 }
