@@ -314,7 +314,7 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
       binding.listeners = listen_on(own.bound, port, socket_buffer_bytes_of(config));
     } catch (const BindError& error) {
       if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
-        log.warn(
+        log.info(
             "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, perhaps by another "
             "job on this host: this rank listens on a free port instead; set MCCL_PORT_BASE if a "
             "firewall needs a fixed port",
