@@ -89,20 +89,20 @@ class NoDevice final : public mccl::device::Accelerator {
 
 class NoPath final : public mccl::direct::Path {
  public:
-  NoPath() : lane_(mccl::device::depot_of({mccl::DeviceKind::cuda, 0})) {}
+  NoPath() : queue_(mccl::device::depot_of({mccl::DeviceKind::cuda, 0})) { order_by(queue_); }
   bool takes(const mccl::Request&) override { return true; }
   void enqueue(const mccl::Request&, void*) override { ++asked[launch]; }
-  mccl::device::Lane* lane() override { return &lane_; }
   std::string failure() override { return {}; }
-  void abort() noexcept override {}
 
  private:
-  mccl::device::Lane lane_;
+  void end_calls() noexcept override {}
+
+  mccl::device::SerialQueue queue_;
 };
 
 /// Prints the median of batches, and the number of queue operations per call.
 template <typename Call>
-void tell(const char* name, const Call& call) {
+void print_times(const char* name, const Call& call) {
   constexpr int kCalls = 1000;
   for (int i = 0; i < kCalls; ++i) call();
   std::array<double, 15> times{};
@@ -139,12 +139,14 @@ int main() {
   const mccl::Buffer data{
       memory.data(), memory.size(), mccl::DType::f32, {mccl::DeviceKind::cuda, 0}};
   int stream = 0;
-  tell("direct, in the caller's stream", [&] {
+  print_times("direct, in the caller's stream", [&] {
     world.all_reduce(data, data, mccl::ReduceKind::sum, {.caller_waits = true, .stream = &stream});
   });
-  tell("direct, in another stream, waited for",
-       [&] { world.all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait(); });
-  tell("through the host, waited for",
-       [&] { staged->all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait(); });
+  print_times("direct, in another stream, waited for", [&] {
+    world.all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait();
+  });
+  print_times("through the host, waited for", [&] {
+    staged->all_reduce(data, data, mccl::ReduceKind::sum, {.stream = &stream}).wait();
+  });
   return 0;
 }

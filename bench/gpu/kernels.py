@@ -23,7 +23,7 @@ MOST_PACKED = PACKED_AREA // 128 * 120
 FLAG_BYTES = MOST_BLOCKS * MOST_RANKS * 64
 
 
-class Layout(ctypes.Structure):
+class StagingLayout(ctypes.Structure):
     """Offsets in a rank's staging area."""
 
     _fields_ = [
@@ -38,7 +38,7 @@ class Fabric(ctypes.Structure):
         ("rank", ctypes.c_int),
         ("ranks", ctypes.c_int),
         ("areas", ctypes.c_void_p * MOST_RANKS),
-        ("layout", Layout),
+        ("layout", StagingLayout),
         ("counters", ctypes.c_void_p),
         ("alarm", ctypes.c_void_p),
         ("patience_ns", ctypes.c_uint64),
@@ -46,7 +46,7 @@ class Fabric(ctypes.Structure):
     ]
 
 
-class Task(ctypes.Structure):
+class KernelArguments(ctypes.Structure):
     """The work of a kernel."""
 
     _fields_ = [
@@ -59,10 +59,10 @@ class Task(ctypes.Structure):
     ]
 
 
-def layout_of(ranks: int) -> Layout:
+def layout_of(ranks: int) -> StagingLayout:
     flagged, packed = 2 * ranks * 2 * MOST_FLAGGED, 2 * ranks * PACKED_AREA
     received, of_round = FLAG_BYTES + flagged + packed, 2 * ranks * ROUND
-    return Layout(
+    return StagingLayout(
         FLAG_BYTES, FLAG_BYTES + flagged, received, received + of_round, received + 2 * of_round
     )
 
@@ -171,10 +171,10 @@ class Kernels:
         root: int = -1,
         mean: bool = False,
     ) -> None:
-        """Launches the kernel on the current stream. `size` is Task.bytes, see fabric.h."""
+        """Launches the kernel on the current stream. `size` is its argument `bytes`."""
         suffix = {torch.float32: "_f32", torch.float16: "_f16", torch.bfloat16: "_bf16"}
         divisor = self.ranks if mean else 1.0
-        task = Task(given.data_ptr(), taken.data_ptr(), size, divisor, root)
+        task = KernelArguments(given.data_ptr(), taken.data_ptr(), size, divisor, root)
         task.in_place = self._place_of(given)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._fabric), ctypes.addressof(task))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)

@@ -67,7 +67,7 @@ class Sweep:
         }.get(self.call, (given, taken))
 
     def task_bytes(self, size: int) -> int:
-        """Task.bytes of src/kernels/cuda/fabric.h."""
+        """KernelArguments.bytes of src/kernels/cuda/fabric.h."""
         return size if self.call in ("all_reduce", "broadcast") else self.part(size)
 
     def run(self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, size: int) -> None:

@@ -202,7 +202,7 @@ namespace {
 /// An exchange as an operation of MLX's graphs.
 class ExchangePrimitive final : public mx::UnaryPrimitive {
  public:
-  ExchangePrimitive(mx::Stream stream, std::shared_ptr<Group> group, ArrayExchange exchange)
+  ExchangePrimitive(mx::Stream stream, std::shared_ptr<MlxGroup> group, ArrayExchange exchange)
       : UnaryPrimitive(stream), group_(std::move(group)), exchange_(std::move(exchange)) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
@@ -276,7 +276,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     return elements;
   }
 
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<MlxGroup> group_;
   const ArrayExchange exchange_;
 };
 
@@ -290,8 +290,8 @@ bool runs_on_gpu(ExchangeKind kind) {
 
 }  // namespace
 
-std::shared_ptr<Group> group_in(const mx::distributed::Group& group) {
-  auto found = std::dynamic_pointer_cast<Group>(group.raw_group());
+std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group) {
+  auto found = std::dynamic_pointer_cast<MlxGroup>(group.raw_group());
   if (!found && !std::dynamic_pointer_cast<Alone>(group.raw_group())) {
     throw mccl::InvalidArgument(
         "group: expected a group from mccl.mlx.init() or its split(); found one of MLX's own "
@@ -301,10 +301,10 @@ std::shared_ptr<Group> group_in(const mx::distributed::Group& group) {
 }
 
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
-                 const std::shared_ptr<Group>& group, mx::StreamOrDevice stream) {
+                 const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream) {
   check(exchange, x.shape(), group->rank(), group->size());
   const mx::Stream chosen = runs_on_gpu(exchange.kind) ? group->communication_stream(stream)
-                                                       : Group::stream_of_cpu(stream);
+                                                       : MlxGroup::stream_of_cpu(stream);
   return mx::array(output_shape(exchange, x.shape(), group->rank()), x.dtype(),
                    std::make_shared<ExchangePrimitive>(chosen, group, exchange),
                    {mx::contiguous(x, false, chosen)});
@@ -316,7 +316,8 @@ namespace {
 /// rank.
 class RoundedMean final : public mx::Primitive {
  public:
-  RoundedMean(mx::Stream stream, std::shared_ptr<Group> group, const mccl::Compression& compression)
+  RoundedMean(mx::Stream stream, std::shared_ptr<MlxGroup> group,
+              const mccl::Compression& compression)
       : Primitive(stream), group_(std::move(group)), compression_(compression) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
@@ -345,7 +346,7 @@ class RoundedMean final : public mx::Primitive {
   }
 
  private:
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<MlxGroup> group_;
   const mccl::Compression compression_;
 };
 
@@ -353,12 +354,12 @@ class RoundedMean final : public mx::Primitive {
 
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
-                                                    const std::shared_ptr<Group>& group,
+                                                    const std::shared_ptr<MlxGroup>& group,
                                                     mx::StreamOrDevice stream) {
   if (!mx::issubdtype(x.dtype(), mx::floating)) {
     throw mccl::InvalidArgument("rounded_mean: expected an array of floats");
   }
-  const mx::Stream chosen = Group::stream_of_cpu(stream);
+  const mx::Stream chosen = MlxGroup::stream_of_cpu(stream);
   auto both = mx::array::make_arrays({x.shape(), x.shape()}, {x.dtype(), x.dtype()},
                                      std::make_shared<RoundedMean>(chosen, group, compression),
                                      {mx::contiguous(x, false, chosen)});

@@ -64,18 +64,18 @@ mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstB
 
 /// Returns the MCCL group behind an MLX group; null for a group of one process. Throws
 /// InvalidArgument if one of MLX's own backends made the group.
-std::shared_ptr<Group> group_in(const mx::distributed::Group& group);
+std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 
 /// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
 /// InvalidArgument if the shape of `x` does not fit.
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
-                 const std::shared_ptr<Group>& group, mx::StreamOrDevice stream);
+                 const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 
 /// Records the mean and the dropped part over a group of several ranks; evaluating either computes
 /// both. They have no gradients. Throws InvalidArgument unless `x` holds floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
-                                                    const std::shared_ptr<Group>& group,
+                                                    const std::shared_ptr<MlxGroup>& group,
                                                     mx::StreamOrDevice stream);
 
 }  // namespace mccl_mlx

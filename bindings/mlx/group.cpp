@@ -46,13 +46,12 @@ class WithoutPython {
 
 }  // namespace
 
-Group::Group(std::shared_ptr<mccl::Group> group, bool on_gpu)
+MlxGroup::MlxGroup(std::shared_ptr<mccl::Group> group, bool on_gpu)
     : group_(std::move(group)), on_gpu_(on_gpu) {
-  for (int rank = 0; rank < group_->size(); ++rank)
-    sends_.push_back(std::make_shared<OrderedCalls>());
+  for (int rank = 0; rank < group_->size(); ++rank) sends_.push_back(std::make_shared<TurnQueue>());
 }
 
-mx::Stream Group::stream_of_cpu(mx::StreamOrDevice stream) {
+mx::Stream MlxGroup::stream_of_cpu(mx::StreamOrDevice stream) {
   const mx::Stream chosen = mx::to_stream(stream, mx::Device::cpu);
   if (chosen.device != mx::Device::cpu) {
     throw mccl::InvalidArgument(
@@ -62,12 +61,12 @@ mx::Stream Group::stream_of_cpu(mx::StreamOrDevice stream) {
   return chosen;
 }
 
-mx::Stream Group::communication_stream(mx::StreamOrDevice stream) {
+mx::Stream MlxGroup::communication_stream(mx::StreamOrDevice stream) {
   return on_gpu_ ? mx::to_stream(stream, mx::Device::gpu) : stream_of_cpu(stream);
 }
 
-void Group::run_on(mx::Stream stream, const mx::array& input, mx::array& output,
-                   CallOnArrays call) {
+void MlxGroup::run_on(mx::Stream stream, const mx::array& input, mx::array& output,
+                      CallOnArrays call) {
   if (stream.device == mx::Device::gpu) return run_on_gpu(stream, input, output, call);
   const mccl::Buffer out = buffer_of(output);
   ask_for_large_pages(out);
@@ -78,8 +77,8 @@ void Group::run_on(mx::Stream stream, const mx::array& input, mx::array& output,
 }
 
 /// Starts a GPU collective on the thread that evaluates, so it takes its turn on that thread.
-void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
-                       const CallOnArrays& call) {
+void MlxGroup::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
+                          const CallOnArrays& call) {
   const WithoutPython without_python;
   const std::lock_guard lock(order_);
   throw_what_failed();
@@ -99,7 +98,7 @@ void Group::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& out
   });
 }
 
-void Group::throw_what_failed() {
+void MlxGroup::throw_what_failed() {
   std::vector<mccl::Work> over;
   std::erase_if(on_their_way_, [&over](const mccl::Work& work) {
     if (!work.done()) return false;
@@ -109,7 +108,7 @@ void Group::throw_what_failed() {
   for (const mccl::Work& work : over) work.wait();
 }
 
-void Group::run_on(mx::Stream stream, Call call) {
+void MlxGroup::run_on(mx::Stream stream, Call call) {
   const std::lock_guard lock(order_);
   mx::cpu::get_command_encoder(stream).dispatch(
       [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
@@ -123,7 +122,7 @@ void Group::run_on(mx::Stream stream, Call call) {
       });
 }
 
-void Group::run_now(const Call& call) {
+void MlxGroup::run_now(const Call& call) {
   const WithoutPython without_python;
   std::shared_ptr<Turn> turn;
   {
@@ -136,12 +135,12 @@ void Group::run_now(const Call& call) {
   });
 }
 
-void Group::send(const mx::array& input, int dst, mx::Stream stream) {
+void MlxGroup::send(const mx::array& input, int dst, mx::Stream stream) {
   const std::lock_guard lock(order_);
-  const std::shared_ptr<OrderedCalls>& line = sends_.at(static_cast<std::size_t>(dst));
+  const std::shared_ptr<TurnQueue>& queue = sends_.at(static_cast<std::size_t>(dst));
   mx::cpu::get_command_encoder(stream).dispatch(
       [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
-       turn = std::make_shared<Turn>(line), buffer = buffer_of(input), dst] {
+       turn = std::make_shared<Turn>(queue), buffer = buffer_of(input), dst] {
         naming_rank(self->rank(), [&] {
           turn->await();
           const mccl::Work work = self->group_->send(buffer, dst, 0);
@@ -151,7 +150,7 @@ void Group::send(const mx::array& input, int dst, mx::Stream stream) {
       });
 }
 
-void Group::recv(mx::array& output, int src, mx::Stream stream) {
+void MlxGroup::recv(mx::array& output, int src, mx::Stream stream) {
   const std::lock_guard lock(order_);
   mccl::Work work;
   std::exception_ptr refused;
@@ -168,7 +167,7 @@ void Group::recv(mx::array& output, int src, mx::Stream stream) {
       });
 }
 
-std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int key) {
+std::shared_ptr<mx::distributed::detail::GroupImpl> MlxGroup::split(int color, int key) {
   std::shared_ptr<mccl::Group> part;
   run_now([&](mccl::Group& group, const mccl::CallOptions&) {
     part = group.split(color, key < 0 ? group.rank() : key);
@@ -183,12 +182,12 @@ std::shared_ptr<mx::distributed::detail::GroupImpl> Group::split(int color, int 
   // The new group keeps this group alive, which keeps the job's context alive.
   using Family = std::pair<std::shared_ptr<mccl::Group>, std::shared_ptr<mccl::Group>>;
   const auto family = std::make_shared<Family>(group_, std::move(part));
-  return std::make_shared<Group>(std::shared_ptr<mccl::Group>(family, family->second.get()),
-                                 on_gpu_);
+  return std::make_shared<MlxGroup>(std::shared_ptr<mccl::Group>(family, family->second.get()),
+                                    on_gpu_);
 }
 
 mx::Stream Alone::communication_stream(mx::StreamOrDevice stream) {
-  return Group::stream_of_cpu(stream);
+  return MlxGroup::stream_of_cpu(stream);
 }
 
 std::shared_ptr<mx::distributed::detail::GroupImpl> Alone::split(int, int) {
@@ -229,8 +228,8 @@ mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffe
 
 }  // namespace
 
-void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
-                   mx::Stream stream) {
+void MlxGroup::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind kind,
+                      mx::Stream stream) {
   const bool ordered = kind == mccl::ReduceKind::max || kind == mccl::ReduceKind::min;
   if (ordered && input.dtype() == mx::complex64) {
     if (stream.device == mx::Device::gpu) {
@@ -251,25 +250,25 @@ void Group::reduce(const mx::array& input, mx::array& output, mccl::ReduceKind k
          });
 }
 
-void Group::all_sum(const mx::array& input, mx::array& output, mx::Stream stream) {
+void MlxGroup::all_sum(const mx::array& input, mx::array& output, mx::Stream stream) {
   reduce(input, output, mccl::ReduceKind::sum, stream);
 }
 
-void Group::all_max(const mx::array& input, mx::array& output, mx::Stream stream) {
+void MlxGroup::all_max(const mx::array& input, mx::array& output, mx::Stream stream) {
   reduce(input, output, mccl::ReduceKind::max, stream);
 }
 
-void Group::all_min(const mx::array& input, mx::array& output, mx::Stream stream) {
+void MlxGroup::all_min(const mx::array& input, mx::array& output, mx::Stream stream) {
   reduce(input, output, mccl::ReduceKind::min, stream);
 }
 
-void Group::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
+void MlxGroup::all_gather(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, input, output,
          [](mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
             const mccl::CallOptions& options) { return group.all_gather(in, out, options); });
 }
 
-void Group::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
+void MlxGroup::sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) {
   run_on(stream, input, output,
          [](mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out,
             const mccl::CallOptions& options) {

@@ -25,11 +25,11 @@ using CallOnArrays = std::function<mccl::Work(mccl::Group&, mccl::ConstBuffer in
 /// are evaluated, on any stream. If several threads evaluate concurrently, the program must decide
 /// the order. Sends to one rank are ordered only among themselves. Receives are posted as soon as
 /// they are evaluated, so that ranks which all send first do not deadlock.
-class Group final : public mx::distributed::detail::GroupImpl,
-                    public std::enable_shared_from_this<Group> {
+class MlxGroup final : public mx::distributed::detail::GroupImpl,
+                       public std::enable_shared_from_this<MlxGroup> {
  public:
   /// `on_gpu`: true if collectives run on streams of MLX's GPU when the caller specifies no stream.
-  Group(std::shared_ptr<mccl::Group> group, bool on_gpu);
+  MlxGroup(std::shared_ptr<mccl::Group> group, bool on_gpu);
 
   /// The caller's stream if there is one; else a GPU stream for a group on the GPU, else a CPU
   /// stream. Throws InvalidArgument for a GPU stream if the group is not on the GPU.
@@ -71,8 +71,8 @@ class Group final : public mx::distributed::detail::GroupImpl,
   const std::shared_ptr<mccl::Group> group_;
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
-  const std::shared_ptr<OrderedCalls> collectives_ = std::make_shared<OrderedCalls>();
-  std::vector<std::shared_ptr<OrderedCalls>> sends_;  ///< Indexed by destination.
+  const std::shared_ptr<TurnQueue> collectives_ = std::make_shared<TurnQueue>();
+  std::vector<std::shared_ptr<TurnQueue>> sends_;  ///< Indexed by destination.
   std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
 };
 

@@ -21,11 +21,11 @@ namespace mccl_mlx {
 namespace {
 
 mx::distributed::Group group_of(const nb::capsule& capsule, bool on_gpu) {
-  return mx::distributed::Group(std::make_shared<Group>(native_group_in(capsule), on_gpu));
+  return mx::distributed::Group(std::make_shared<MlxGroup>(native_group_in(capsule), on_gpu));
 }
 
 bool is_ours(const mx::distributed::Group& group) {
-  return std::dynamic_pointer_cast<Group>(group.raw_group()) != nullptr;
+  return std::dynamic_pointer_cast<MlxGroup>(group.raw_group()) != nullptr;
 }
 
 mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }

@@ -2,17 +2,17 @@
 
 namespace mccl_mlx {
 
-OrderedCalls::Number OrderedCalls::take() {
+TurnQueue::Number TurnQueue::take() {
   const std::lock_guard lock(mutex_);
   return taken_++;
 }
 
-void OrderedCalls::await(Number number) {
+void TurnQueue::await(Number number) {
   std::unique_lock lock(mutex_);
   moved_.wait(lock, [&] { return now_ == number; });
 }
 
-void OrderedCalls::end(Number number) {
+void TurnQueue::end(Number number) {
   const std::lock_guard lock(mutex_);
   ended_early_.insert(number);
   while (ended_early_.erase(now_) > 0) ++now_;

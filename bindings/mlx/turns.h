@@ -17,8 +17,8 @@ namespace mccl_mlx {
 /// A queue of turns. Thread-safe.
 ///
 /// It cannot deadlock if each operation is enqueued in its stream before the next turn is taken.
-/// Everything that an operation waits for, in its stream or in the line, was then enqueued earlier.
-class OrderedCalls {
+/// Everything that an operation waits for, in its stream or in the queue, was then enqueued earlier.
+class TurnQueue {
  public:
   /// Number of a turn.
   using Number = std::uint64_t;
@@ -38,25 +38,24 @@ class OrderedCalls {
   std::set<Number> ended_early_;
 };
 
-/// One turn in a line. It ends when end() is called or the object is destroyed, so that an
+/// One turn in a queue. It ends when end() is called or the object is destroyed, so that an
 /// operation that never runs does not block others.
 class Turn {
  public:
-  explicit Turn(std::shared_ptr<OrderedCalls> line)
-      : line_(std::move(line)), number_(line_->take()) {}
+  explicit Turn(std::shared_ptr<TurnQueue> queue) : queue_(std::move(queue)), number_(queue_->take()) {}
   ~Turn() { end(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  void await() const { line_->await(number_); }
+  void await() const { queue_->await(number_); }
   void end() {
-    if (!ended_) line_->end(number_);
+    if (!ended_) queue_->end(number_);
     ended_ = true;
   }
 
  private:
-  const std::shared_ptr<OrderedCalls> line_;
-  const OrderedCalls::Number number_;
+  const std::shared_ptr<TurnQueue> queue_;
+  const TurnQueue::Number number_;
   bool ended_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/staged/patience.h"
+#include "backend/staged/poll_backoff.h"
 #include "contexts.h"
 #include "mccl/error.h"
 #include "process.h"
@@ -138,7 +138,7 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
   const auto begun = std::chrono::steady_clock::now();
   auto checked = begun;
   const auto last = group->last_on_device();
-  for (const mccl::staged::Patience patience; group->failure().empty(); patience.pause()) {
+  for (const mccl::staged::PollBackoff backoff; group->failure().empty(); backoff.pause()) {
     const char* const title = unfinished(*group, last);
     if (!title) return;
     const auto now = std::chrono::steady_clock::now();

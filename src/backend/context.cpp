@@ -50,7 +50,7 @@ class JobContext final : public Context {
              .has_gpus = config_.backend == "auto" && device::sees_any(DeviceKind::cuda)})) {
     pinned_memory().set_limit(config_.pinned_limit_bytes);
     if (!uses_mpi()) native::calibrate(engine_);
-    engine_->tell_of_arrival();
+    engine_->announce_arrival();
     uses_mpi() ? set_up_mpi() : set_up_devices();
     std::vector<int> everyone(static_cast<std::size_t>(size()));
     std::iota(everyone.begin(), everyone.end(), 0);
@@ -115,8 +115,8 @@ class JobContext final : public Context {
       if (by == "nccl") return group.use(by_nccl());
       if (!all_see_gpus || group.size() < 2) return;
       group.use(std::make_shared<direct::AutoPath>(
-          group, std::vector<direct::Candidate>{{"cuda", by_kernels}, {"nccl", by_nccl}}, timeout,
-          log));
+          group, std::vector<direct::PathCandidate>{{"cuda", by_kernels}, {"nccl", by_nccl}},
+          timeout, log));
     };
   }
 

@@ -22,7 +22,7 @@ thread_local const char* last_error_shown = "";  // either last_error's text or 
 
 }  // namespace
 
-ErrorText told_of(const std::exception_ptr& error) {
+ErrorText text_of(const std::exception_ptr& error) {
   if (!error) return {};
   try {
     std::rethrow_exception(error);
@@ -57,7 +57,7 @@ ErrorText told_of(const std::exception_ptr& error) {
 
 mccl_status keep_error() noexcept {
   try {
-    ErrorText told = told_of(std::current_exception());
+    ErrorText told = text_of(std::current_exception());
     last_error = std::move(told.text);
     last_error_shown = last_error.c_str();
     return told.status;

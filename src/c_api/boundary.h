@@ -20,7 +20,7 @@ struct ErrorText {
 
 /// Returns the status and text of `error`; MCCL_OK if it is null. Throws bad_alloc if there is no
 /// memory for the text.
-ErrorText told_of(const std::exception_ptr& error);
+ErrorText text_of(const std::exception_ptr& error);
 
 /// Stores the exception that is being handled as this thread's last error, and returns its status.
 /// Must be called in a catch block.

@@ -35,7 +35,7 @@ void tell(mccl_callback callback, void* user, const std::exception_ptr& error) n
   ErrorText told;
   const char* text = nullptr;
   try {
-    told = told_of(error);
+    told = text_of(error);
     text = told.text.c_str();
   } catch (...) {
     told.status = MCCL_ERROR_OUT_OF_MEMORY;
@@ -71,7 +71,7 @@ mccl_status mccl_work_error(const mccl_work* work, char* text, size_t capacity,
                             size_t* length) noexcept {
   constexpr const char* kCall = "mccl_work_error";
   return guarded([&] {
-    copy_text(kCall, told_of(work_of(kCall, work).error()).text, text, capacity, length);
+    copy_text(kCall, text_of(work_of(kCall, work).error()).text, text, capacity, length);
   });
 }
 

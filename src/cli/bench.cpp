@@ -59,7 +59,7 @@ constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 
 /// Values as given; empty or absent where the default applies.
-struct Flags {
+struct BenchFlags {
   CallFlags calls;
   std::optional<int> ranks;
   std::string transport;
@@ -71,7 +71,7 @@ struct Flags {
 };
 
 /// Returns the options that do not depend on the number of ranks.
-Options options_of(const Flags& flags) {
+Options options_of(const BenchFlags& flags) {
   Options options = parse_calls(flags.calls, flags.rest);
   check_writable("--json", options.json);
   check_writable("--csv", options.csv);
@@ -79,7 +79,7 @@ Options options_of(const Flags& flags) {
 }
 
 /// Returns the settings of the environment, overridden by the flags.
-Config config_of(const Flags& flags) {
+Config config_of(const BenchFlags& flags) {
   Config config = Config::from_environment();
   if (!flags.transport.empty()) config.set("transport", flags.transport);
   if (!flags.algorithm.empty()) config.set("algorithm", flags.algorithm);
@@ -120,7 +120,7 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
   return kGood;
 }
 
-int run_bench(const Flags& flags, const std::vector<std::string>& arguments) {
+int run_bench(const BenchFlags& flags, const std::vector<std::string>& arguments) {
   if (flags.calls.routines == std::vector<std::string>{"kernels"}) {
     fmt::print("{}", kernels_text(config_of(flags)));
     return kGood;
@@ -146,7 +146,7 @@ int run_bench(const Flags& flags, const std::vector<std::string>& arguments) {
   return run_as_rank(*placement, config, options, flags.one_host);
 }
 
-void add_what(CLI::App& app, Flags& flags) {
+void add_what(CLI::App& app, BenchFlags& flags) {
   add_flags(app, flags.calls,
             "sendrecv, barrier, or all;\nor kernels: the speed of additions on this machine",
             kMostBenchRanks * kMostBenchRanks);
@@ -172,7 +172,7 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
   on->option_text(" ");
 }
 
-void add_how(CLI::App& app, Flags& flags) {
+void add_how(CLI::App& app, BenchFlags& flags) {
   Options& rest = flags.rest;
   CLI::Option* seconds =
       add_value(app, "--seconds S", rest.seconds, "Seconds for each half of a row; default 0.2",
@@ -192,7 +192,7 @@ void add_how(CLI::App& app, Flags& flags) {
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchFlags>();
   CLI::App* app = program.add_subcommand("bench", kSummary);
   app->footer(kFooter);
   add_what(*app, *flags);

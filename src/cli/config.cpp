@@ -30,10 +30,10 @@ namespace {
 
 using namespace config;
 using cluster::Addressed;
-using cluster::Choice;
 using cluster::HostFacts;
 using cluster::SetupStep;
 using cluster::Topology;
+using cluster::TopologyChoice;
 
 constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
@@ -154,7 +154,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
     return {{"host", cluster.facts[static_cast<std::size_t>(end.host)].host},
             {"interface", end.interface}};
   };
-  for (const cluster::Link& link : cluster.found.joined.links)
+  for (const cluster::CableLink& link : cluster.found.joined.links)
     links.push_back({{"ends", {end_of(link.a), end_of(link.b)}},
                      {"kind", name_of(link.medium)},
                      {"mbit_per_s", link.mbit_per_s}});

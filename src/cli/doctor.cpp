@@ -60,7 +60,7 @@ Examples:
 
 Exit status: 0 no faults (there may be notes), 1 problems, 2 bad arguments, 3 only warnings.)";
 
-struct Flags {
+struct DoctorFlags {
   hosts::WhichHosts which;
   bool verbose = false;
   bool json = false;
@@ -126,7 +126,7 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   Rows rows = {{"host", "interface", "kind", "state", "speed", "MTU", "addresses", "RDMA"}};
   for (const Asked& each : asked) {
     for (const Interface& interface : each.facts.interfaces) {
-      if (interface.kind == cluster::Medium::loopback) continue;
+      if (interface.kind == cluster::InterfaceKind::loopback) continue;
       // Omits interfaces that lead nowhere. macOS has many of them, such as tunnels.
       if (interface.joins && !interface.has_ipv4()) continue;
       rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
@@ -148,7 +148,7 @@ std::vector<HostFacts> reached_of(const Report& report) {
 json json_of_paths(const Report& report) {
   const std::vector<HostFacts> facts = reached_of(report);
   json paths = json::array();
-  for (const cluster::Path& path : report.between.paths) {
+  for (const cluster::InterfacePath& path : report.between.paths) {
     paths.push_back({{"from", host_of(facts, path.from).host},
                      {"from_interface", path.from.interface},
                      {"from_address", path.source},
@@ -270,7 +270,7 @@ bool fix_findings(const Report& report, const Reaching& reaching, Signals& signa
   return true;
 }
 
-doctor::Measuring measuring_of(const Flags& flags) {
+doctor::Measuring measuring_of(const DoctorFlags& flags) {
   using When = doctor::Measuring::When;
   When when = When::where_no_job_runs;
   if (flags.measure) when = When::always;
@@ -278,7 +278,7 @@ doctor::Measuring measuring_of(const Flags& flags) {
   return {when, std::chrono::seconds(flags.longest_measuring)};
 }
 
-Report look(const Flags& flags, const std::vector<Host>& all, const Reaching& reaching,
+Report look(const DoctorFlags& flags, const std::vector<Host>& all, const Reaching& reaching,
             Signals& signals) {
   hosts::Inquiry inquiry(all, reaching, signals, say);
   inquiry.gather(std::chrono::seconds(flags.which.patience));
@@ -294,7 +294,7 @@ Report look(const Flags& flags, const std::vector<Host>& all, const Reaching& re
   return report;
 }
 
-int run_doctor(const Flags& flags) {
+int run_doctor(const DoctorFlags& flags) {
   if (flags.selftest) check_writable("--output", flags.output);
   const std::vector<Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
@@ -317,7 +317,7 @@ int run_doctor(const Flags& flags) {
 }  // namespace
 
 Command add_doctor(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DoctorFlags>();
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
   hosts::add_flags(*app, flags->which, "a host may take to report its facts");

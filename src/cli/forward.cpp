@@ -44,7 +44,7 @@ constexpr const char* kFooter =
                                 127.0.0.1 to the socket, until its input ends)";
 constexpr auto kForAnswer = 1500ms;
 
-struct Flags {
+struct ForwardFlags {
   std::string socket;
   int port = 0;
   std::vector<std::string> addresses;
@@ -174,14 +174,14 @@ class Relay {
       });
       if (pairs_.size() < kMostPairs)
         watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
-      for (Pair& pair : pairs_) this->watch(watch, pair);
+      for (ForwardedConnection& pair : pairs_) this->watch(watch, pair);
       watch.wait();
-      pairs_.remove_if([](const Pair& pair) { return pair.over; });
+      pairs_.remove_if([](const ForwardedConnection& pair) { return pair.over; });
     }
   }
 
  private:
-  struct Pair {
+  struct ForwardedConnection {
     transport::tcp::Socket client;
     Descriptor onward;
     std::string to_client;
@@ -192,7 +192,7 @@ class Relay {
     Clock::time_point retry_at = {};
   };
 
-  void watch(Watch& watch, Pair& pair) {
+  void watch(Watch& watch, ForwardedConnection& pair) {
     if (!pair.onward) {
       if (Clock::now() >= pair.retry_at) lead_on(pair);
       watch.at(pair.retry_at);
@@ -219,12 +219,12 @@ class Relay {
   void accept() {
     transport::tcp::Accepted accepted = listener_.accept();
     if (!accepted.socket || !is_own(accepted.from, port())) return;
-    Pair& pair = pairs_.emplace_back();
+    ForwardedConnection& pair = pairs_.emplace_back();
     pair.client = std::move(accepted.socket);
     lead_on(pair);
   }
 
-  void lead_on(Pair& pair) {
+  void lead_on(ForwardedConnection& pair) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
@@ -238,7 +238,7 @@ class Relay {
       pair.onward.close();
   }
 
-  void read_client(Pair& pair) {
+  void read_client(ForwardedConnection& pair) {
     std::array<char, 1 << 16> bytes;
     const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
     if (n < 0 && errno == EAGAIN) return;
@@ -252,7 +252,7 @@ class Relay {
     pair.to_onward += read;
   }
 
-  void read_onward(Pair& pair) {
+  void read_onward(ForwardedConnection& pair) {
     std::array<char, 1 << 16> bytes;
     const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EAGAIN) return;
@@ -271,7 +271,7 @@ class Relay {
 
   const std::string socket_;
   transport::tcp::Listener listener_;
-  std::list<Pair> pairs_;
+  std::list<ForwardedConnection> pairs_;
 };
 
 /// Prints an empty line first, because a start-up file may have printed an unfinished line.
@@ -280,7 +280,7 @@ int say(const std::string& what) {
   return std::fflush(stdout) == 0 ? kGood : kFailed;
 }
 
-int run_forward(const Flags& flags) {
+int run_forward(const ForwardFlags& flags) {
   const auto port = static_cast<std::uint16_t>(flags.port);
   const std::string direct = first_that_answers(flags.addresses, port, kForAnswer);
   if (!direct.empty()) return say("direct " + direct);
@@ -297,7 +297,7 @@ int run_forward(const Flags& flags) {
 }  // namespace
 
 Command add_forward(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ForwardFlags>();
   CLI::App* app = program.add_subcommand("forward", "Connect the ranks of a host to torch's store");
   app->group("");
   app->footer(kFooter);

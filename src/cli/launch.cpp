@@ -64,8 +64,8 @@ constexpr OtherName kOtherNames[] = {
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
 /// The flags as given. Members are empty or absent where the default applies.
-struct Flags {
-  Request request;
+struct LaunchFlags {
+  JobRequest request;
   RunOptions run;
   hosts::WhichHosts which;
   std::string check;
@@ -85,14 +85,14 @@ struct Flags {
 };
 
 /// Returns the hosts of the job, and the settings that the hostfile has for all of them.
-Hostfile hosts_of(const Flags& flags, const Variables& inherited) {
+Hostfile hosts_of(const LaunchFlags& flags, const Variables& inherited) {
   return hosts::hosts_of(flags.which,
                          flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
 }
 
 /// Returns the backend that the flag or else the file specifies. Returns `any` if neither specifies
 /// one.
-Backend backend_of(const Flags& flags, const Hostfile& file) {
+Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.which.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
   const std::string& name = by_flag ? flags.backend : file.backend;
@@ -104,7 +104,7 @@ Backend backend_of(const Flags& flags, const Hostfile& file) {
 
 /// Returns the hostfile's variables, overridden by those of --env. These have the form NAME=VALUE,
 /// or NAME to take the value in the launcher's environment.
-Variables variables_of(const Flags& flags, const Hostfile& file, const Variables& inherited) {
+Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {
     const auto here = inherited.find(text);
@@ -124,10 +124,10 @@ Variables variables_of(const Flags& flags, const Hostfile& file, const Variables
 }
 
 /// Throws InvalidArgument if the user sets a variable that the launcher sets for each rank.
-void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend backend) {
+void refuse_variables_of_ranks(const LaunchFlags& flags, const Hostfile& file, Backend backend) {
   const std::string path = printable(flags.check.empty() ? flags.which.hostfile : flags.check);
   const auto check = [&](const std::string& where, const std::string& name) {
-    if (is_told_each_rank(name, backend))
+    if (is_set_per_rank(name, backend))
       throw InvalidArgument(
           fmt::format("{}: mccl launch sets {} for the ranks itself; leave it out", where, name));
   };
@@ -138,7 +138,7 @@ void refuse_variables_of_ranks(const Flags& flags, const Hostfile& file, Backend
       check(fmt::format("{}: \"env\" of {}", path, printable(text_of(host))), name);
 }
 
-std::string python_of(const Flags& flags, const Variables& inherited) {
+std::string python_of(const LaunchFlags& flags, const Variables& inherited) {
   if (!flags.request.python.empty()) return flags.request.python;
   std::string found = find_python(path_of(inherited));
   if (found.empty())
@@ -154,10 +154,10 @@ std::string console_script(const std::string& program, const std::string& python
   return beside.empty() ? program : beside;
 }
 
-Request request_of(const Flags& flags, std::vector<std::string> program,
-                   const Variables& inherited) {
+JobRequest request_of(const LaunchFlags& flags, std::vector<std::string> program,
+                      const Variables& inherited) {
   const Hostfile file = hosts_of(flags, inherited);
-  Request request = flags.request;
+  JobRequest request = flags.request;
   request.program = std::move(program);
   request.hosts = file.hosts;
   request.environment = variables_of(flags, file, inherited);
@@ -185,7 +185,7 @@ Request request_of(const Flags& flags, std::vector<std::string> program,
 void require_one_rank_per_device(const Job& job) {
   const Backend backend = job.request.backend;
   if (backend != Backend::jaccl && backend != Backend::jaccl_ring) return;
-  for (const Rank& rank : job.ranks) {
+  for (const RankPlan& rank : job.ranks) {
     if (rank.rank == 0 || job.ranks[static_cast<std::size_t>(rank.rank - 1)].entry != rank.entry)
       continue;
     throw InvalidArgument(
@@ -194,12 +194,12 @@ void require_one_rank_per_device(const Job& job) {
   }
 }
 
-Prefix prefix_of(const Flags& flags, const Job& job) {
+Prefix prefix_of(const LaunchFlags& flags, const Job& job) {
   if (flags.prefix) return Prefix::all;
   return flags.no_prefix || job.size() == 1 ? Prefix::none : Prefix::where_several_write;
 }
 
-RunOptions run_options(const Flags& flags, const Job& job, const Variables& inherited) {
+RunOptions run_options(const LaunchFlags& flags, const Job& job, const Variables& inherited) {
   RunOptions options = flags.run;
   if (options.input_rank && *options.input_rank >= job.size()) {
     throw InvalidArgument(
@@ -219,7 +219,7 @@ RunOptions run_options(const Flags& flags, const Job& job, const Variables& inhe
   return options;
 }
 
-int run_mpi(const Flags& flags, const Job& job, const Variables& inherited) {
+int run_mpi(const LaunchFlags& flags, const Job& job, const Variables& inherited) {
   const std::optional<int>& starting_port = flags.run.starting_port;
   const std::uint16_t master =
       job.all_here() && !starting_port
@@ -235,7 +235,7 @@ int run_mpi(const Flags& flags, const Job& job, const Variables& inherited) {
   return kGood;
 }
 
-int run_launch(const Flags& flags, std::vector<std::string> program) {
+int run_launch(const LaunchFlags& flags, std::vector<std::string> program) {
   const Variables inherited = process_environment();
   if (flags.print_python) {
     fmt::print("{}\n", python_of(flags, inherited));
@@ -249,7 +249,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
   }
   if (program.empty())
     throw InvalidArgument("no program to start was given; \"mccl launch --help\" has examples");
-  const Request request = request_of(flags, std::move(program), inherited);
+  const JobRequest request = request_of(flags, std::move(program), inherited);
   const Job job = plan_job(request, key_of(inherited));
   require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
@@ -271,7 +271,7 @@ int run_launch(const Flags& flags, std::vector<std::string> program) {
 
 constexpr double kLongest = 31'536'000;
 
-void add_where(CLI::App& app, Flags& flags) {
+void add_where(CLI::App& app, LaunchFlags& flags) {
   flags.which.patience = flags.run.patience;
   hosts::add_flags(app, flags.which, "a machine may take to become ready");
   app.add_flag("--slurm", flags.slurm, "The machines of this Slurm allocation")
@@ -287,7 +287,7 @@ void add_where(CLI::App& app, Flags& flags) {
             integer_between(1, static_cast<std::int64_t>(kLongest)));
 }
 
-void add_what(CLI::App& app, Flags& flags) {
+void add_what(CLI::App& app, LaunchFlags& flags) {
   add_value(app, "--env NAME=VALUE", flags.variables,
             "NAME=VALUE for all ranks, or NAME for its value here; may be\nrepeated");
   add_value(app, "--cwd DIR", flags.request.directory,
@@ -316,7 +316,7 @@ void add_what(CLI::App& app, Flags& flags) {
             "NCCL_PORT of MLX's nccl; default 12345", integer_between(1, 65535));
 }
 
-void add_how(CLI::App& app, Flags& flags) {
+void add_how(CLI::App& app, LaunchFlags& flags) {
   add_value(app, "--bind-to HOW", flags.bind_to,
             "share (default): each rank runs on an equal part of the machine's\ncores; core: "
             "on one core; none: on any core. Ranks are not bound if\nthere are more ranks "
@@ -356,7 +356,7 @@ void add_how(CLI::App& app, Flags& flags) {
                "Report the steps on each machine, also those of MLX's backend");
 }
 
-void add_flags(CLI::App& app, Flags& flags) {
+void add_flags(CLI::App& app, LaunchFlags& flags) {
   add_where(app, flags);
   add_what(app, flags);
   add_how(app, flags);
@@ -367,7 +367,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 }  // namespace
 
 Command add_launch(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<LaunchFlags>();
   CLI::App* app = program.add_subcommand("launch", kSummary);
   app->footer(kFooter);
   const auto words = std::make_shared<std::vector<std::string>>();

@@ -64,7 +64,7 @@ To check the model on this machine:
 Exit status: 0 success, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
 
 /// Values as given; empty or absent where the default applies.
-struct Flags {
+struct PlanFlags {
   bench::CallFlags calls;
   int ranks = 2;
   std::optional<int> nodes;
@@ -89,7 +89,7 @@ std::string read_named(std::string_view flag, const std::string& path, std::stri
   return read_file(fmt::format("{}: cannot read {}", flag, in_quotes(path)), path, expected);
 }
 
-std::vector<Question> questions_of(const Flags& flags) {
+std::vector<Question> questions_of(const PlanFlags& flags) {
   bench::Options calls = bench::parse_calls(flags.calls, {}, bench::Routine::sendrecv);
   if (std::erase(calls.routines, bench::Routine::sendrecv) > 0 &&
       std::ranges::find(flags.calls.routines, "all") == flags.calls.routines.end()) {
@@ -119,7 +119,7 @@ std::vector<Question> questions_of(const Flags& flags) {
 
 /// Returns how many ranks share a node. Without flags, all ranks do, like those that mccl bench
 /// starts. With --links, each rank is on a machine of its own.
-int ranks_per_node(const Flags& flags) {
+int ranks_per_node(const PlanFlags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
   const int nodes = flags.nodes.value_or(1);
@@ -153,7 +153,7 @@ Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   return {std::move(measured), std::move(origin)};
 }
 
-int measuring_ranks(const Flags& flags) {
+int measuring_ranks(const PlanFlags& flags) {
   return std::clamp(ranks_per_node(flags), 2, kMostMeasuredRanks);
 }
 
@@ -164,7 +164,7 @@ Basis assumed_basis(std::vector<int> nodes) {
   return {std::move(facts), "assumed"};
 }
 
-Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measured) {
+Basis basis_of(const PlanFlags& flags, const std::optional<schedule::Facts>& measured) {
   std::vector<int> nodes = nodes_of(flags.ranks, ranks_per_node(flags));
   Basis basis =
       measured ? measured_basis(*measured, std::move(nodes)) : assumed_basis(std::move(nodes));
@@ -197,7 +197,7 @@ Basis basis_of(const Flags& flags, const std::optional<schedule::Facts>& measure
   return basis;
 }
 
-void check_links(const Flags& flags) {
+void check_links(const PlanFlags& flags) {
   if (!flags.links.empty()) {
     if (flags.nodes || flags.ranks_per_node || flags.measure)
       throw InvalidArgument(
@@ -220,7 +220,7 @@ std::string_view auto_text(const Question& question) {
                                       : "exact: auto rounds sums of f32 only";
 }
 
-int run_questions(const Flags& flags) {
+int run_questions(const PlanFlags& flags) {
   std::vector<Question> questions = questions_of(flags);
   check_writable("--json", flags.json);
   check_links(flags);
@@ -259,7 +259,7 @@ int run_questions(const Flags& flags) {
   return kGood;
 }
 
-int run_check(const CLI::App& app, const Flags& flags) {
+int run_check(const CLI::App& app, const PlanFlags& flags) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && name != "--check" && name != "--within" && name != "--json" &&
@@ -279,7 +279,7 @@ int run_check(const CLI::App& app, const Flags& flags) {
   return flags.within && count_outside(comparisons, *flags.within) > 0 ? kFailed : kGood;
 }
 
-void add_what(CLI::App& app, Flags& flags) {
+void add_what(CLI::App& app, PlanFlags& flags) {
   bench::add_flags(app, flags.calls, "barrier, or all", kMostRanks);
   add_value(app, "-n,--ranks N", flags.ranks, "Processes; default 2",
             integer_between(1, kMostRanks));
@@ -297,7 +297,7 @@ void add_what(CLI::App& app, Flags& flags) {
             "faster; default none");
 }
 
-void add_facts(CLI::App& app, Flags& flags) {
+void add_facts(CLI::App& app, PlanFlags& flags) {
   add_value(app, "--link-latency TIME", flags.link_latency,
             "Latency of an empty message between machines, such as 15us");
   add_value(app, "--link-rate RATE", flags.link_rate,
@@ -317,7 +317,7 @@ void add_facts(CLI::App& app, Flags& flags) {
             "Set any of the facts that are printed above the table");
 }
 
-void add_output(CLI::App& app, Flags& flags) {
+void add_output(CLI::App& app, PlanFlags& flags) {
   app.add_flag("--compare", flags.compare,
                "Show every algorithm that supports the call, cheapest first");
   CLI::Option* check = add_value(app, "--check FILE", flags.check,
@@ -332,7 +332,7 @@ void add_output(CLI::App& app, Flags& flags) {
 }  // namespace
 
 Command add_plan(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PlanFlags>();
   CLI::App* app = program.add_subcommand("plan", kSummary);
   app->footer(kFooter);
   add_what(*app, *flags);

@@ -115,8 +115,8 @@ class Agent {
   void obey(const nlohmann::json& request) {
     using Action = void (Agent::*)(const json&);
     constexpr std::pair<std::string_view, Action> kActions[] = {
-        {"tell", &Agent::tell}, {"listen", &Agent::listen}, {"call", &Agent::call},
-        {"dial", &Agent::dial}, {"packet", &Agent::packet}, {"time", &Agent::time},
+        {"tell", &Agent::describe_host}, {"listen", &Agent::listen}, {"call", &Agent::call},
+        {"dial", &Agent::dial},          {"packet", &Agent::packet}, {"time", &Agent::time},
     };
     if (!request.is_object()) throw InvalidArgument("a request to mccl probe is not a JSON object");
     const std::string name = text_in(request, "do");
@@ -164,7 +164,7 @@ class Agent {
     });
   }
 
-  void tell(const nlohmann::json& request) {
+  void describe_host(const nlohmann::json& request) {
     // The clock is read before anything that takes time.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
     GatherPlan plan;
@@ -182,8 +182,8 @@ class Agent {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
     const std::string key = text_in(request, "key");
     if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-    raise_open_files_limit();  // Must follow tell(), which reports the limit before it is raised; a
-                               // job starts with that one.
+    raise_open_files_limit();  // Must follow describe_host(), which reports the limit before it is
+                               // raised; a job starts with that one.
     secret_.emplace(key);
     std::vector<transport::tcp::Listener> listeners;
     listeners.reserve(kPortRanges.size());
@@ -230,7 +230,7 @@ class Agent {
   std::mutex mutex_;  ///< Held while an answer is written.
   std::optional<Secret> secret_;
   std::optional<Listeners> listeners_;
-  std::optional<Calls> calls_;
+  std::optional<MulticastProbe> calls_;
   std::vector<std::thread> threads_;
 };
 

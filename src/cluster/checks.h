@@ -56,11 +56,11 @@ std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallR
 
 /// Finds cables whose ends have addresses or MTUs that do not match. Works before any path has been
 /// tried.
-std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined);
+std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// Finds faults in the results of trying the paths, and groups of hosts that no path joins.
-std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                                 const Joined& joined);
+std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
+                                 std::span<const InterfacePath> paths, const Connectivity& joined);
 
 /// Returns the instructions to install mccl on the host. Used if mccl is missing or its version
 /// differs. They build it from source, since no package index carries mccl.

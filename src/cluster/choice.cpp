@@ -23,7 +23,7 @@ std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
   for (const int host : {pair.first, pair.second}) {
     const auto& ports = at(hosts, host).ports;
     const auto port = std::ranges::find_if(
-        ports, [](const Port& p) { return p.peer_id.empty() && !p.receptacle.empty(); });
+        ports, [](const ThunderboltPort& p) { return p.peer_id.empty() && !p.receptacle.empty(); });
     if (port != ports.end())
       free.push_back(fmt::format("port {} of {} is free", port->receptacle, at(hosts, host).host));
   }
@@ -83,8 +83,8 @@ Finding too_many(std::span<const HostFacts> hosts) {
           .cure = "use --over ethernet if one network contains all hosts, or name fewer hosts"};
 }
 
-bool has_rdma(std::span<const HostFacts> hosts, std::span<const Link> links) {
-  return !links.empty() && std::ranges::all_of(links, [&](const Link& link) {
+bool has_rdma(std::span<const HostFacts> hosts, std::span<const CableLink> links) {
+  return !links.empty() && std::ranges::all_of(links, [&](const CableLink& link) {
     return std::ranges::all_of(std::initializer_list<End>{link.a, link.b}, [&](const End& end) {
       const Interface* interface = interface_of(hosts, end);
       return interface != nullptr && !interface->rdma.empty();
@@ -115,16 +115,16 @@ bool are_neighbours(std::span<const int> order, int a, int b) {
   return false;
 }
 
-std::vector<Link> links_of_ring(std::span<const Link> links, std::span<const int> order) {
-  std::vector<Link> used;
-  for (const Link& link : links)
+std::vector<CableLink> links_of_ring(std::span<const CableLink> links, std::span<const int> order) {
+  std::vector<CableLink> used;
+  for (const CableLink& link : links)
     if (are_neighbours(order, link.a.host, link.b.host)) used.push_back(link);
   return used;
 }
 
-bool all_joined(int hosts, std::span<const Link> links) {
+bool all_joined(int hosts, std::span<const CableLink> links) {
   std::vector<Pair> pairs;
-  for (const Link& link : links) pairs.emplace_back(link.a.host, link.b.host);
+  for (const CableLink& link : links) pairs.emplace_back(link.a.host, link.b.host);
   return parts_of(hosts, pairs).size() == 1;
 }
 
@@ -187,7 +187,7 @@ bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl");
 
 /// Returns the addresses of the host at index `place` of `choice.order`. In a ring, these are only
 /// those on cables from the previous host; otherwise those on all of its cables.
-std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed> links,
+std::vector<std::string> ips_of(const TopologyChoice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();
   const int host = choice.order[place];
@@ -203,9 +203,9 @@ std::vector<std::string> ips_of(const Choice& choice, std::span<const Addressed>
 
 }  // namespace
 
-Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> links,
-                     const std::string& backend) {
-  Choice choice;
+TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
+                             const std::string& backend) {
+  TopologyChoice choice;
   const auto size = static_cast<int>(hosts.size());
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
@@ -252,12 +252,12 @@ std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const 
   return most;
 }
 
-Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
-  Choice choice;
+TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectivity& joined) {
+  TopologyChoice choice;
   std::vector<Wire> complete;
   std::vector<Wire> all = joined.networks;
   // If there are only two hosts, a cable also counts as a network.
-  for (const Link& link : joined.links)
+  for (const CableLink& link : joined.links)
     if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
   for (const Wire& wire : all) {
     if (addresses_in(hosts, wire).size() == hosts.size()) complete.push_back(wire);
@@ -274,7 +274,7 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   choice.backend = "ring";
   choice.order.resize(hosts.size());
   std::iota(choice.order.begin(), choice.order.end(), 0);
-  if (best.medium == Medium::wireless) {
+  if (best.medium == InterfaceKind::wireless) {
     choice.findings.push_back(
         {.id = "only-wifi",
          .severity = Severity::warning,
@@ -286,7 +286,8 @@ Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined) {
   return choice;
 }
 
-std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts,
+                                      const TopologyChoice& choice,
                                       std::span<const Addressed> links,
                                       std::span<const std::string> side) {
   std::vector<HostfileEntry> entries;

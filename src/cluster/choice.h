@@ -22,28 +22,28 @@ enum class Topology {
   none,     ///< No usable connection was found.
 };
 
-struct Choice {
+struct TopologyChoice {
   Topology shape = Topology::none;
-  std::string backend;      ///< Backend for the hostfile; empty if none fits.
-  std::vector<int> order;   ///< Host indices in the order of the hostfile.
-  std::vector<Link> links;  ///< The cables that are used.
+  std::string backend;           ///< Backend for the hostfile; empty if none fits.
+  std::vector<int> order;        ///< Host indices in the order of the hostfile.
+  std::vector<CableLink> links;  ///< The cables that are used.
   std::vector<Wire> networks;
   std::vector<Finding> findings;
 };
 
 /// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user asked for one, else
 /// empty. If the cables do not suit it, the shape is none and a finding lists the cables to add.
-Choice choose_cables(std::span<const HostFacts> hosts, std::span<const Link> links,
-                     const std::string& backend);
+TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
+                             const std::string& backend);
 
 /// Returns one address of each host in the network, by host index. All are IPv4, or all are IPv6 if
 /// more hosts have an IPv6 address. Hosts without an address of that family are omitted.
 std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 
 /// Chooses the best network in which all hosts have an address, and all networks that are equally
-/// good. The medium decides first, in the order of Medium, and then the rate. If there is no such
-/// network, the shape is none, although cables may still join the hosts.
-Choice choose_networks(std::span<const HostFacts> hosts, const Joined& joined);
+/// good. The medium decides first, in the order of InterfaceKind, and then the rate. If there is no
+/// such network, the shape is none, although cables may still join the hosts.
+TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// One entry of the hostfile, which `mccl launch` and MLX read.
 struct HostfileEntry {
@@ -57,7 +57,8 @@ struct HostfileEntry {
 /// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
 /// its address outside the cables, or an empty string. The jaccl backends use these addresses to
 /// set up their connections.
-std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts, const Choice& choice,
+std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts,
+                                      const TopologyChoice& choice,
                                       std::span<const Addressed> links,
                                       std::span<const std::string> side);
 

@@ -227,14 +227,14 @@ const Interface* interface_with(const HostFacts& host, const std::string& addres
 }
 
 bool is_slow(const Interface& interface) {
-  return interface.kind == Medium::wireless || interface.joins;
+  return interface.kind == InterfaceKind::wireless || interface.joins;
 }
 
 /// Returns an interface with a cable that could be used instead; null if there is none.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
     return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&
-           interface.kind != Medium::wireless;
+           interface.kind != InterfaceKind::wireless;
   });
   return found == host.interfaces.end() ? nullptr : &*found;
 }
@@ -260,7 +260,7 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
       {"hostfile-slow-interface", Severity::warning,
        fmt::format("{} selects {}, which is {} ({}), although the host has a cable: {}", by, text,
                    interface->name,
-                   interface->kind == Medium::wireless ? "Wi-Fi" : "a tunnel or a bridge",
+                   interface->kind == InterfaceKind::wireless ? "Wi-Fi" : "a tunnel or a bridge",
                    cable->name),
        host.host, "all data of the ranks passes through the slower interface",
        fmt::format("select {}, or select no address: MCCL then finds the best one by itself",

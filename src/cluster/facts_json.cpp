@@ -33,9 +33,9 @@ static void to_json(json& to, System system) { to = name_of(system); }
 static void from_json(const json& from, System& system) {
   system = named<System>(from.get<std::string>(), 3);
 }
-static void to_json(json& to, Medium medium) { to = name_of(medium); }
-static void from_json(const json& from, Medium& medium) {
-  medium = named<Medium>(from.get<std::string>(), 5);
+static void to_json(json& to, InterfaceKind medium) { to = name_of(medium); }
+static void from_json(const json& from, InterfaceKind& medium) {
+  medium = named<InterfaceKind>(from.get<std::string>(), 5);
 }
 static void to_json(json& to, const Network& network) { to = text_of(network); }
 static void from_json(const json& from, Network& network) {
@@ -47,8 +47,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Interface, name, kind, up, carri
                                                 rp_filter)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Route, to, interface)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(InUse, network, by)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Port, receptacle, interface, own, peer_id, peer,
-                                                mbit_per_s, through_dock)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThunderboltPort, receptacle, interface, own,
+                                                peer_id, peer, mbit_per_s, through_dock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RdmaDevice, name, interface, state, mbit_per_s,
                                                 gids)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, name, memory_mib, driver)
@@ -148,7 +148,7 @@ void keep_plain(HostFacts& facts, HostFacts& noted) {
                                   [](const Network& n) { return !n.address.is_ipv6; });
   }
   for (Route& each : facts.routes) check(each.interface);
-  for (Port& each : facts.ports) check(each.interface);
+  for (ThunderboltPort& each : facts.ports) check(each.interface);
   for (RdmaDevice& each : facts.rdma) {
     check(each.name);
     check(each.interface);

@@ -143,7 +143,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
 }
 
 void check_bridge(const HostFacts& facts, Findings& findings) {
-  for (const Port& port : facts.ports) {
+  for (const ThunderboltPort& port : facts.ports) {
     const Interface* interface = facts.interface(port.interface);
     if (port.peer_id.empty() || interface == nullptr || interface->bridge.empty()) continue;
     findings.add("thunderbolt-bridge", Severity::warning,
@@ -160,7 +160,7 @@ void check_bridge(const HostFacts& facts, Findings& findings) {
 void check_mac_rdma(const HostFacts& facts, Findings& findings) {
   const bool enabled = facts.rdma_control.find("enabled") != std::string::npos;
   const bool any5 = std::ranges::any_of(
-      facts.ports, [](const Port& port) { return port.mbit_per_s >= kThunderbolt5; });
+      facts.ports, [](const ThunderboltPort& port) { return port.mbit_per_s >= kThunderbolt5; });
   if (facts.ports.empty() || !facts.rdma.empty()) return;
   if (!any5) {
     findings.add("thunderbolt-no-rdma", Severity::note, "its Thunderbolt is version 4 or older",

@@ -13,7 +13,7 @@ std::string_view name_of(System system) {
   return kNames[static_cast<std::size_t>(system)];
 }
 
-std::string_view name_of(Medium medium) {
+std::string_view name_of(InterfaceKind medium) {
   constexpr std::array<std::string_view, 5> kNames = {"cable", "Thunderbolt", "Wi-Fi", "software",
                                                       "loopback"};
   return kNames[static_cast<std::size_t>(medium)];

@@ -16,13 +16,13 @@ enum class System { unknown, gnu_linux, macos };
 
 std::string_view name_of(System system);
 
-enum class Medium { cable, thunderbolt, wireless, software, loopback };
+enum class InterfaceKind { cable, thunderbolt, wireless, software, loopback };
 
-std::string_view name_of(Medium medium);
+std::string_view name_of(InterfaceKind medium);
 
 struct Interface {
   std::string name;
-  Medium kind = Medium::cable;
+  InterfaceKind kind = InterfaceKind::cable;
   bool up = false;
   /// True if the cable is connected at its far end; absent if the system does not report it.
   std::optional<bool> carrier;
@@ -42,7 +42,7 @@ struct Interface {
   bool usable() const { return up && carrier.value_or(true); }
   /// False for loopback and for bridges and tunnels. Container bridges have the same addresses on
   /// every host and lead to no other host.
-  bool is_of_a_cable() const { return !joins && kind != Medium::loopback; }
+  bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
   /// Returns the first address, without the prefix length; empty if there is none.
@@ -63,7 +63,7 @@ struct InUse {
 };
 
 /// A Thunderbolt port, and the computer at the far end of its cable.
-struct Port {
+struct ThunderboltPort {
   std::string receptacle;
   std::string interface;
   std::string own;      ///< The UUID of this end.
@@ -129,7 +129,7 @@ struct HostFacts {
   /// True while a network set-up that is not confirmed yet is active on the host. The set-up will
   /// be undone unless it is confirmed.
   bool setup_unconfirmed = false;
-  std::vector<Port> ports;
+  std::vector<ThunderboltPort> ports;
   std::vector<RdmaDevice> rdma;
   std::string rdma_control;  ///< Output of macOS's rdma_ctl.
   std::vector<Gpu> gpus;

@@ -114,8 +114,8 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
 
 /// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
 /// of the other cable, but not with its own far end.
-std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Link& one,
-                                     const Link& other) {
+std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const CableLink& one,
+                                     const CableLink& other) {
   const auto share = [&](const End& a, const End& b) {
     const Interface* here = interface_of(hosts, a);
     const Interface* there = interface_of(hosts, b);
@@ -166,14 +166,15 @@ bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& hos
 
 }  // namespace
 
-std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Joined& joined) {
+std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
+                                      const Connectivity& joined) {
   std::vector<Finding> findings;
-  for (const Link& link : joined.links) {
+  for (const CableLink& link : joined.links) {
     const ResolvedEnd a = place_of(hosts, link.a);
     const ResolvedEnd b = place_of(hosts, link.b);
     std::optional<Finding> swapped;
     bool told = false;
-    for (const Link& other : joined.links) {
+    for (const CableLink& other : joined.links) {
       if (swapped || &other == &link) continue;
       swapped = check_swapped(hosts, link, other);
       told = swapped && &other < &link;

@@ -17,17 +17,18 @@ namespace {
 
 struct PortEnd {
   int host = 0;
-  const Port* port = nullptr;
+  const ThunderboltPort* port = nullptr;
   bool joined = false;
 };
 
-std::string place_of(const HostFacts& host, const Port& port) {
+std::string place_of(const HostFacts& host, const ThunderboltPort& port) {
   return fmt::format("{}, Thunderbolt port {}", host.host, port.receptacle);
 }
 
-Link link_between(std::span<const HostFacts> hosts, End a, End b) {
+CableLink link_between(std::span<const HostFacts> hosts, End a, End b) {
   if (b < a) std::swap(a, b);
-  Link link{.a = a, .b = b, .medium = Medium::cable, .mbit_per_s = 0, .through_dock = false};
+  CableLink link{
+      .a = a, .b = b, .medium = InterfaceKind::cable, .mbit_per_s = 0, .through_dock = false};
   int slower = 0;
   for (const End* end : {&link.a, &link.b}) {
     const Interface* interface = interface_of(hosts, *end);
@@ -64,7 +65,7 @@ std::vector<PortEnd>::iterator other_end_of(const PortEnd& one, std::vector<Port
 }
 
 void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& host,
-               const Port& port, Severity severity, std::string what, std::string cure) {
+               const ThunderboltPort& port, Severity severity, std::string what, std::string cure) {
   findings.push_back({id, severity, std::move(what), place_of(host, port),
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
@@ -146,11 +147,11 @@ std::string quoted(const std::string& text) {
   return fmt::format("\"{}\"", safe);
 }
 
-const char* colour_of(Medium medium) {
+const char* colour_of(InterfaceKind medium) {
   switch (medium) {
-    case Medium::thunderbolt:
+    case InterfaceKind::thunderbolt:
       return "#b4540a";
-    case Medium::wireless:
+    case InterfaceKind::wireless:
       return "#9aa0a6";
     default:
       return "#1f5fa8";
@@ -178,22 +179,23 @@ bool same_network(const Interface& a, const Interface& b) {
   });
 }
 
-std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
-                                    std::vector<Finding>& findings) {
+std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
+                                         std::span<const Heard> heard,
+                                         std::vector<Finding>& findings) {
   std::vector<PortEnd> sockets;
   for (std::size_t host = 0; host < hosts.size(); ++host)
-    for (const Port& port : hosts[host].ports)
+    for (const ThunderboltPort& port : hosts[host].ports)
       sockets.push_back({static_cast<int>(host), &port, false});
-  std::vector<Link> links;
+  std::vector<CableLink> links;
   for (PortEnd& one : sockets) {
     if (one.joined || one.port->peer_id.empty()) continue;
     const HostFacts& host = hosts[static_cast<std::size_t>(one.host)];
     const auto other = other_end_of(one, sockets, heard);
     if (other != sockets.end() && other->host != one.host) {
       one.joined = other->joined = true;
-      Link link = link_between(hosts, {one.host, one.port->interface},
-                               {other->host, other->port->interface});
-      link.medium = Medium::thunderbolt;
+      CableLink link = link_between(hosts, {one.host, one.port->interface},
+                                    {other->host, other->port->interface});
+      link.medium = InterfaceKind::thunderbolt;
       if (link.mbit_per_s == 0) link.mbit_per_s = one.port->mbit_per_s;
       link.through_dock = one.port->through_dock || other->port->through_dock;
       if (!link.a.interface.empty() && !link.b.interface.empty()) {
@@ -222,22 +224,22 @@ std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<
               known ? "unplug the cable, plug it in again, then run this command again"
                     : "name that host too if it should take part");
   }
-  std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(links, {}, [](const CableLink& link) { return std::pair(link.a, link.b); });
   return links;
 }
 
-Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
+Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   Together together;
   for (const Heard& each : heard_of(hosts, heard)) together.join(each.from, each.at);
   join_by_addresses(hosts, together);
-  Joined joined;
+  Connectivity joined;
   for (const auto& [root, ends] : together.groups()) {
     if (ends.size() == 2) {
       joined.links.push_back(link_between(hosts, ends[0], ends[1]));
     } else if (ends.size() > 2) {
-      Wire wire{.ends = ends, .medium = Medium::loopback, .mbit_per_s = 0};
+      Wire wire{.ends = ends, .medium = InterfaceKind::loopback, .mbit_per_s = 0};
       for (std::size_t i = 1; i < ends.size(); ++i) {
-        const Link link = link_between(hosts, ends[0], ends[i]);
+        const CableLink link = link_between(hosts, ends[0], ends[i]);
         wire.medium = link.medium;
         if (link.mbit_per_s > 0 && (wire.mbit_per_s == 0 || link.mbit_per_s < wire.mbit_per_s))
           wire.mbit_per_s = link.mbit_per_s;
@@ -245,26 +247,28 @@ Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard)
       joined.networks.push_back(std::move(wire));
     }
   }
-  std::ranges::sort(joined.links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(joined.links, {},
+                    [](const CableLink& link) { return std::pair(link.a, link.b); });
   return joined;
 }
 
-void add_links(Joined& joined, std::span<const Link> links) {
+void add_links(Connectivity& joined, std::span<const CableLink> links) {
   std::set<End> known;
-  for (const Link& link : joined.links) known.insert({link.a, link.b});
+  for (const CableLink& link : joined.links) known.insert({link.a, link.b});
   for (const Wire& wire : joined.networks) known.insert(wire.ends.begin(), wire.ends.end());
-  for (const Link& link : links)
+  for (const CableLink& link : links)
     if (!known.contains(link.a) && !known.contains(link.b)) joined.links.push_back(link);
-  std::ranges::sort(joined.links, {}, [](const Link& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(joined.links, {},
+                    [](const CableLink& link) { return std::pair(link.a, link.b); });
 }
 
-Capacities capacities_of(int hosts, std::span<const Link> links) {
+Capacities capacities_of(int hosts, std::span<const CableLink> links) {
   int slowest = 0;
-  for (const Link& link : links)
+  for (const CableLink& link : links)
     if (link.mbit_per_s > 0 && (slowest == 0 || link.mbit_per_s < slowest))
       slowest = link.mbit_per_s;
   Capacities capacities(hosts);
-  for (const Link& link : links)
+  for (const CableLink& link : links)
     capacities.add(link.a.host, link.b.host,
                    link.mbit_per_s > 0 ? link.mbit_per_s : std::max(1, slowest));
   return capacities;
@@ -276,17 +280,21 @@ std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs) {
   return Cabling(hosts, std::move(cables)).parts();
 }
 
-const End& own_end(const Link& link, int host) { return link.a.host == host ? link.a : link.b; }
-const End& other_end(const Link& link, int host) { return link.a.host == host ? link.b : link.a; }
+const End& own_end(const CableLink& link, int host) {
+  return link.a.host == host ? link.a : link.b;
+}
+const End& other_end(const CableLink& link, int host) {
+  return link.a.host == host ? link.b : link.a;
+}
 
-std::string text_of(const Link& link, std::span<const HostFacts> hosts) {
+std::string text_of(const CableLink& link, std::span<const HostFacts> hosts) {
   return fmt::format("{} to {}", name_of(hosts, link.a), name_of(hosts, link.b));
 }
 
-std::string table_of(const Joined& joined, std::span<const HostFacts> hosts) {
+std::string table_of(const Connectivity& joined, std::span<const HostFacts> hosts) {
   TableRows rows = {{"host", "interface", "", "host", "interface", "kind", "speed"}};
   const auto name = [&](const End& end) { return host_of(hosts, end).host; };
-  for (const Link& link : joined.links) {
+  for (const CableLink& link : joined.links) {
     rows.push_back(
         {name(link.a), link.a.interface, "to", name(link.b), link.b.interface,
          fmt::format("{}{}", name_of(link.medium), link.through_dock ? ", through a dock" : ""),
@@ -301,11 +309,11 @@ std::string table_of(const Joined& joined, std::span<const HostFacts> hosts) {
   return rows.size() == 1 ? "no cable and no network joins these hosts\n" : table_text(rows);
 }
 
-std::string dot_of(const Joined& joined, std::span<const HostFacts> hosts) {
+std::string dot_of(const Connectivity& joined, std::span<const HostFacts> hosts) {
   std::string text = kBegin;
   const auto name = [&](const End& end) { return quoted(host_of(hosts, end).host); };
   for (const HostFacts& host : hosts) text += fmt::format("  {};\n", quoted(host.host));
-  for (const Link& link : joined.links) {
+  for (const CableLink& link : joined.links) {
     text += fmt::format("  {} -- {} [label={}, taillabel={}, headlabel={}, color=\"{}\"];\n",
                         name(link.a), name(link.b), quoted(rate_text(link.mbit_per_s)),
                         quoted(link.a.interface), quoted(link.b.interface), colour_of(link.medium));

@@ -27,10 +27,10 @@ const Interface* interface_of(std::span<const HostFacts> hosts, const End& end);
 std::string name_of(std::span<const HostFacts> hosts, const End& end);
 
 /// A cable between two interfaces. `a` is the end at the host with the lower index.
-struct Link {
+struct CableLink {
   End a;
   End b;
-  Medium medium = Medium::cable;
+  InterfaceKind medium = InterfaceKind::cable;
   int mbit_per_s = 0;  ///< Rate of the slower end; 0 if unknown.
   bool through_dock = false;
 };
@@ -38,7 +38,7 @@ struct Link {
 /// A network that joins several interfaces, usually more than two.
 struct Wire {
   std::vector<End> ends;
-  Medium medium = Medium::cable;
+  InterfaceKind medium = InterfaceKind::cable;
   int mbit_per_s = 0;
 };
 
@@ -59,46 +59,47 @@ struct CallResults {
   std::vector<int> deaf;  ///< Hosts that cannot receive discovery messages.
 };
 
-struct Joined {
-  std::vector<Link> links;
+struct Connectivity {
+  std::vector<CableLink> links;
   std::vector<Wire> networks;
 };
 
 /// Finds cables from the UUIDs that Thunderbolt gives to ports. `heard` tells several cables
 /// between the same two hosts apart. Adds a finding for a cable that only one end sees, that leads
 /// back to the same host or to an unknown computer, or that has no interface at one end.
-std::vector<Link> thunderbolt_links(std::span<const HostFacts> hosts, std::span<const Heard> heard,
-                                    std::vector<Finding>& findings);
+std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
+                                         std::span<const Heard> heard,
+                                         std::vector<Finding>& findings);
 
 /// Derives the links and networks from the discovery messages that were received. Interfaces that
 /// exchanged none count as joined if they have addresses in the same network.
-Joined joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
+Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
 /// Adds each link that has neither end in `joined` yet.
-void add_links(Joined& joined, std::span<const Link> links);
+void add_links(Connectivity& joined, std::span<const CableLink> links);
 
 /// Sums the capacities of all cables of each pair. A cable of unknown speed counts as fast as the
 /// slowest known one.
-Capacities capacities_of(int hosts, std::span<const Link> links);
+Capacities capacities_of(int hosts, std::span<const CableLink> links);
 
 /// Returns the sets of hosts that these pairs join, directly or through others; the largest first.
 std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
 
 /// own_end() returns the link's end at this host, and other_end() returns the opposite end.
-const End& own_end(const Link& link, int host);
-const End& other_end(const Link& link, int host);
+const End& own_end(const CableLink& link, int host);
+const End& other_end(const CableLink& link, int host);
 
 /// Returns a text for people, such as "a (en5) to b (en3)".
-std::string text_of(const Link& link, std::span<const HostFacts> hosts);
+std::string text_of(const CableLink& link, std::span<const HostFacts> hosts);
 
 /// Returns a table of all links and networks, for people.
-std::string table_of(const Joined& joined, std::span<const HostFacts> hosts);
+std::string table_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
 /// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. It selects the circo layout, which
 /// suits rings.
-std::string dot_of(const Joined& joined, std::span<const HostFacts> hosts);
+std::string dot_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

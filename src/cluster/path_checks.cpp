@@ -24,7 +24,7 @@ constexpr double kFarFromOthers = 6;
 constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
 
 /// Returns the instructions to open the ports of a job on the host.
-std::string open_ports(const HostFacts& host, const Path& path) {
+std::string open_ports(const HostFacts& host, const InterfacePath& path) {
   if (host.system == System::macos)
     return fmt::format(
         "on {}: System Settings, Network, Firewall: allow incoming connections for mccl and Python",
@@ -38,8 +38,8 @@ std::string open_ports(const HostFacts& host, const Path& path) {
 }
 
 /// Returns the path in the other direction between the same addresses; null if there is none.
-const Path* reverse_of(std::span<const Path> paths, const Path& path) {
-  const auto found = std::ranges::find_if(paths, [&](const Path& other) {
+const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const InterfacePath& path) {
+  const auto found = std::ranges::find_if(paths, [&](const InterfacePath& other) {
     return other.source == path.target && other.target == path.source && other.from == path.to &&
            other.to == path.from;
   });
@@ -50,7 +50,7 @@ const Path* reverse_of(std::span<const Path> paths, const Path& path) {
 /// other ends. `unknown`: neither end is joined to any other.
 enum class Hearing { unknown, each_other, others };
 
-Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
+Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
   bool one = false;
   bool other = false;
   const auto see = [&](std::span<const End> ends) {
@@ -60,7 +60,7 @@ Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
     other = other || has_b;
     return has_a && has_b;
   };
-  for (const Link& link : joined.links)
+  for (const CableLink& link : joined.links)
     if (see(std::initializer_list<End>{link.a, link.b})) return Hearing::each_other;
   for (const Wire& wire : joined.networks)
     if (see(wire.ends)) return Hearing::each_other;
@@ -68,8 +68,8 @@ Hearing hearing_of(const Joined& joined, const End& a, const End& b) {
 }
 
 /// Describes, for people, the far end of the cable at `end`; empty if it is unknown.
-std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, const End& end) {
-  for (const Link& link : joined.links) {
+std::string leads_to(std::span<const HostFacts> hosts, const Connectivity& joined, const End& end) {
+  for (const CableLink& link : joined.links) {
     if (link.a == end) return name_of(hosts, link.b);
     if (link.b == end) return name_of(hosts, link.a);
   }
@@ -79,7 +79,8 @@ std::string leads_to(std::span<const HostFacts> hosts, const Joined& joined, con
   return {};
 }
 
-Finding not_joined(std::span<const HostFacts> hosts, const Joined& joined, const Path& path) {
+Finding not_joined(std::span<const HostFacts> hosts, const Connectivity& joined,
+                   const InterfacePath& path) {
   std::string what =
       fmt::format("{} and {} are in one network, but no cable joins their interfaces", path.source,
                   path.target);
@@ -109,8 +110,8 @@ std::string way_to(const HostFacts& host, const std::string& address) {
 
 /// Returns the far end of a cable from `end` to the host of `otherwise`. Returns `otherwise` if
 /// there is no such cable.
-End far_end(const Joined& joined, const End& end, const End& otherwise) {
-  for (const Link& link : joined.links) {
+End far_end(const Connectivity& joined, const End& end, const End& otherwise) {
+  for (const CableLink& link : joined.links) {
     if (link.a == end && link.b.host == otherwise.host) return link.b;
     if (link.b == end && link.a.host == otherwise.host) return link.a;
   }
@@ -121,7 +122,7 @@ End far_end(const Joined& joined, const End& end, const End& otherwise) {
 /// they arrive on one interface, but replies to `source` would leave through another. The sender's
 /// routes determine the interface through which the packets leave. If no route is known, it is that
 /// of `from`.
-std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Joined& joined,
+std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Connectivity& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
   const std::string leaves = way_to(host_of(hosts, from), target);
@@ -144,7 +145,8 @@ std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Join
                   host.host)};
 }
 
-Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* back) {
+Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
+                const InterfacePath* back) {
   const HostFacts& to = host_of(hosts, path.to);
   const bool all = std::ranges::none_of(path.faults, [](const auto& f) { return f.empty(); });
   const auto fault = std::ranges::find_if(path.faults, [](const auto& f) { return !f.empty(); });
@@ -161,13 +163,13 @@ Finding blocked(std::span<const HostFacts> hosts, const Path& path, const Path* 
           open_ports(to, path)};
 }
 
-void check_connections(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                       const Joined& joined, std::vector<Finding>& findings) {
-  for (const Path& path : paths) {
+void check_connections(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
+                       const Connectivity& joined, std::vector<Finding>& findings) {
+  for (const InterfacePath& path : paths) {
     // A routed path that fails entirely is not reported here: the host may be reached at another of
     // its addresses. check_parts() reports hosts that are not reached at all.
     if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
-    const Path* back = reverse_of(paths, path);
+    const InterfacePath* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
       // Report this once for both directions.
       if (path.from < path.to || back == nullptr)
@@ -184,9 +186,9 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Path> p
   }
 }
 
-void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths,
+void check_packets(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
                    std::vector<Finding>& findings) {
-  for (const Path& path : paths) {
+  for (const InterfacePath& path : paths) {
     if (!path.loses_packets()) continue;
     findings.push_back({"packets-lost", Severity::problem,
                         fmt::format("packets of {} bytes are lost on the way, although both ends "
@@ -203,28 +205,28 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const Path> paths
 
 /// True if the hardware does not report its rate. The measured rate is then compared with other
 /// such paths.
-bool is_like_others(const Path& path) { return path.nominal_mbit == 0 && !path.routed; }
+bool is_like_others(const InterfacePath& path) { return path.nominal_mbit == 0 && !path.routed; }
 
-bool is_below_hardware(const Path& path) {
+bool is_below_hardware(const InterfacePath& path) {
   const double share = path.nominal_mbit > kFastLink ? kEnoughOfFast : kEnough;
   return path.nominal_mbit > 0 && path.bytes_per_s * 8 / 1e6 < share * path.nominal_mbit;
 }
 
 /// Returns the median rate of the paths whose hardware reports none; 0 if fewer than four.
-double usual_rate(std::span<const Path> paths) {
+double usual_rate(std::span<const InterfacePath> paths) {
   std::vector<double> rates;
-  for (const Path& path : paths)
+  for (const InterfacePath& path : paths)
     if (is_like_others(path) && path.bytes_per_s > 0) rates.push_back(path.bytes_per_s);
   std::ranges::sort(rates);
   return rates.size() < 4 ? 0 : rates[rates.size() / 2];
 }
 
-void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
+void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
                  std::vector<Finding>& findings) {
   const std::vector<bool> slow = slow_ones(paths);
   const double usual = usual_rate(paths);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const Path& path = paths[i];
+    const InterfacePath& path = paths[i];
     if (path.bytes_per_s <= 0) continue;
     const std::string where =
         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
@@ -247,12 +249,12 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const Path> paths,
   }
 }
 
-void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                 const Joined& joined, std::vector<Finding>& findings) {
+void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
+                 const Connectivity& joined, std::vector<Finding>& findings) {
   std::vector<Pair> pairs;
   std::set<Pair> with_paths;
   bool any_tried = false;
-  for (const Path& path : paths) {
+  for (const InterfacePath& path : paths) {
     any_tried = any_tried || path.tried;
     const Pair pair = std::minmax(path.from.host, path.to.host);
     with_paths.insert(pair);
@@ -260,7 +262,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
     if (path.good() || (!path.tried && !path.routed)) pairs.push_back(pair);
   }
   // Hosts without any path to try count as joined if a link joins them.
-  for (const Link& link : joined.links)
+  for (const CableLink& link : joined.links)
     if (const Pair pair{link.a.host, link.b.host}; !with_paths.contains(pair))
       pairs.push_back(pair);
   const auto parts = parts_of(static_cast<int>(hosts.size()), pairs);
@@ -281,18 +283,18 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const Path> paths,
 
 }  // namespace
 
-std::vector<bool> slow_ones(std::span<const Path> paths) {
+std::vector<bool> slow_ones(std::span<const InterfacePath> paths) {
   const double usual = usual_rate(paths);
   std::vector<bool> slow;
-  for (const Path& path : paths) {
+  for (const InterfacePath& path : paths) {
     const bool odd = is_like_others(path) && path.bytes_per_s * kFarFromOthers < usual;
     slow.push_back(path.bytes_per_s > 0 && (is_below_hardware(path) || odd));
   }
   return slow;
 }
 
-std::vector<Finding> check_paths(std::span<const HostFacts> hosts, std::span<const Path> paths,
-                                 const Joined& joined) {
+std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
+                                 std::span<const InterfacePath> paths, const Connectivity& joined) {
   std::vector<Finding> findings;
   check_connections(hosts, paths, joined, findings);
   check_packets(hosts, paths, findings);

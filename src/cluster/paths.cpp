@@ -18,12 +18,12 @@ bool takes_part(const Interface& interface) {
 /// addresses would take hours.
 constexpr std::size_t kMostPaths = 64;
 
-void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, const End& to,
-               const Interface& b) {
+void add_paths(std::vector<InterfacePath>& paths, const End& from, const Interface& a,
+               const End& to, const Interface& b) {
   for (const Network& one : a.addresses) {
     for (const Network& other : b.addresses) {
       if (!one.is_beside(other) || paths.size() == kMostPaths) continue;
-      Path& path = paths.emplace_back();
+      InterfacePath& path = paths.emplace_back();
       path.from = from;
       path.to = to;
       path.source = text_of(one.address);
@@ -37,13 +37,13 @@ void add_paths(std::vector<Path>& paths, const End& from, const Interface& a, co
 
 /// Adds a routed path to each address of the host `there`. Used for two hosts without a common
 /// network, as is usual in clouds.
-void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFacts& there) {
+void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!takes_part(interface)) continue;
     for (const Network& network : interface.addresses) {
       if (kSelfAssigned.holds(network.address) || paths.size() == kMostPaths) continue;
       // The MTUs along the route are unknown.
-      Path& path = paths.emplace_back();
+      InterfacePath& path = paths.emplace_back();
       path.from = {from, ""};
       path.to = {to, interface.name};
       path.target = text_of(network.address);
@@ -53,8 +53,8 @@ void add_routed_paths(std::vector<Path>& paths, int from, int to, const HostFact
 }
 
 /// Returns all paths from one host to another.
-std::vector<Path> paths_between(std::span<const HostFacts> hosts, int from, int to) {
-  std::vector<Path> paths;
+std::vector<InterfacePath> paths_between(std::span<const HostFacts> hosts, int from, int to) {
+  std::vector<InterfacePath> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
     if (!takes_part(one)) continue;
     for (const Interface& other : hosts[static_cast<std::size_t>(to)].interfaces) {
@@ -66,7 +66,7 @@ std::vector<Path> paths_between(std::span<const HostFacts> hosts, int from, int 
   return paths;
 }
 
-std::string packet_text(const Path& path) {
+std::string packet_text(const InterfacePath& path) {
   if (path.packet == 0) return "-";
   return path.loses_packets() ? fmt::format("{} of {}", path.packet, path.mtu)
                               : std::to_string(path.packet);
@@ -76,35 +76,40 @@ std::string packet_text(const Path& path) {
 /// hosts.
 constexpr std::size_t kMostRows = 400;
 
-bool is_as_it_should_be(const Path& path, bool slow) {
+bool is_as_it_should_be(const InterfacePath& path, bool slow) {
   return path.all_ports_good() && path.tried && !slow && !path.loses_packets();
 }
 
 }  // namespace
 
-bool Path::good() const { return tried && std::ranges::any_of(faults, &std::string::empty); }
+bool InterfacePath::good() const {
+  return tried && std::ranges::any_of(faults, &std::string::empty);
+}
 
-bool Path::all_ports_good() const { return std::ranges::all_of(faults, &std::string::empty); }
+bool InterfacePath::all_ports_good() const {
+  return std::ranges::all_of(faults, &std::string::empty);
+}
 
-std::vector<Path> paths_of(std::span<const HostFacts> hosts) {
-  std::vector<Path> paths;
+std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts) {
+  std::vector<InterfacePath> paths;
   for (std::size_t a = 0; a < hosts.size(); ++a) {
     for (std::size_t b = 0; b < hosts.size(); ++b) {
       if (a == b) continue;
-      std::vector<Path> more = paths_between(hosts, static_cast<int>(a), static_cast<int>(b));
+      std::vector<InterfacePath> more =
+          paths_between(hosts, static_cast<int>(a), static_cast<int>(b));
       std::ranges::move(more, std::back_inserter(paths));
     }
   }
   return paths;
 }
 
-std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hosts) {
+std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts) {
   TableRows rows = {
       {"from", "interface", "to", "address", "latency", "rate", "hardware", "packets", "connects"}};
   const std::vector<bool> slow = slow_ones(paths);
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const Path& path = paths[i];
+    const InterfacePath& path = paths[i];
     if (paths.size() > kMostRows &&
         (is_as_it_should_be(path, slow[i]) || rows.size() > kMostRows)) {
       ++left_out;

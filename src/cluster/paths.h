@@ -12,7 +12,7 @@ namespace mccl::cluster {
 
 /// A path in one direction: from an interface to an interface of another host. A routed path starts
 /// at a host, not at a certain interface.
-struct Path {
+struct InterfacePath {
   End from;
   End to;
   std::string source;  ///< IPv4 or IPv6 address; empty if routed.
@@ -42,14 +42,14 @@ struct Path {
 /// Returns the paths to try between all hosts. Two interfaces of different hosts with addresses in
 /// a common network give one path per direction. Hosts without a common network give a routed path
 /// to each address of the other host.
-std::vector<Path> paths_of(std::span<const HostFacts> hosts);
+std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
 /// Returns one value per path: true if its rate is much lower than the rate of its hardware or of
 /// other paths of the same kind.
-std::vector<bool> slow_ones(std::span<const Path> paths);
+std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
 /// Returns a table with one line per path, for people. If there are very many, shows only paths
 /// with a fault and the number of paths left out.
-std::string table_of(std::span<const Path> paths, std::span<const HostFacts> hosts);
+std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -71,7 +71,7 @@ void read_bus(HostFacts& facts, const json& bus) {
   if (!bus.is_object() || facts.ports.size() >= kMostPorts) return;
   const json* receptacle = receptacle_of(bus);
   if (receptacle == nullptr) return;
-  Port port;
+  ThunderboltPort port;
   port.receptacle = value_at<std::string>(*receptacle, "receptacle_id_key");
   port.own = lower_case(value_at<std::string>(bus, "domain_uuid_key"));
   port.mbit_per_s = rate_of(value_at<std::string>(*receptacle, "current_speed_key"));
@@ -101,12 +101,12 @@ void read_thunderbolt(HostFacts& facts, std::string_view section) {
   }
 }
 
-Medium medium_of(std::string_view name) {
-  if (name.starts_with("lo")) return Medium::loopback;
+InterfaceKind medium_of(std::string_view name) {
+  if (name.starts_with("lo")) return InterfaceKind::loopback;
   for (const std::string_view prefix :
        {"utun", "awdl", "llw", "vmenet", "gif", "stf", "ap", "anpi", "bridge"})
-    if (name.starts_with(prefix)) return Medium::software;
-  return Medium::cable;
+    if (name.starts_with(prefix)) return InterfaceKind::software;
+  return InterfaceKind::cable;
 }
 
 /// False for temporary, deprecated, unusable, loopback and link-local addresses. `words` is a line
@@ -167,7 +167,7 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
     known = !interface.name.empty();
     if (!known) continue;
     interface.kind = medium_of(interface.name);
-    interface.joins = interface.kind == Medium::software;
+    interface.joins = interface.kind == InterfaceKind::software;
     interface.up = words[1].find("<UP") != line.npos || words[1].find(",UP") != line.npos;
     for (std::size_t i = 2; i + 1 < words.size(); ++i)
       if (words[i] == "mtu")
@@ -188,15 +188,15 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
     const std::string_view device = trimmed(line.substr(kDevice.size()));
     const auto interface = std::ranges::find(facts.interfaces, device, &Interface::name);
     const bool known = interface != facts.interfaces.end();
-    if (port == "Wi-Fi" && known) interface->kind = Medium::wireless;
+    if (port == "Wi-Fi" && known) interface->kind = InterfaceKind::wireless;
     if (!port.starts_with(kThunderbolt)) continue;
     const std::string_view receptacle = port.substr(kThunderbolt.size());
-    for (Port& socket : facts.ports) {
+    for (ThunderboltPort& socket : facts.ports) {
       if (socket.receptacle != receptacle) continue;
       socket.interface = known ? std::string(device) : "";
       if (known) interface->mbit_per_s = socket.peer_id.empty() ? 0 : socket.mbit_per_s;
     }
-    if (known && parse_integer(receptacle)) interface->kind = Medium::thunderbolt;
+    if (known && parse_integer(receptacle)) interface->kind = InterfaceKind::thunderbolt;
   }
 }
 

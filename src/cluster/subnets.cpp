@@ -140,7 +140,7 @@ bool only_one_of(const HostFacts& host, const Network& network) {
 }
 
 /// Returns the link's present addresses if they can be kept.
-std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const Link& link) {
+std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const CableLink& link) {
   const Interface* a = interface_of(hosts, link.a);
   const Interface* b = interface_of(hosts, link.b);
   if (a == nullptr || b == nullptr || !a->up || !b->up) return {};
@@ -156,11 +156,12 @@ std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const
 
 }  // namespace
 
-std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts, std::span<const Link> links,
+std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
+                                      std::span<const CableLink> links,
                                       const SubnetChoice& choice) {
   FreeNetworks free(hosts, choice);
   std::vector<Addressed> all;
-  for (const Link& link : links) {
+  for (const CableLink& link : links) {
     if (auto there = addresses_there(hosts, link)) {
       all.push_back(*there);
       continue;

@@ -13,7 +13,7 @@ namespace mccl::cluster {
 
 /// A link with the address of each end.
 struct Addressed {
-  Link link;
+  CableLink link;
   Network a;
   Network b;
   bool keeps = false;  ///< True if both ends already have these addresses.
@@ -34,7 +34,8 @@ struct SubnetChoice {
 /// 10.0.0.0/8. A network is free if it overlaps no address, no route and nothing in use on any
 /// host. An address in use whose network is unknown counts as a /24, since nearby addresses are
 /// probably taken as well. Throws Error if nothing is free.
-std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts, std::span<const Link> links,
+std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
+                                      std::span<const CableLink> links,
                                       const SubnetChoice& choice = {});
 
 /// Returns the reason why cables cannot get networks within the network `text`; empty if they can.

@@ -20,12 +20,12 @@ std::size_t rounded(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
 }
 
-/// A passage through a queue that waits for the host. Device and host report their progress to each
+/// A bounce through a queue that waits for the host. Device and host report their progress to each
 /// other in words of pinned memory.
-class QueuePassage final : public Passage {
+class QueueBounce final : public HostBounce {
  public:
   /// `words`: three words of pinned memory on a cache line of their own.
-  QueuePassage(std::unique_ptr<Queue> queue, Word* words)
+  QueueBounce(std::unique_ptr<Queue> queue, Word* words)
       : queue_(std::move(queue)), words_(words) {}
 
   /// Enqueues the whole call now, so that no driver call is needed later. A driver call while
@@ -54,7 +54,7 @@ class QueuePassage final : public Passage {
   std::size_t output_bytes_ = 0;
 };
 
-void QueuePassage::begin(const Trip& trip) {
+void QueueBounce::begin(const Trip& trip) {
   input_bytes_ = trip.input_bytes;
   output_bytes_ = trip.output_bytes;
   const std::size_t longest = std::max<std::size_t>({input_bytes_, output_bytes_, 1});
@@ -78,18 +78,18 @@ void QueuePassage::begin(const Trip& trip) {
 }
 
 /// Value of a word once the first `bytes` of `whole` have been copied.
-Word QueuePassage::word_at(std::size_t bytes, std::size_t whole) const {
+Word QueueBounce::word_at(std::size_t bytes, std::size_t whole) const {
   return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
 }
 
-std::size_t QueuePassage::arrived() {
+std::size_t QueueBounce::arrived() {
   const Word word = __atomic_load_n(&words_[kArrived], __ATOMIC_ACQUIRE);
   const auto past = [word](Word value) { return static_cast<std::int32_t>(word - value); };
   if (input_bytes_ == 0 || past(number_) >= 0) return input_bytes_;
   return past(before_) <= 0 ? 0 : static_cast<std::size_t>(past(before_)) * piece_;
 }
 
-void QueuePassage::release(std::size_t bytes) {
+void QueueBounce::release(std::size_t bytes) {
   const Word word = word_at(bytes, output_bytes_);
   if (!reached(&words_[kReleased], word)) {
     __atomic_store_n(&words_[kReleased], word, __ATOMIC_RELEASE);
@@ -112,7 +112,7 @@ Block::~Block() {
 Depot::Depot(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
 Depot::~Depot() {
-  passages_.clear();
+  bounces_.clear();
   for (const auto& [bytes, block] : unused_) free(block.data, bytes);
   for (std::byte* const page : pages_of_words_) free(page, page_bytes());
 }
@@ -165,7 +165,7 @@ void Depot::release_unused(Clock::duration time) {
   {
     const std::lock_guard lock(mutex_);
     const Clock::time_point now = Clock::now();
-    while (!unused_.empty() && passages_in_use_ == 0) {
+    while (!unused_.empty() && bounces_in_use_ == 0) {
       const auto oldest = std::ranges::min_element(
           unused_, {}, [](const auto& entry) { return entry.second.since; });
       if (now - oldest->second.since < time && unused_bytes_ <= pinned_memory().limit()) break;
@@ -177,17 +177,17 @@ void Depot::release_unused(Clock::duration time) {
   for (const auto& [data, bytes] : given_back) free(data, bytes);
 }
 
-std::unique_ptr<Passage> Depot::passage() {
+std::unique_ptr<HostBounce> Depot::bounce() {
   {
     const std::lock_guard lock(mutex_);
-    ++passages_in_use_;
-    if (!passages_.empty()) {
-      std::unique_ptr<Passage> passage = std::move(passages_.back());
-      passages_.pop_back();
-      return passage;
+    ++bounces_in_use_;
+    if (!bounces_.empty()) {
+      std::unique_ptr<HostBounce> bounce = std::move(bounces_.back());
+      bounces_.pop_back();
+      return bounce;
     }
   }
-  if (std::unique_ptr<Passage> own = accelerator_->make_passage()) return own;
+  if (std::unique_ptr<HostBounce> own = accelerator_->make_bounce()) return own;
   Word* words = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -198,13 +198,13 @@ std::unique_ptr<Passage> Depot::passage() {
     }
     words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * line_bytes());
   }
-  return std::make_unique<QueuePassage>(accelerator_->make_queue(), words);
+  return std::make_unique<QueueBounce>(accelerator_->make_queue(), words);
 }
 
-void Depot::take_back(std::unique_ptr<Passage> passage) {
+void Depot::take_back(std::unique_ptr<HostBounce> bounce) {
   const std::lock_guard lock(mutex_);
-  passages_.push_back(std::move(passage));
-  --passages_in_use_;
+  bounces_.push_back(std::move(bounce));
+  --bounces_in_use_;
 }
 
 }  // namespace mccl::device

@@ -1,4 +1,4 @@
-// Keeps pinned memory and passages of one device for reuse. Making either is slow and
+// Keeps pinned memory and bounces of one device for reuse. Making either is slow and
 // may wait for all work of the device.
 #pragma once
 
@@ -42,14 +42,14 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Returns a block of at least `bytes`. As soon as no call has a passage, unused blocks beyond
+  /// Returns a block of at least `bytes`. As soon as no call has a bounce, unused blocks beyond
   /// pinned_memory().limit() bytes in total are freed.
   Block block(std::size_t bytes);
-  std::unique_ptr<Passage> passage();
-  /// Keeps a passage that has ended, for reuse.
-  void take_back(std::unique_ptr<Passage> passage);
+  std::unique_ptr<HostBounce> bounce();
+  /// Keeps a bounce that has ended, for reuse.
+  void take_back(std::unique_ptr<HostBounce> bounce);
   /// Frees the blocks that were not used for `time`. Freeing may wait for all work of the device,
-  /// so nothing is freed while a call has a passage.
+  /// so nothing is freed while a call has a bounce.
   void release_unused(Clock::duration time);
   std::size_t unused_bytes() const;
 
@@ -65,12 +65,12 @@ class Depot : public std::enable_shared_from_this<Depot> {
 
   const std::shared_ptr<Accelerator> accelerator_;
   mutable std::mutex mutex_;
-  std::multimap<std::size_t, Unused> unused_;       // guarded by mutex_; keyed by size
-  std::size_t unused_bytes_ = 0;                    // guarded by mutex_
-  std::vector<std::unique_ptr<Passage>> passages_;  // guarded by mutex_
-  int passages_in_use_ = 0;                         // guarded by mutex_
-  std::vector<std::byte*> pages_of_words_;          // guarded by mutex_
-  std::size_t words_left_ = 0;                      // guarded by mutex_
+  std::multimap<std::size_t, Unused> unused_;         // guarded by mutex_; keyed by size
+  std::size_t unused_bytes_ = 0;                      // guarded by mutex_
+  std::vector<std::unique_ptr<HostBounce>> bounces_;  // guarded by mutex_
+  int bounces_in_use_ = 0;                            // guarded by mutex_
+  std::vector<std::byte*> pages_of_words_;            // guarded by mutex_
+  std::size_t words_left_ = 0;                        // guarded by mutex_
 };
 
 }  // namespace mccl::device

@@ -45,9 +45,9 @@ class Queue {
 
 /// Moves the data of one call between device memory and host memory. Serves one call at a time.
 /// Only begin() may block. Threads may use it in turn, but not concurrently.
-class Passage {
+class HostBounce {
  public:
-  virtual ~Passage() = default;
+  virtual ~HostBounce() = default;
 
   /// The copies of one call. Empty copies are omitted.
   struct Trip {
@@ -93,9 +93,9 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a passage of the device's own kind. Returns null if the device has none; a passage
+  /// Makes a bounce of the device's own kind. Returns null if the device has none; a bounce
   /// through make_queue() is then used, whose queue waits for the host.
-  virtual std::unique_ptr<Passage> make_passage() { return nullptr; }
+  virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// Blocks until the device has finished all work that it has been given.

@@ -31,8 +31,8 @@ void* Pool::take(std::size_t bytes) {
   }
   if (!best) {
     std::shared_ptr<void> memory = accelerator_->make_memory(size);
-    const auto unused =
-        std::ranges::find_if(windows_, [](const Kept& kept) { return !kept.memory && !kept.told; });
+    const auto unused = std::ranges::find_if(
+        windows_, [](const Kept& kept) { return !kept.memory && !kept.pinned; });
     const auto number = static_cast<std::size_t>(unused - windows_.begin());
     if (unused == windows_.end()) windows_.emplace_back();
     begin_[static_cast<const std::byte*>(memory.get())] = number;
@@ -46,20 +46,21 @@ void* Pool::take(std::size_t bytes) {
 /// Waits until the device no longer uses the memory, because it may be handed out again. Freeing
 /// memory waits for the device as well. Both waits happen without the lock.
 void Pool::give_back(void* memory) {
-  if (is_told(memory)) accelerator_->finish();
+  if (is_pinned(memory)) accelerator_->finish();
   std::shared_ptr<void> gone;
   const std::lock_guard lock(mutex_);
   Kept& kept = taken(memory);
   kept.in_use = false;
-  if (kept.told) return;
+  if (kept.pinned) return;
   gone = std::move(kept.memory);
   begin_.erase(static_cast<const std::byte*>(memory));
-  while (!windows_.empty() && !windows_.back().memory && !windows_.back().told) windows_.pop_back();
+  while (!windows_.empty() && !windows_.back().memory && !windows_.back().pinned)
+    windows_.pop_back();
 }
 
-bool Pool::is_told(const void* memory) {
+bool Pool::is_pinned(const void* memory) {
   const std::lock_guard lock(mutex_);
-  return taken(memory).told;
+  return taken(memory).pinned;
 }
 
 /// Called with the lock held.
@@ -70,12 +71,12 @@ Pool::Kept& Pool::taken(const void* memory) {
                                     memory, accelerator_->name()));
 }
 
-std::vector<Pool::Window> Pool::tell(std::size_t first) {
+std::vector<Pool::PoolWindow> Pool::pin_from(std::size_t first) {
   const std::lock_guard lock(mutex_);
-  std::vector<Window> windows;
+  std::vector<PoolWindow> windows;
   for (std::size_t number = first; number < windows_.size(); ++number) {
     Kept& kept = windows_[number];
-    kept.told = true;
+    kept.pinned = true;
     windows.push_back({kept.memory.get(), kept.bytes});
   }
   return windows;

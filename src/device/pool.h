@@ -33,13 +33,13 @@ class Pool {
   /// device has finished all work that it has been given.
   void give_back(void* memory);
 
-  struct Window {
+  struct PoolWindow {
     void* memory;  ///< Null if it has been freed.
     std::size_t bytes;
   };
   /// Returns all windows with number `first` or higher, to be announced to other ranks. They are
   /// never freed afterwards.
-  std::vector<Window> tell(std::size_t first);
+  std::vector<PoolWindow> pin_from(std::size_t first);
 
   /// Finds the window that contains all `bytes` at `memory`. Empty if there is none.
   std::optional<InWindow> find(const void* memory, std::size_t bytes) const;
@@ -49,10 +49,10 @@ class Pool {
     std::shared_ptr<void> memory;
     std::size_t bytes;
     bool in_use;
-    bool told;
+    bool pinned;
   };
 
-  bool is_told(const void* memory);
+  bool is_pinned(const void* memory);
   Kept& taken(const void* memory);
 
   const std::shared_ptr<Accelerator> accelerator_;

@@ -295,7 +295,7 @@ void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
   }
 }
 
-void Engine::tell_of_arrival() {
+void Engine::announce_arrival() {
   const std::lock_guard lock(driver_.mutex());
   awaits_arrivals_ = rank() == 0;
   if (!awaits_arrivals_) peers_.send(WorldRank(0), {.kind = ControlKind::arrived});

@@ -144,7 +144,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Announces that this rank has read everything from the store that the start of the job needs.
   /// Rank 0's shutdown waits for this announcement from every living rank, for a few seconds at
   /// most.
-  void tell_of_arrival();
+  void announce_arrival();
 
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);

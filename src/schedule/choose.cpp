@@ -102,18 +102,18 @@ bool fits_through_window(const Problem& problem, std::size_t element_bytes, cons
 }
 
 /// A candidate, and whether it needs relays.
-struct Candidate {
+struct RankedChoice {
   Choice choice;
   bool needs_relays = false;
 };
 
 /// Finds the best chunk for an algorithm. `is_only`: no other algorithm can be chosen.
-Candidate best_of(Algorithm algorithm, bool is_only, const Problem& problem,
-                  std::size_t element_bytes, const Facts& facts) {
+RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
+                     std::size_t element_bytes, const Facts& facts) {
   const std::vector<std::size_t> chunks = chunks_to_consider(element_bytes, facts);
   const bool fixed = entry_of(algorithm).window == WindowUse::all;
   Estimator estimator(algorithm, problem, element_bytes, facts);
-  Candidate best{{algorithm, chunks.back(), std::numeric_limits<double>::infinity()}};
+  RankedChoice best{{algorithm, chunks.back(), std::numeric_limits<double>::infinity()}};
   for (const std::size_t chunk : chunks) {
     if (fixed && chunk < window_chunk(chunks, algorithm, problem, element_bytes)) continue;
     const Estimate found = estimator.at(chunk);
@@ -174,15 +174,15 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
     return choose_exchange(problem, element_bytes, facts);
   }
   const std::vector<Algorithm> algorithms = candidates_for(problem, element_bytes, facts);
-  std::vector<Candidate> candidates;
+  std::vector<RankedChoice> candidates;
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
   // If some algorithms send every message over a single cable, only those are considered. A relayed
   // message takes time of other ranks and wakes one of their threads.
-  const bool some_need_none = !std::ranges::all_of(candidates, &Candidate::needs_relays);
-  if (some_need_none) std::erase_if(candidates, std::mem_fn(&Candidate::needs_relays));
+  const bool some_need_none = !std::ranges::all_of(candidates, &RankedChoice::needs_relays);
+  if (some_need_none) std::erase_if(candidates, std::mem_fn(&RankedChoice::needs_relays));
   Choice best = candidates.front().choice;
-  for (const Candidate& each : candidates) {
+  for (const RankedChoice& each : candidates) {
     if (each.choice.predicted_s < kBetter * best.predicted_s) best = each.choice;
   }
   problem.in_place = asked.in_place;

@@ -14,11 +14,11 @@ namespace {
 /// One direction around the ring. In phase k a rank sends the part that it received in phase k - 1.
 /// When reducing, phase 0 sends the part of the rank before it, and the last phase completes the
 /// rank's own part. When gathering, phase 0 sends the rank's own part.
-class Way {
+class RingDirection {
  public:
   /// Follows Problem::ring if it is set. `direction` is 1 or -1. The problem must outlive this
   /// object.
-  Way(const Problem& p, int direction)
+  RingDirection(const Problem& p, int direction)
       : order_(p.ring), size_(p.size), direction_(direction), place_(p.rank) {
     if (!order_.empty())
       place_ = static_cast<int>(std::ranges::find(order_, p.rank) - order_.begin());
@@ -59,7 +59,7 @@ class Ring : public ScheduleWriter {
   explicit Ring(const Problem& p)
       : ScheduleWriter(p),
         divider_(builder_.chunk()),
-        ways_{Way(p, 1), Way(p, -1)},
+        ways_{RingDirection(p, 1), RingDirection(p, -1)},
         phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
   void all_reduce() {
@@ -166,7 +166,7 @@ class Ring : public ScheduleWriter {
     }
   }
 
-  void move(const Way& way, const Hop& hop, std::size_t c) {
+  void move(const RingDirection& way, const Hop& hop, std::size_t c) {
     builder_.send(way.to(), builder_.piece(hop.sent, c));
     const Region received = builder_.piece(hop.received, c);
     if (hop.reduces) {
@@ -177,7 +177,7 @@ class Ring : public ScheduleWriter {
   }
 
   const Divider divider_;
-  const std::array<Way, 2> ways_;
+  const std::array<RingDirection, 2> ways_;
   const std::size_t phase_count_;  // elements of a part that one phase of a segment moves
 };
 

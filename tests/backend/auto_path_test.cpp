@@ -23,8 +23,11 @@ constexpr std::size_t kCount = 100;
 class WayDouble final : public direct::Path {
  public:
   WayDouble(std::shared_ptr<DeviceDouble> device, float number, Collective only)
-      : device_(std::move(device)), number_(number), only_(only), lane_(device::depot_of(kDevice)) {
-    order_by(lane_);
+      : device_(std::move(device)),
+        number_(number),
+        only_(only),
+        queue_(device::depot_of(kDevice)) {
+    order_by(queue_);
   }
 
   bool takes(const Request& request) override {
@@ -55,7 +58,7 @@ class WayDouble final : public direct::Path {
   const std::shared_ptr<DeviceDouble> device_;
   const float number_;
   const Collective only_;
-  device::Lane lane_;
+  device::SerialQueue queue_;
 };
 
 class AutoPaths : public ::testing::Test {
@@ -65,19 +68,19 @@ class AutoPaths : public ::testing::Test {
   }
   void TearDown() override { device::replace_maker(DeviceKind::cuda, nullptr); }
 
-  direct::Candidate way(const std::string& name, float number, std::chrono::microseconds pause,
-                        Collective only = Collective::barrier) const {
+  direct::PathCandidate way(const std::string& name, float number, std::chrono::microseconds pause,
+                            Collective only = Collective::barrier) const {
     return {name, [this, number, pause, only] {
               auto made = std::make_shared<WayDouble>(device_, number, only);
               made->pause = pause;
               return made;
             }};
   }
-  static direct::Candidate missing(const std::string& why) {
+  static direct::PathCandidate missing(const std::string& why) {
     return {"missing", [why]() -> std::shared_ptr<direct::Path> { throw InvalidArgument(why); }};
   }
   static native::NativeGroup& use(Context& context,
-                                  const std::vector<direct::Candidate>& candidates) {
+                                  const std::vector<direct::PathCandidate>& candidates) {
     auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
     group.use(std::make_shared<direct::AutoPath>(group, candidates, std::chrono::seconds(30),
                                                  Log(context.rank(), LogLevel::error)));
@@ -260,7 +263,7 @@ TEST_F(AutoPaths, WhatTheFasterWayDoesNotDoGoesByTheOther) {
 
 TEST_F(AutoPaths, AWayThatOneRankHasNotIsTakenByNone) {
   run_ranks(2, [this](Context& context) {
-    std::vector<direct::Candidate> candidates{way("one", 42, std::chrono::microseconds(0))};
+    std::vector<direct::PathCandidate> candidates{way("one", 42, std::chrono::microseconds(0))};
     if (context.rank() == 1) candidates.front() = missing("there is none");
     Group& group = use(context, candidates);
     EXPECT_EQ(all_reduce(group, true), 2);

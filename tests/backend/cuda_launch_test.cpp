@@ -16,17 +16,17 @@ Request all_reduce_of(std::size_t bytes) {
   return request;
 }
 
-constexpr Limits kAll{.packed_sum = 4000,
-                      .flagged_sum = 1000,
-                      .packed_parts = 10'000,
-                      .flagged_parts = 6000,
-                      .flagged_scatter = 3000,
-                      .flagged_gather = 4000,
-                      .flagged_broadcast = 5000,
-                      .pooled_scatter = 20'000,
-                      .pooled_gather = 30'000};
+constexpr KernelLimits kAll{.packed_sum = 4000,
+                            .flagged_sum = 1000,
+                            .packed_parts = 10'000,
+                            .flagged_parts = 6000,
+                            .flagged_scatter = 3000,
+                            .flagged_gather = 4000,
+                            .flagged_broadcast = 5000,
+                            .pooled_scatter = 20'000,
+                            .pooled_gather = 30'000};
 
-Kernel kernel_of(std::size_t bytes, int ranks, const Limits& limits = kAll) {
+Kernel kernel_of(std::size_t bytes, int ranks, const KernelLimits& limits = kAll) {
   return launch_of(all_reduce_of(bytes), ranks, limits).kernel;
 }
 
@@ -46,7 +46,7 @@ TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
 }
 
 TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
-  const Limits limits = kAll.without_packed();
+  const KernelLimits limits = kAll.without_packed();
   EXPECT_EQ(kernel_of(1000, 2, limits), Kernel::flagged_sum);
   EXPECT_EQ(kernel_of(6000, 2, limits), Kernel::flagged_parts);
   EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::all_reduce);
@@ -97,7 +97,7 @@ TEST(CudaLaunch, ThereAreThreadsForTheFlagsOfPackedLines) {
 
 TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
   constexpr std::size_t kAny = ~std::size_t{0};
-  const Limits none{kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny};
+  const KernelLimits none{kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny};
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
   EXPECT_EQ(kernel_of(kMostFlagged, 2, none.without_packed()), Kernel::flagged_sum);

@@ -24,8 +24,8 @@ constexpr float kDirect = 42;
 class PathDouble final : public direct::Path {
  public:
   explicit PathDouble(std::shared_ptr<DeviceDouble> device)
-      : device_(std::move(device)), lane_(device::depot_of(kDevice)) {
-    order_by(lane_);
+      : device_(std::move(device)), queue_(device::depot_of(kDevice)) {
+    order_by(queue_);
   }
 
   bool takes(const Request& request) override {
@@ -60,7 +60,7 @@ class PathDouble final : public direct::Path {
   }
 
   const std::shared_ptr<DeviceDouble> device_;
-  device::Lane lane_;
+  device::SerialQueue queue_;
   std::mutex mutex_;
   std::shared_ptr<std::atomic<bool>> lock_;  // guarded by mutex_
 };

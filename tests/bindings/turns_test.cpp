@@ -56,17 +56,17 @@ class Stream {
   std::thread thread_;
 };
 
-/// A group: its line, the lock under which turns are taken, and the operations in the order in
+/// A group: its queue, the lock under which turns are taken, and the operations in the order in
 /// which they started.
 struct Group {
-  std::shared_ptr<OrderedCalls> line = std::make_shared<OrderedCalls>();
+  std::shared_ptr<TurnQueue> queue = std::make_shared<TurnQueue>();
   std::mutex order;
   int taken = 0;             // guarded by order
   std::vector<int> started;  // guarded by the turn
 
   void run_on(Stream& stream, bool dropped) {
     const std::lock_guard lock(order);
-    auto turn = std::make_shared<Turn>(line);
+    auto turn = std::make_shared<Turn>(queue);
     const int number = taken++;
     if (dropped) return;
     stream.enqueue([this, turn = std::move(turn), number] {
@@ -129,21 +129,21 @@ TEST(Turns, SeveralThreadsStreamsAndGroupsDoNotDeadlock) {
 }
 
 TEST(Turns, AnErrorEndsATurn) {
-  const auto line = std::make_shared<OrderedCalls>();
+  const auto queue = std::make_shared<TurnQueue>();
   try {
-    const Turn turn(line);
+    const Turn turn(queue);
     turn.await();
     throw std::runtime_error("the call failed");
   } catch (const std::runtime_error&) {
   }
-  Turn(line).await();
+  Turn(queue).await();
 }
 
 TEST(Turns, ATurnThatEndsBeforeItComesIsSkipped) {
-  const auto line = std::make_shared<OrderedCalls>();
-  auto first = std::make_unique<Turn>(line);
-  auto second = std::make_unique<Turn>(line);
-  const Turn third(line);
+  const auto queue = std::make_shared<TurnQueue>();
+  auto first = std::make_unique<Turn>(queue);
+  auto second = std::make_unique<Turn>(queue);
+  const Turn third(queue);
   second.reset();
   first.reset();
   third.await();

@@ -43,8 +43,8 @@ TEST(Boundary, SuccessIsQuiet) {
   expect(Error("before"), MCCL_ERROR_OTHER, "before");
   EXPECT_EQ(guarded([] {}), MCCL_OK);
   EXPECT_STREQ(mccl_last_error(), "before");
-  EXPECT_EQ(told_of(nullptr).status, MCCL_OK);
-  EXPECT_EQ(told_of(nullptr).text, "");
+  EXPECT_EQ(text_of(nullptr).status, MCCL_OK);
+  EXPECT_EQ(text_of(nullptr).text, "");
 }
 
 }  // namespace

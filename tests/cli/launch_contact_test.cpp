@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Job job_of(const Variables& environment = {}) {
-  Request request;
+  JobRequest request;
   request.program = {"./program"};
   request.hosts = parse_hosts("--hosts", "a,b");
   request.environment = environment;

@@ -21,8 +21,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Request request_for(const std::string& hosts, std::optional<int> ranks) {
-  Request request;
+JobRequest request_for(const std::string& hosts, std::optional<int> ranks) {
+  JobRequest request;
   request.program = {"./program", "-x"};
   request.hosts = parse_hosts("--hosts", hosts);
   request.ranks_per_host = ranks;
@@ -30,7 +30,7 @@ Request request_for(const std::string& hosts, std::optional<int> ranks) {
   return request;
 }
 
-const std::vector<Reached> kPlaces = {{"10.0.0.1", "/tmp/a"}, {"fd77::2", "/tmp/b"}};
+const std::vector<ReachedHost> kPlaces = {{"10.0.0.1", "/tmp/a"}, {"fd77::2", "/tmp/b"}};
 
 TEST(LaunchJob, RanksFollowTheHosts) {
   const Job job = plan_job(request_for("a,b,a", 2), "key");
@@ -43,7 +43,7 @@ TEST(LaunchJob, RanksFollowTheHosts) {
 }
 
 TEST(LaunchJob, SlotsSayHowManyUnlessAFlagDoes) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.hosts[0].slots = 3;
   EXPECT_EQ(plan_job(request, "key").size(), 4);
   request.ranks_per_host = 2;
@@ -53,7 +53,7 @@ TEST(LaunchJob, SlotsSayHowManyUnlessAFlagDoes) {
 }
 
 TEST(LaunchJob, APythonScriptGetsThePythonOfItsHost) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.program = {"train.py", "x"};
   request.python = "/here/python";
   request.hosts[1].python = "/there/python";
@@ -63,7 +63,7 @@ TEST(LaunchJob, APythonScriptGetsThePythonOfItsHost) {
 }
 
 TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.program = {"python", "-m", "train"};
   request.python = "/here/python";
   request.hosts[1].python = "/there/python";
@@ -76,7 +76,7 @@ TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
 
 TEST(LaunchJob, FlagsOfPythonAreForPython) {
   const auto argv = [](std::vector<std::string> program) {
-    Request request = request_for("a", {});
+    JobRequest request = request_for("a", {});
     request.program = std::move(program);
     request.python = "/here/python";
     return plan_job(request, "key").ranks[0].argv;
@@ -89,7 +89,7 @@ TEST(LaunchJob, FlagsOfPythonAreForPython) {
 
 TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
   const auto script = [](std::vector<std::string> argv) {
-    const Rank rank{.argv = std::move(argv), .directory = ""};
+    const RankPlan rank{.argv = std::move(argv), .directory = ""};
     const std::string* found = script_of(rank);
     return found == nullptr ? std::string() : *found;
   };
@@ -99,7 +99,7 @@ TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
 }
 
 TEST(LaunchJob, EveryFaceFindsItsVariables) {
-  Request request = request_for("a,b", 2);
+  JobRequest request = request_for("a,b", 2);
   request.environment = {{"A", "1"}, {"B", "1"}};
   request.hosts[1].environment = {{"B", "2"}};
   request.hosts[1].addresses = {"10.0.0.2", "10.1.0.2"};
@@ -132,7 +132,7 @@ TEST(LaunchJob, EveryFaceFindsItsVariables) {
 }
 
 TEST(LaunchJob, TheRingsFileIsMlxs) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.hosts[0].addresses = {"10.0.0.1", "10.1.0.1"};
   request.connections_per_address = 2;
   const Job job = plan_job(request, "key");
@@ -155,7 +155,7 @@ std::vector<std::string> names_for_mlx(const Variables& variables) {
 
 Variables variables_with(Backend backend, int ranks, bool verbose = false,
                          const Variables& inherited = {}) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.hosts.resize(static_cast<std::size_t>(ranks), request.hosts[0]);
   for (Host& host : request.hosts) host.rdma = nlohmann::json(request.hosts.size(), nullptr);
   request.backend = backend;
@@ -233,7 +233,7 @@ TEST(LaunchJob, AVerboseLauncherHasMlxTellToo) {
 }
 
 TEST(LaunchJob, DevicesGoToEveryPairOfRanks) {
-  Request request = request_for("a,b", 2);
+  JobRequest request = request_for("a,b", 2);
   request.backend = Backend::jaccl_ring;
   request.hosts[0].rdma = {nullptr, "r0"};
   request.hosts[1].rdma = {"r1", nullptr};
@@ -247,7 +247,7 @@ TEST(LaunchJob, DevicesGoToEveryPairOfRanks) {
 }
 
 TEST(LaunchJob, AHostThatIsNamedTwiceKeepsWhatEachEntrySays) {
-  Request request = request_for("a,b,a", {});
+  JobRequest request = request_for("a,b,a", {});
   request.hosts[0].addresses = {"10.0.0.1"};
   request.hosts[2].addresses = {"10.0.0.9"};
   request.hosts[2].environment = {{"WHO", "third"}};
@@ -279,7 +279,7 @@ TEST(LaunchJob, ThisMachineIsOneByAnyOfItsNames) {
 }
 
 TEST(LaunchJob, AnAddressThatIsGivenTwiceHasTwoLinks) {
-  Request request = request_for("a,b", {});
+  JobRequest request = request_for("a,b", {});
   request.hosts[0].addresses = {"10.0.0.1", "10.0.0.1"};
   const Job job = plan_job(request, "key");
   const Ports ports = ports_from(job, 100);
@@ -289,7 +289,7 @@ TEST(LaunchJob, AnAddressThatIsGivenTwiceHasTwoLinks) {
 }
 
 TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {
-  Request request = request_for("127.0.0.1", 2);
+  JobRequest request = request_for("127.0.0.1", 2);
   Job job = plan_job(request, "key");
   EXPECT_FALSE(environment_of(job, job.ranks[1], ports_from(job, 100), kPlaces, {})
                    .contains("CUDA_VISIBLE_DEVICES"));
@@ -304,7 +304,7 @@ TEST(LaunchJob, OnlyNcclGetsADeviceForEachRank) {
 }
 
 TEST(LaunchJob, ADryRunShowsEverythingButTheKey) {
-  Request request = request_for("a", 1);
+  JobRequest request = request_for("a", 1);
   request.program = {"./my program", "it's"};
   const Job job = plan_job(request, "topsecret");
   const std::string text = text_of(job, choose_ports(job, {}, {}), expected_places(job), {}, true);
@@ -347,9 +347,9 @@ TEST(LaunchRemote, ComplaintsOfSshComeWithTheCure) {
 }
 
 TEST(LaunchVerdict, TheCauseIsTheRankThatWasKilledElseTheFirst) {
-  const Failure failed{1, "a", {.status = 1}};
-  const Failure killed{2, "b", {.status = 139}};
-  const Failure lost{0, "c", {.status = 255, .connection_lost = true}};
+  const RankFailure failed{1, "a", {.status = 1}};
+  const RankFailure killed{2, "b", {.status = 139}};
+  const RankFailure lost{0, "c", {.status = 255, .connection_lost = true}};
   EXPECT_EQ(first_cause({failed}).rank, 1);
   EXPECT_EQ(first_cause({failed, killed}).rank, 2);
   EXPECT_EQ(first_cause({failed, killed, lost}).rank, 0);
@@ -357,10 +357,11 @@ TEST(LaunchVerdict, TheCauseIsTheRankThatWasKilledElseTheFirst) {
 
 TEST(LaunchVerdict, ItTellsWhoWhereAndHow) {
   EXPECT_EQ(
-      text_of(Failure{3, "a", {.status = 139}}, 4),
+      text_of(RankFailure{3, "a", {.status = 139}}, 4),
       "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "
       "job was ended");
-  EXPECT_EQ(text_of(Failure{0, "a", {.status = 3}}, 1), "rank 0 of 1 on a exited with status 3");
+  EXPECT_EQ(text_of(RankFailure{0, "a", {.status = 3}}, 1),
+            "rank 0 of 1 on a exited with status 3");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 
 Job job_on(const std::string& hosts) {
-  Request request;
+  JobRequest request;
   request.program = {"./program"};
   request.hosts = parse_hosts("--hosts", hosts);
   request.backend = Backend::mpi;

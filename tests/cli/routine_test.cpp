@@ -50,11 +50,11 @@ TEST(Routine, BusBandwidthIsThatOfNcclTests) {
 }
 
 TEST(Routine, SizesAreOfAllPartsAndOfWholeElements) {
-  const Shape reduced = shape_of(Routine::all_reduce, 1026, DType::f32, 4);
+  const CallSize reduced = shape_of(Routine::all_reduce, 1026, DType::f32, 4);
   EXPECT_EQ(reduced.part, 256U);
   EXPECT_EQ(reduced.total, 256U);
   EXPECT_EQ(reduced.bytes, 1024U);
-  const Shape gathered = shape_of(Routine::all_gather, 1024, DType::f32, 3);
+  const CallSize gathered = shape_of(Routine::all_gather, 1024, DType::f32, 3);
   EXPECT_EQ(gathered.part, 85U);
   EXPECT_EQ(gathered.total, 255U);
   EXPECT_EQ(gathered.bytes, 1020U);

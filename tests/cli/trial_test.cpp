@@ -28,7 +28,7 @@ TEST_P(EveryRoutine, IsRightOutOfPlaceAndInPlace) {
   options.root = example.root;
   testing::run_ranks(example.ranks, [&](Context& context) {
     for (const RoutineInfo& info : routines()) {
-      const Shape shape = shape_of(info.routine, 9999, options.dtype, example.ranks);
+      const CallSize shape = shape_of(info.routine, 9999, options.dtype, example.ranks);
       const Memory a(shape.bytes);
       const Memory b(shape.bytes);
       for (const bool in_place : {false, true}) {
@@ -53,7 +53,7 @@ TEST(Trial, OneWrongBitIsOneWrongElement) {
   std::atomic<std::uint64_t> wrong = 0;
   testing::run_ranks(2, [&](Context& context) {
     for (const Routine routine : {Routine::all_reduce, Routine::all_gather, Routine::all_to_all}) {
-      const Shape shape = shape_of(routine, 4096, options.dtype, 2);
+      const CallSize shape = shape_of(routine, 4096, options.dtype, 2);
       const Memory a(shape.bytes);
       const Memory b(shape.bytes);
       const Trial trial(*context.world(), routine, shape, options, false, false, a, b);
@@ -69,7 +69,7 @@ TEST(Trial, OneWrongBitIsOneWrongElement) {
 TEST(Trial, WithoutTheCallEveryElementIsWrong) {
   Options options;
   testing::run_ranks(2, [&](Context& context) {
-    const Shape shape = shape_of(Routine::broadcast, 4096, options.dtype, 2);
+    const CallSize shape = shape_of(Routine::broadcast, 4096, options.dtype, 2);
     const Memory a(shape.bytes);
     const Trial trial(*context.world(), Routine::broadcast, shape, options, true, false, a, a);
     trial.fill();
@@ -82,7 +82,7 @@ TEST(Trial, NumbersThatEveryCodecCanCarryHaveExactSumsToo) {
   Options options;
   testing::run_ranks(2, [&](Context& context) {
     for (const Routine routine : {Routine::all_reduce, Routine::reduce_scatter}) {
-      const Shape shape = shape_of(routine, 40'000, options.dtype, 2);
+      const CallSize shape = shape_of(routine, 40'000, options.dtype, 2);
       const Memory a(shape.bytes);
       const Memory b(shape.bytes);
       const Trial trial(*context.world(), routine, shape, options, false, true, a, b);

@@ -43,16 +43,17 @@ std::vector<HostFacts> hosts_of(int count) {
   return hosts;
 }
 
-Link cable(int a, const std::string& at_a, int b, const std::string& at_b) {
-  Link link;
+CableLink cable(int a, const std::string& at_a, int b, const std::string& at_b) {
+  CableLink link;
   link.a = {a, at_a};
   link.b = {b, at_b};
   link.mbit_per_s = 40'000;
   return link;
 }
 
-Port port_of(const std::string& own, const std::string& peer, const std::string& interface) {
-  Port port;
+ThunderboltPort port_of(const std::string& own, const std::string& peer,
+                        const std::string& interface) {
+  ThunderboltPort port;
   port.receptacle = interface.substr(1);
   port.own = own;
   port.peer_id = peer;
@@ -65,7 +66,7 @@ TEST(ThunderboltLinks, JoinPortsThatNameEachOther) {
   hosts[0].ports = {port_of("A1", "B2", "e1"), port_of("A2", "", "e2")};
   hosts[1].ports = {port_of("B1", "", "e1"), port_of("B2", "A1", "e2")};
   std::vector<Finding> findings;
-  const std::vector<Link> links = thunderbolt_links(hosts, {}, findings);
+  const std::vector<CableLink> links = thunderbolt_links(hosts, {}, findings);
   ASSERT_THAT(links, SizeIs(1));
   EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
   EXPECT_THAT(findings, IsEmpty());
@@ -89,7 +90,7 @@ TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {
                                     {{1, "e1"}, {0, "e1"}},
                                     {{2, "e1"}, {1, "e1"}},
                                     {{0, "e0"}, {1, "e0"}}};
-  const Joined joined = joined_by(hosts, heard);
+  const Connectivity joined = joined_by(hosts, heard);
   ASSERT_THAT(joined.links, SizeIs(1));
   EXPECT_EQ(text_of(joined.links[0], hosts), "a (e0) to b (e0)");
   ASSERT_THAT(joined.networks, SizeIs(1));
@@ -106,7 +107,7 @@ TEST(JoinedBy, AddressesTellWhereNobodyWasHeard) {
 TEST(JoinedBy, TakesNoInterfaceFromAStranger) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<Heard> heard = {{{0, "e0"}, {1, "e0; reboot"}}, {{0, "e7"}, {1, "e1"}}};
-  const Joined joined = joined_by(hosts, heard);
+  const Connectivity joined = joined_by(hosts, heard);
   EXPECT_THAT(joined.links, IsEmpty());
   EXPECT_THAT(joined.networks, IsEmpty());
 }
@@ -118,7 +119,7 @@ TEST(ThunderboltLinks, TellSeveralCablesOfTwoComputersApartByTheirCalls) {
   hosts[1].ports = {port_of("B", "A", "e1"), port_of("B", "A", "e2")};
   const std::vector<Heard> heard = {{{1, "e2"}, {0, "e1"}}, {{0, "e2"}, {1, "e1"}}};
   std::vector<Finding> findings;
-  const std::vector<Link> links = thunderbolt_links(hosts, heard, findings);
+  const std::vector<CableLink> links = thunderbolt_links(hosts, heard, findings);
   ASSERT_THAT(links, SizeIs(2));
   EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
   EXPECT_EQ(text_of(links[1], hosts), "a (e2) to b (e1)");
@@ -136,7 +137,7 @@ TEST(GiveAddresses, AvoidsWhatIsInUse) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[3] = interface_of("e3", "192.168.0.2/30");
   hosts[1].routes = {{*parse_network("192.168.0.8/29"), ""}};
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   const auto given = give_addresses(hosts, links);
   EXPECT_EQ(text_of(given[0].a), "192.168.0.5/30");
   EXPECT_EQ(text_of(given[0].b), "192.168.0.6/30");
@@ -146,13 +147,13 @@ TEST(GiveAddresses, AvoidsWhatIsInUse) {
 TEST(GiveAddresses, TakesAWayOutForNoNetwork) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].routes = {{*parse_network("0.0.0.0/1"), ""}, {*parse_network("128.0.0.0/1"), ""}};
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   EXPECT_EQ(text_of(give_addresses(hosts, links)[0].a), "192.168.0.1/30");
 }
 
 TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
   std::vector<HostFacts> hosts = hosts_of(2);
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   const auto given = [&](const SubnetChoice& choice = {}) {
     return text_of(give_addresses(hosts, links, choice)[0].a);
   };
@@ -175,7 +176,7 @@ TEST(GiveAddresses, PassesOverTensOfThousandsOfRoutes) {
   constexpr int kHosts = 64;
   constexpr std::uint32_t kRoutes = 10'000;
   std::vector<HostFacts> hosts = hosts_of(kHosts);
-  std::vector<Link> links;
+  std::vector<CableLink> links;
   for (int host = 0; host < kHosts; ++host) {
     for (std::uint32_t i = 0; i < kRoutes; ++i)
       hosts[host].routes.push_back({{{0xC0A80000 + 4 * i}, 30}, "e1"});
@@ -188,7 +189,7 @@ TEST(GiveAddresses, PassesOverTensOfThousandsOfRoutes) {
 
 TEST(GiveAddresses, SaysWhenCablesHaveTakenTheWholeSubnet) {
   const std::vector<HostFacts> hosts = hosts_of(2);
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   EXPECT_THAT([&] { give_addresses(hosts, links, {.within = parse_network("10.9.8.0/30")}); },
               ThrowsMessage<Error>(HasSubstr("cables use all of it")));
 }
@@ -198,7 +199,7 @@ std::vector<std::string> kept_by(const std::string& manager, HostFacts host) {
   hosts[0] = std::move(host);
   hosts[0].network_manager = manager;
   hosts[1].network_manager = "netplan";
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   std::vector<std::string> texts;
   for (const SetupStep& step : persist_steps(hosts, give_addresses(hosts, links)))
     if (step.host == 0) texts.push_back(step.command + " / " + step.undo);
@@ -240,7 +241,7 @@ TEST(PersistSteps, KeepWhatAnEarlierSetUpGave) {
     hosts[i].interfaces[0] = interface_of("e0", i == 0 ? "10.0.0.1/30" : "10.0.0.2/30");
     hosts[i].interfaces[1] = interface_of("e1", i == 0 ? "10.1.0.1/24" : "10.1.0.2/24");
   }
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   // The /24 was not set up by mccl, so it is left alone.
   EXPECT_THAT(persist_steps(hosts, give_addresses(hosts, links)), SizeIs(2));
 }
@@ -256,7 +257,7 @@ TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
       host.routes.push_back({network, ""});
       taken.push_back(network);
     }
-    std::vector<Link> links;
+    std::vector<CableLink> links;
     for (int i = 0; i < 30; ++i)
       links.push_back(
           cable(static_cast<int>(random() % 4), "e0", 4 + static_cast<int>(random() % 4), "e1"));
@@ -273,7 +274,7 @@ TEST(GiveAddresses, KeepsThoseThatFit) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[0] = interface_of("e0", "10.0.0.1/24");
   hosts[1].interfaces[0] = interface_of("e0", "10.0.0.2/24");
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   EXPECT_TRUE(give_addresses(hosts, links)[0].keeps);
   EXPECT_THAT(setup_steps(hosts, give_addresses(hosts, links)), IsEmpty());
   // With two interfaces in one network, routing would use one of them for both.
@@ -287,7 +288,7 @@ TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
   hosts[1].is_root = false;
   hosts[1].interfaces[0].bridge = "bridge0";
   hosts[0].interfaces[0].up = false;
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   std::vector<std::string> texts;
   for (const SetupStep& step : setup_steps(hosts, give_addresses(hosts, links)))
     texts.push_back(step.command + " / " + step.undo);
@@ -304,24 +305,24 @@ TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
 
 TEST(SetupSteps, AreForInterfacesThatAreThere) {
   const std::vector<HostFacts> hosts = hosts_of(2);
-  const std::vector<Link> links = {cable(0, "e0", 1, "e0; reboot")};
+  const std::vector<CableLink> links = {cable(0, "e0", 1, "e0; reboot")};
   const auto given = give_addresses(hosts, links);
   EXPECT_THROW(setup_steps(hosts, given), Error);
 }
 
-TEST(Choice, OfTooManyHostsIsTold) {
+TEST(TopologyChoice, OfTooManyHostsIsTold) {
   const std::vector<HostFacts> hosts = hosts_of(200);
-  const Choice choice = choose_cables(hosts, {}, "");
+  const TopologyChoice choice = choose_cables(hosts, {}, "");
   EXPECT_EQ(choice.shape, Topology::none);
   EXPECT_THAT(choice.findings.at(0).what, HasSubstr("200 hosts"));
 }
 
-TEST(Choice, TakesTheRingAndLeavesOtherCables) {
+TEST(TopologyChoice, TakesTheRingAndLeavesOtherCables) {
   const std::vector<HostFacts> hosts = hosts_of(4);
-  const std::vector<Link> links = {cable(0, "e0", 2, "e0"), cable(2, "e1", 1, "e0"),
-                                   cable(1, "e1", 3, "e0"), cable(0, "e1", 3, "e1"),
-                                   cable(0, "e2", 2, "e2")};
-  const Choice choice = choose_cables(hosts, links, "");
+  const std::vector<CableLink> links = {cable(0, "e0", 2, "e0"), cable(2, "e1", 1, "e0"),
+                                        cable(1, "e1", 3, "e0"), cable(0, "e1", 3, "e1"),
+                                        cable(0, "e2", 2, "e2")};
+  const TopologyChoice choice = choose_cables(hosts, links, "");
   EXPECT_EQ(choice.backend, "ring");
   EXPECT_THAT(choice.order, ElementsAre(0, 2, 1, 3));
   const std::vector<Addressed> given = give_addresses(hosts, choice.links);
@@ -332,20 +333,20 @@ TEST(Choice, TakesTheRingAndLeavesOtherCables) {
   EXPECT_EQ(entries[2].ips.size(), 2U);
 }
 
-TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
+TEST(TopologyChoice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
   for (const int cables_of_others : {1, 2}) {
     std::vector<HostFacts> hosts = hosts_of(3);
     for (HostFacts& host : hosts) {
       host.interfaces.push_back(interface_of("e4"));
       for (Interface& interface : host.interfaces) interface.rdma = "rdma_" + interface.name;
     }
-    std::vector<Link> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1"),
-                               cable(0, "e2", 1, "e2")};
+    std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1"),
+                                    cable(0, "e2", 1, "e2")};
     for (int i = 0; i < cables_of_others; ++i) {
       links.push_back(cable(1, "e" + std::to_string(3 + i), 2, "e" + std::to_string(i)));
       links.push_back(cable(2, "e" + std::to_string(3 + i), 0, "e" + std::to_string(3 + i)));
     }
-    const Choice choice = choose_cables(hosts, links, "jaccl-ring");
+    const TopologyChoice choice = choose_cables(hosts, links, "jaccl-ring");
     ASSERT_EQ(choice.backend, "jaccl-ring");
     const auto entries =
         entries_of(hosts, choice, give_addresses(hosts, choice.links), std::vector<std::string>(3));
@@ -359,11 +360,11 @@ TEST(Choice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
   }
 }
 
-TEST(Choice, WithoutARingALineIsEnoughForMccl) {
+TEST(TopologyChoice, WithoutARingALineIsEnoughForMccl) {
   const std::vector<HostFacts> hosts = hosts_of(3);
-  const std::vector<Link> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};
+  const std::vector<CableLink> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};
   EXPECT_EQ(choose_cables(hosts, line, "").shape, Topology::any);
-  const Choice ring = choose_cables(hosts, line, "ring");
+  const TopologyChoice ring = choose_cables(hosts, line, "ring");
   EXPECT_EQ(ring.shape, Topology::none);
   EXPECT_THAT(ring.findings.at(0).cure, HasSubstr("from a to c"));
 }

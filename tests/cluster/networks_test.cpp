@@ -22,10 +22,11 @@ HostFacts host_at(const std::string& name, const char* ipv4, const char* ipv6) {
   return host;
 }
 
-const Joined kTogether = {
-    .links = {}, .networks = {{{{0, "eth0"}, {1, "eth0"}, {2, "eth0"}}, Medium::cable, 0}}};
+const Connectivity kTogether = {
+    .links = {}, .networks = {{{{0, "eth0"}, {1, "eth0"}, {2, "eth0"}}, InterfaceKind::cable, 0}}};
 
-std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts, const Choice& choice) {
+std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts,
+                                        const TopologyChoice& choice) {
   std::vector<std::string> ips;
   for (const HostfileEntry& entry :
        entries_of(hosts, choice, {}, std::vector<std::string>(hosts.size())))
@@ -37,7 +38,7 @@ TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
   const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
-  const Choice choice = choose_networks(hosts, kTogether);
+  const TopologyChoice choice = choose_networks(hosts, kTogether);
   EXPECT_EQ(choice.shape, Topology::network);
   EXPECT_THAT(ips_of_entries(hosts, choice), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
 }
@@ -59,7 +60,7 @@ TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
   const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
-  const Joined joined = joined_by(hosts, {});
+  const Connectivity joined = joined_by(hosts, {});
   ASSERT_EQ(joined.networks.size(), 1U);
   EXPECT_EQ(joined.networks[0].ends.size(), 3U);
 }
@@ -76,15 +77,17 @@ TEST(CheckAddressing, TellsExchangedCables) {
       interface.addresses = {*parse_network(fmt::format("10.0.{}.{}/30", cable, i + 1))};
     }
   }
-  const Joined crossed{.links = {{{0, "c0"}, {1, "c1"}}, {{0, "c1"}, {1, "c0"}}}, .networks = {}};
+  const Connectivity crossed{.links = {{{0, "c0"}, {1, "c1"}}, {{0, "c1"}, {1, "c0"}}},
+                             .networks = {}};
   const auto findings = check_addressing(hosts, crossed);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].id, "cables-swapped");
   EXPECT_EQ(findings[0].where, "b (c1), b (c0)");
-  const Joined straight{.links = {{{0, "c0"}, {1, "c0"}}, {{0, "c1"}, {1, "c1"}}}, .networks = {}};
+  const Connectivity straight{.links = {{{0, "c0"}, {1, "c0"}}, {{0, "c1"}, {1, "c1"}}},
+                              .networks = {}};
   EXPECT_TRUE(check_addressing(hosts, straight).empty());
   // A single mismatch is not an exchange.
-  const Joined one{.links = {{{0, "c0"}, {1, "c1"}}}, .networks = {}};
+  const Connectivity one{.links = {{{0, "c0"}, {1, "c1"}}}, .networks = {}};
   ASSERT_EQ(check_addressing(hosts, one).size(), 1U);
   EXPECT_EQ(check_addressing(hosts, one)[0].id, "cable-ends-differ");
   EXPECT_EQ(check_addressing(hosts, one)[0].cure.substr(0, 67),

@@ -32,9 +32,9 @@ std::vector<HostFacts> two_hosts() {
 }
 
 /// Returns all paths, measured without faults.
-std::vector<Path> good_paths(std::span<const HostFacts> hosts) {
-  std::vector<Path> paths = paths_of(hosts);
-  for (Path& path : paths) {
+std::vector<InterfacePath> good_paths(std::span<const HostFacts> hosts) {
+  std::vector<InterfacePath> paths = paths_of(hosts);
+  for (InterfacePath& path : paths) {
     path.tried = true;
     path.faults = {"", ""};
     path.packet = path.mtu;
@@ -71,10 +71,10 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   }
   hosts[0].routes = {{*parse_network("10.0.0.0/24"), "eth0"}};
   hosts[1].routes = {{*parse_network("10.0.0.0/24"), "eth1"}};
-  const Joined joined{.links = {{{0, "eth0"}, {1, "eth0"}}, {{0, "eth1"}, {1, "eth1"}}},
-                      .networks = {}};
+  const Connectivity joined{.links = {{{0, "eth0"}, {1, "eth0"}}, {{0, "eth1"}, {1, "eth1"}}},
+                            .networks = {}};
   auto paths = good_paths(hosts);
-  for (Path& path : paths) path.faults = {"Connection timed out", ""};
+  for (InterfacePath& path : paths) path.faults = {"Connection timed out", ""};
   const auto dropped = [&] {
     const auto findings = check_paths(hosts, paths, joined);
     return std::ranges::count(findings, "return-path-filtered", &Finding::id);
@@ -84,9 +84,9 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   EXPECT_THAT(findings[0].what, HasSubstr("arrive at eth0, but answers leave through eth1"));
   EXPECT_THAT(findings[0].cure, HasSubstr("on b: sudo sysctl -w net.ipv4.conf.all.rp_filter=2"));
   // rp_filter is not the cause if a connection is refused, or if the check is loose.
-  for (Path& path : paths) path.faults = {"Connection refused", ""};
+  for (InterfacePath& path : paths) path.faults = {"Connection refused", ""};
   EXPECT_EQ(dropped(), 0);
-  for (Path& path : paths) path.faults = {"Connection timed out", ""};
+  for (InterfacePath& path : paths) path.faults = {"Connection timed out", ""};
   for (HostFacts& host : hosts)
     for (Interface& interface : host.interfaces) interface.rp_filter = 2;
   EXPECT_EQ(dropped(), 0);
@@ -95,7 +95,7 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
 TEST(CheckPaths, FindsHostsThatNothingJoins) {
   const auto hosts = two_hosts();
   auto paths = good_paths(hosts);
-  for (Path& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
+  for (InterfacePath& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(3));
   EXPECT_THAT(findings[2].what, HasSubstr("2 parts"));
@@ -114,7 +114,7 @@ TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
   EXPECT_TRUE(paths[0].routed);
   EXPECT_EQ(paths[0].target, "10.0.2.1");
   EXPECT_THAT(check_paths(hosts, paths, {}), IsEmpty());
-  for (Path& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
+  for (InterfacePath& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("2 parts"));
@@ -148,15 +148,15 @@ TEST(Paths, GoByIpv6Too) {
 
 TEST(CheckPaths, TakesHostsThatHearEachOtherForJoined) {
   const auto hosts = hosts_of_ipv6("", "");
-  Joined joined;
-  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, Medium::cable, 0, false});
+  Connectivity joined;
+  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, InterfaceKind::cable, 0, false});
   EXPECT_THAT(check_paths(hosts, {}, joined), IsEmpty());
   EXPECT_THAT(check_paths(hosts, {}, {}), SizeIs(1));  // the hosts form two parts
 }
 
 TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
-  Joined joined;
-  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, Medium::cable, 0, false});
+  Connectivity joined;
+  joined.links.push_back({{0, "eth0"}, {1, "eth0"}, InterfaceKind::cable, 0, false});
   EXPECT_THAT(check_addressing(hosts_of_ipv6("fd00:1::1/64", "fd00:1::2/64"), joined), IsEmpty());
   const auto one = check_addressing(hosts_of_ipv6("fd00:1::1/64", ""), joined);
   ASSERT_THAT(one, SizeIs(1));
@@ -171,7 +171,7 @@ TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
 TEST(CheckHostfile, KnowsAddressesOfIpv6) {
   auto hosts = hosts_of_ipv6("fd00:1::1/64", "");
   hosts.resize(1);
-  hosts[0].interfaces[0].kind = Medium::wireless;
+  hosts[0].interfaces[0].kind = InterfaceKind::wireless;
   Interface& cable = hosts[0].interfaces.emplace_back();
   cable.name = "eth1";
   cable.up = true;
@@ -205,7 +205,7 @@ TEST(PathTable, OfManyHostsShowsWhatIsWrong) {
   EXPECT_THAT(table, HasSubstr("1000 of 1500"));
   EXPECT_THAT(table, HasSubstr("8 Mbit/s"));
   EXPECT_THAT(table, HasSubstr("1557 of 1560 paths are not shown; --json has all"));
-  for (Path& path : paths) path.tried = false;
+  for (InterfacePath& path : paths) path.tried = false;
   EXPECT_LT(std::ranges::count(table_of(paths, hosts), '\n'), 500);
   // A short table shows all paths.
   EXPECT_EQ(std::ranges::count(table_of(std::span(paths).first(30), hosts), '\n'), 31);
@@ -256,7 +256,7 @@ TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
   Interface& air = hosts[0].interfaces.emplace_back();
   air.name = "wlan0";
   air.up = true;
-  air.kind = Medium::wireless;
+  air.kind = InterfaceKind::wireless;
   air.addresses = {*parse_network("192.168.1.7/24")};
   const std::vector<std::vector<std::string>> by_air = {{"192.168.1.7"}};
   const auto findings = check_hostfile(hosts, by_air);

@@ -12,7 +12,7 @@ TEST(Picture, QuotesWhatHostsAreCalled) {
   std::vector<HostFacts> hosts(2);
   hosts[0].host = "a\"<&\\";
   hosts[1].host = "b";
-  Joined joined;
+  Connectivity joined;
   joined.links.resize(1);
   joined.links[0].a = {0, "en2"};
   joined.links[0].b = {1, "en3"};

@@ -45,7 +45,7 @@ TEST(ReadFacts, ReadWhatIsWritten) {
   facts.routes = {{*parse_network("10.9.0.0/16"), "eth0"}};
   Interface& interface = facts.interfaces.emplace_back();
   interface.name = "eth0";
-  interface.kind = Medium::thunderbolt;
+  interface.kind = InterfaceKind::thunderbolt;
   interface.up = true;
   interface.carrier = false;
   interface.mbit_per_s = 25'000;

@@ -1,4 +1,4 @@
-// Tests the resources kept for the calls of a device, and the order within a passage.
+// Tests the resources kept for the calls of a device, and the order within a bounce.
 #include "device/depot.h"
 
 #include <gtest/gtest.h>
@@ -42,13 +42,13 @@ TEST_F(DepotTest, BlocksAreRoundedToAnEighthOfAPowerOfTwo) {
 TEST_F(DepotTest, UnusedBlocksGoBackAboveALimitAndAfterATime) {
   constexpr std::size_t kHalf = 1 << 20;
   pinned_memory().set_limit(2 * kHalf);
-  std::unique_ptr<Passage> passage = depot_->passage();
+  std::unique_ptr<HostBounce> bounce = depot_->bounce();
   {
     std::vector<Block> blocks;
     for (int i = 0; i < 3; ++i) blocks.push_back(depot_->block(kHalf));
   }
   EXPECT_EQ(depot_->unused_bytes(), 3 * kHalf) << "a call is under way";
-  depot_->take_back(std::move(passage));
+  depot_->take_back(std::move(bounce));
   depot_->release_unused(std::chrono::hours(1));
   EXPECT_EQ(depot_->unused_bytes(), 2 * kHalf);
   { const Block block = depot_->block(kHalf); }
@@ -76,22 +76,22 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
   const auto memory = device_->allocate(4);
   const Block block = depot_->block(4);
   for (int round = 0; round < 3; ++round) {
-    std::unique_ptr<Passage> passage = depot_->passage();
+    std::unique_ptr<HostBounce> bounce = depot_->bounce();
     stream.enqueue([memory, round] { *memory->inside() = static_cast<std::byte>(round); });
-    passage->begin(
+    bounce->begin(
         {&stream, memory->outside(), block.data(), 4, memory->outside(), block.data(), 4});
-    while (passage->arrived() < 4) std::this_thread::yield();
+    while (bounce->arrived() < 4) std::this_thread::yield();
     EXPECT_EQ(*block.data(), static_cast<std::byte>(round));
-    EXPECT_FALSE(passage->ended());
+    EXPECT_FALSE(bounce->ended());
     *block.data() = static_cast<std::byte>(100 + round);
-    passage->lead(&stream);
+    bounce->lead(&stream);
     std::byte found{};
     stream.enqueue([memory, &found] { found = *memory->inside(); });
-    passage->finish(false);
+    bounce->finish(false);
     stream.finish();
-    EXPECT_TRUE(passage->ended());
+    EXPECT_TRUE(bounce->ended());
     EXPECT_EQ(found, static_cast<std::byte>(100 + round));
-    depot_->take_back(std::move(passage));
+    depot_->take_back(std::move(bounce));
   }
 }
 
@@ -101,44 +101,44 @@ TEST_F(DepotTest, APassageGoesInPiecesInTheirOrder) {
   DeviceDouble::Queue stream(*device_);
   const auto memory = device_->allocate(kBytes);
   const Block block = depot_->block(kBytes);
-  std::unique_ptr<Passage> passage = depot_->passage();
+  std::unique_ptr<HostBounce> bounce = depot_->bounce();
   for (int round = 1; round < 4; ++round) {
     stream.enqueue([memory, round] { std::memset(memory->inside(), round, kBytes); });
     device_->copies_to_host = 2;
-    passage->begin({&stream, memory->outside(), block.data(), kBytes, memory->outside(),
-                    block.data(), kBytes, kPiece});
-    while (passage->arrived() < 2 * kPiece) std::this_thread::yield();
-    EXPECT_EQ(passage->arrived(), 2 * kPiece);
+    bounce->begin({&stream, memory->outside(), block.data(), kBytes, memory->outside(),
+                   block.data(), kBytes, kPiece});
+    while (bounce->arrived() < 2 * kPiece) std::this_thread::yield();
+    EXPECT_EQ(bounce->arrived(), 2 * kPiece);
     EXPECT_EQ(block.data()[2 * kPiece - 1], static_cast<std::byte>(round));
     device_->copies_to_host = DeviceDouble::kAnyNumber;
-    while (passage->arrived() < kBytes) std::this_thread::yield();
+    while (bounce->arrived() < kBytes) std::this_thread::yield();
     std::memset(block.data(), 100, kBytes);
     const int before = device_->copies_to_device;
-    passage->release(3 * kPiece);
+    bounce->release(3 * kPiece);
     while (device_->copies_to_device < before + 3) std::this_thread::yield();
     EXPECT_EQ(memory->inside()[3 * kPiece - 1], std::byte{100});
     EXPECT_EQ(memory->inside()[3 * kPiece], static_cast<std::byte>(round));
-    passage->finish(false);
-    while (!passage->ended()) std::this_thread::yield();
+    bounce->finish(false);
+    while (!bounce->ended()) std::this_thread::yield();
     EXPECT_EQ(memory->inside()[kBytes - 1], std::byte{100});
   }
-  depot_->take_back(std::move(passage));
+  depot_->take_back(std::move(bounce));
 }
 
 TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {
   DeviceDouble::Queue stream(*device_);
   const auto memory = device_->allocate(4);
   const Block block = depot_->block(4);
-  std::vector<std::unique_ptr<Passage>> passages;
+  std::vector<std::unique_ptr<HostBounce>> bounces;
   for (int i = 0; i < 200; ++i) {
-    passages.push_back(depot_->passage());
-    passages.back()->begin({&stream, nullptr, nullptr, 0, memory->outside(), block.data(), 4});
+    bounces.push_back(depot_->bounce());
+    bounces.back()->begin({&stream, nullptr, nullptr, 0, memory->outside(), block.data(), 4});
   }
-  for (std::size_t i = 0; i < passages.size(); ++i) {
-    EXPECT_FALSE(passages[i]->ended());
-    passages[i]->finish(false);
-    while (!passages[i]->ended()) std::this_thread::yield();
-    EXPECT_TRUE(i + 1 == passages.size() || !passages[i + 1]->ended());
+  for (std::size_t i = 0; i < bounces.size(); ++i) {
+    EXPECT_FALSE(bounces[i]->ended());
+    bounces[i]->finish(false);
+    while (!bounces[i]->ended()) std::this_thread::yield();
+    EXPECT_TRUE(i + 1 == bounces.size() || !bounces[i + 1]->ended());
   }
 }
 

@@ -51,7 +51,7 @@ TEST_F(PoolTest, ANumberThatNobodyWasToldOfIsUsedAgain) {
     EXPECT_EQ(pool_.find(memory, 1)->window, 1U);
     pool_.give_back(memory);
   }
-  EXPECT_EQ(pool_.tell(0).size(), 3U);
+  EXPECT_EQ(pool_.pin_from(0).size(), 3U);
   EXPECT_EQ(pool_.find(pool_.take(kMiB), 1)->window, 3U) << "others know that 1 is gone";
   EXPECT_EQ(pool_.find(stays, 1)->window, 0U);
   EXPECT_EQ(pool_.find(last, 1)->window, 2U);
@@ -60,13 +60,13 @@ TEST_F(PoolTest, ANumberThatNobodyWasToldOfIsUsedAgain) {
 TEST_F(PoolTest, RegisteringEachTimeUsesUpNoNumbers) {
   for (int cycle = 0; cycle < 2000; ++cycle) {
     pool_.give_back(pool_.take(kMiB));
-    EXPECT_EQ(pool_.tell(0).size(), 0U);
+    EXPECT_EQ(pool_.pin_from(0).size(), 0U);
   }
 }
 
 TEST_F(PoolTest, WhatOthersKnowIsGivenBackBehindTheDevice) {
   void* const memory = pool_.take(kMiB);
-  pool_.tell(0);
+  pool_.pin_from(0);
   EXPECT_EQ(device_->times_finished, 0);
   pool_.give_back(memory);
   EXPECT_EQ(device_->times_finished, 1);
@@ -74,19 +74,19 @@ TEST_F(PoolTest, WhatOthersKnowIsGivenBackBehindTheDevice) {
 
 TEST_F(PoolTest, WhatOthersKnowStaysAndIsGivenAgain) {
   void* const memory = pool_.take(6 * kMiB);
-  EXPECT_EQ(pool_.tell(0).size(), 1U);
+  EXPECT_EQ(pool_.pin_from(0).size(), 1U);
   pool_.give_back(memory);
   EXPECT_EQ(device_->objection({memory, 1, DType::u8}), "") << "a peer may still look at it";
   EXPECT_NE(pool_.take(kMiB), memory) << "too little for so large a window";
   EXPECT_EQ(pool_.take(4 * kMiB), memory);
   EXPECT_NE(pool_.take(4 * kMiB), memory) << "it is in use";
-  EXPECT_EQ(pool_.tell(1).size(), 2U) << "only what is new is told";
+  EXPECT_EQ(pool_.pin_from(1).size(), 2U) << "only what is new is told";
 }
 
 TEST_F(PoolTest, WhatWasNotTakenIsNotTakenBack) {
   void* const memory = pool_.take(kMiB);
   EXPECT_THROW(pool_.give_back(past(memory, 8)), InvalidArgument);
-  pool_.tell(0);
+  pool_.pin_from(0);
   pool_.give_back(memory);
   EXPECT_THROW(pool_.give_back(memory), InvalidArgument) << "twice";
 }

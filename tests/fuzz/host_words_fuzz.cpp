@@ -50,7 +50,7 @@ bool is_harmless(const std::string& command) {
   });
 }
 
-void check_all(const std::vector<HostFacts>& hosts, const Joined& joined) {
+void check_all(const std::vector<HostFacts>& hosts, const Connectivity& joined) {
   std::vector<Finding> findings;
   const auto add = [&](std::vector<Finding> more) {
     findings.insert(findings.end(), more.begin(), more.end());
@@ -80,10 +80,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<HostFacts> hosts = {facts_of("a", all.substr(0, next)), facts_of("b", rest)};
   std::vector<Finding> findings;
   const std::vector<Heard> heard = {{{0, "eth0"}, {1, "eth0"}}, {{1, "en2"}, {0, "en2"}}};
-  Joined joined = joined_by(hosts, heard);
+  Connectivity joined = joined_by(hosts, heard);
   add_links(joined, thunderbolt_links(hosts, heard, findings));
   check_all(hosts, joined);
-  const Choice choice = choose_cables(hosts, joined.links, "");
+  const TopologyChoice choice = choose_cables(hosts, joined.links, "");
   mccl::fuzz::require(!table_of(joined, hosts).empty(), "a table of nothing");
   mccl::fuzz::require(!dot_of(joined, hosts).empty(), "a picture of nothing");
   try {

@@ -1,4 +1,4 @@
-"""The structure of the source tree: which layer may include which, and how long a file may be."""
+"""The structure of the source tree: includes between layers, the length of files, and names."""
 
 import re
 import subprocess
@@ -18,6 +18,12 @@ from layers import (
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 500
 CODE = CXX | {".py", ".sh", ".cmake"}
+#: The beginning of a class at namespace scope, where a definition starts a line.
+CLASS = re.compile(
+    r"^(?:template ?<.*> ?)?(?:class|struct|enum class|union) (?:\w+\([^)]*\) |[A-Z_]+ )*([A-Z]\w+)"
+    r"(?: final)?\s*(?::(?!:)[^;]*)?\{",
+    re.MULTILINE,
+)
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\bsetenv\s*\(|\bputenv\s*\(|(?<!/)\benviron\b")
 
 
@@ -37,6 +43,17 @@ def too_long(paths: list[Path]) -> list[str]:
         for path in paths
         if (lines := len(path.read_text().splitlines())) > MOST_LINES
     ]
+
+
+def shared_names(root: Path) -> dict[str, list[str]]:
+    """Returns the names of classes that several files define, with these files."""
+    files: dict[str, set[str]] = {}
+    for folder in ("src", "include", "bindings"):
+        for path in (root / folder).rglob("*"):
+            if path.suffix in CXX:
+                for name in CLASS.findall(path.read_text()):
+                    files.setdefault(name, set()).add(str(path.relative_to(root)))
+    return {name: sorted(where) for name, where in files.items() if len(where) > 1}
 
 
 def files_of_the_project() -> list[Path]:
@@ -78,6 +95,10 @@ def test_only_the_base_layer_touches_the_environment():
 
 def test_files_are_short():
     assert too_long(files_of_the_project()) == []
+
+
+def test_no_two_classes_share_a_name():
+    assert shared_names(ROOT) == {}
 
 
 @pytest.fixture
@@ -146,3 +167,18 @@ def test_a_long_file_is_found(tmp_path: Path):
     assert too_long([path]) == []
     path.write_text("\n" * (MOST_LINES + 1))
     assert len(too_long([path])) == 1
+
+
+def test_classes_that_share_a_name_are_found(tree: Path):
+    (tree / "src/base/a.h").write_text("class Group;\nstruct Link {\n  struct Kind {};\n};\n")
+    (tree / "src/engine/b.h").write_text(
+        "class Group {};\nstruct Kind {};\nenum class Way { a };\n"
+    )
+    assert shared_names(tree) == {}
+    (tree / "src/engine/c.cpp").write_text(
+        "template <class T>\nclass MCCL_API Link final : public Group {\n};\nenum class Way {};\n"
+    )
+    assert shared_names(tree) == {
+        "Link": ["src/base/a.h", "src/engine/c.cpp"],
+        "Way": ["src/engine/b.h", "src/engine/c.cpp"],
+    }

@@ -57,7 +57,7 @@ class MemoryLink final : public transport::Link {
   ~MemoryLink() override {
     std::lock_guard lock(path_->mutex);
     mine().left = true;
-    tell_peer();
+    wake_peer();
   }
 
   std::size_t write(std::span<const std::byte> first,
@@ -65,7 +65,7 @@ class MemoryLink final : public transport::Link {
     std::lock_guard lock(path_->mutex);
     if (peer_gone_ || theirs().left) fail();
     const std::size_t written = put(first) + put(second);
-    if (written > 0) tell_peer();
+    if (written > 0) wake_peer();
     return written;
   }
 
@@ -130,7 +130,7 @@ class MemoryLink final : public transport::Link {
   MemoryPath::Side& mine() const { return path_->sides[end_]; }
   MemoryPath::Side& theirs() const { return path_->sides[1 - end_]; }
 
-  void tell_peer() {
+  void wake_peer() {
     ++theirs().events;
     path_->changed.notify_all();
   }
@@ -151,7 +151,7 @@ class MemoryLink final : public transport::Link {
     const auto end = queue.begin() + static_cast<std::ptrdiff_t>(n);
     arrived_.insert(arrived_.end(), queue.begin(), end);
     queue.erase(queue.begin(), end);
-    tell_peer();
+    wake_peer();
     return true;
   }
 

@@ -197,7 +197,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   std::uint32_t number() const override { return number_; }
   std::uint32_t inline_bytes() const override { return options_.inline_bytes; }
 
-  void connect(const rdma::Route& route) override {
+  void connect(const rdma::PairRoute& route) override {
     const std::lock_guard lock(fabric_->mutex);
     const int error = fabric_->gate ? fabric_->gate("ibv_modify_qp") : 0;
     if (error != 0) throw rdma::VerbsError("ibv_modify_qp", device_, error);
@@ -354,7 +354,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
   const rdma::QueuePairOptions options_;
   const std::unique_ptr<DoubleQueue> queue_;
   std::uint32_t number_ = 0;
-  rdma::Route route_;
+  rdma::PairRoute route_;
   bool connected_ = false;
   bool failed_ = false;
   std::deque<std::pair<std::uint64_t, rdma::Piece>> receives_;
@@ -395,7 +395,7 @@ struct DoubleDevice {
                   .lid = 0,
                   .message_bytes = std::size_t{1} << 30};
   std::vector<rdma::Gid> gids;
-  rdma::Limits limits{.regions = 100, .lends = true};
+  rdma::RegionLimits limits{.regions = 100, .lends = true};
 };
 
 class DoubleContext final : public rdma::VerbsContext {
@@ -407,7 +407,7 @@ class DoubleContext final : public rdma::VerbsContext {
     fabric_->closed("ibv_open_device");
   }
 
-  rdma::Limits limits() override { return device_.limits; }
+  rdma::RegionLimits limits() override { return device_.limits; }
   rdma::Port port(int number) override {
     if (number != device_.port.number) throw rdma::VerbsError("ibv_query_port", name_, EINVAL);
     return device_.port;

@@ -34,7 +34,7 @@ TEST(Medium, TheBetterIsACableThenTheFaster) {
 }
 
 TEST(Medium, IsKnownOfEveryInterfaceOfThisHost) {
-  for (const Interface& each : list_interfaces()) EXPECT_GT(each.medium.mtu, 0) << each.name;
+  for (const InterfaceAddress& each : list_interfaces()) EXPECT_GT(each.medium.mtu, 0) << each.name;
 }
 
 #ifdef __linux__

@@ -111,9 +111,9 @@ class OnTheWay : public ::testing::Test {
 
   /// Passes bytes on, with changes, until the far end has received some or has failed.
   template <typename Change>
-  tcp::Moved received(std::span<std::byte> to, Change change) {
+  tcp::TransferResult received(std::span<std::byte> to, Change change) {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
-    tcp::Moved moved{0, EAGAIN};
+    tcp::TransferResult moved{0, EAGAIN};
     while (moved.error == EAGAIN && Clock::now() < limit) {
       pass(change);
       moved = ends_.second.receive(to);
@@ -232,7 +232,7 @@ TEST(SecureStream, APeerThatOnlyReplacesItsKeyIsRefused) {
   pollfd entry = {far.descriptor(), POLLIN, 0};
   ASSERT_GT(::poll(&entry, 1, 20'000), 0);
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
-  tcp::Moved moved{0, EAGAIN};
+  tcp::TransferResult moved{0, EAGAIN};
   while (moved.error == EAGAIN && Clock::now() < limit) moved = far.receive(got);
   EXPECT_EQ(moved.error, EBADMSG);
 }

@@ -87,14 +87,14 @@ TEST(Resolve, FindsNumbersAndNames) {
 
 TEST(Interfaces, LoopbackIsThere) {
   bool found = false;
-  for (const Interface& each : list_interfaces())
+  for (const InterfaceAddress& each : list_interfaces())
     found = found || (each.loopback && each.up && each.address.host() == "127.0.0.1");
   EXPECT_TRUE(found);
 }
 
 TEST(Interfaces, SubnetsEndWhereTheyShould) {
   const auto reaches = [](const char* own, int bits, const char* other) {
-    return Interface{"x", *Address::parse_numeric(own, 0), bits, true, false}.reaches(
+    return InterfaceAddress{"x", *Address::parse_numeric(own, 0), bits, true, false}.reaches(
         *Address::parse_numeric(other, 0));
   };
   EXPECT_TRUE(reaches("10.1.2.3", 24, "10.1.2.200"));

@@ -25,19 +25,20 @@ constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_C
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
 /// Each rank's description of its GPU for the other ranks.
-struct Offer {
-  direct::Card card;
+struct GpuOffer {
+  direct::DeviceIdentity card;
   IpcHandle memory;
   int processors;
 };
 
 /// Returns the number of multiprocessors per rank on the GPU that has the fewest. Ranks that share
 /// a GPU divide its multiprocessors.
-unsigned processors_for_each(const std::vector<Offer>& offers) {
+unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
   unsigned fewest = ~0U;
-  for (const Offer& offer : offers) {
-    const auto sharing = std::ranges::count_if(
-        offers, [&](const Offer& other) { return direct::is_one_device(offer.card, other.card); });
+  for (const GpuOffer& offer : offers) {
+    const auto sharing = std::ranges::count_if(offers, [&](const GpuOffer& other) {
+      return direct::is_one_device(offer.card, other.card);
+    });
     fewest = std::min(fewest, static_cast<unsigned>(offer.processors / sharing));
   }
   return std::max(1U, fewest);
@@ -46,7 +47,7 @@ unsigned processors_for_each(const std::vector<Offer>& offers) {
 }  // namespace
 
 /// A rank's description of a window for the other ranks.
-struct WindowOffer {
+struct PoolWindowOffer {
   IpcHandle memory;
   std::uint8_t is_there;  ///< 0 if the window has been freed. Its number is not reused.
 };
@@ -97,7 +98,7 @@ std::string Area::allocate() {
 /// Opens the device memory of all other ranks. Returns the reason if this rank cannot access the
 /// memory of one of them; otherwise returns an empty string.
 std::string Area::open(Group& group) {
-  Offer own{};
+  GpuOffer own{};
   std::string objection;
   try {
     own.card = direct::card_of(device::depot_of(device_)->accelerator().bus());
@@ -109,11 +110,11 @@ std::string Area::open(Group& group) {
   } catch (const Error& error) {
     objection = error.what();
   }
-  const std::vector<Offer> offers = direct::gather(group, own);
+  const std::vector<GpuOffer> offers = direct::gather(group, own);
   processors_ = processors_for_each(offers);
   std::uint8_t by_nvlink = 1;
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
-    const direct::Card& card = offers[static_cast<std::size_t>(peer)].card;
+    const direct::DeviceIdentity& card = offers[static_cast<std::size_t>(peer)].card;
     if (peer == group.rank()) {
       // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(memory_);
@@ -145,13 +146,13 @@ std::string Area::open(Group& group) {
 
 std::string Area::exchange_windows(Group& group) {
   const Current current(cu_, device::cuda::context_of(device_.index));
-  const std::vector<device::Pool::Window> own = pool_->tell(told_);
-  std::vector<WindowOffer> offers(own.size());
+  const std::vector<device::Pool::PoolWindow> own = pool_->pin_from(shared_windows_);
+  std::vector<PoolWindowOffer> offers(own.size());
   std::string objection;
   try {
-    if (told_ + own.size() > kMostWindows) {
+    if (shared_windows_ + own.size() > kMostWindows) {
       throw Error(fmt::format("rank {} shares {} blocks of memory; the limit is {}", group.rank(),
-                              told_ + own.size(), kMostWindows));
+                              shared_windows_ + own.size(), kMostWindows));
     }
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (!own[i].memory) continue;
@@ -164,36 +165,36 @@ std::string Area::exchange_windows(Group& group) {
   }
   objection = direct::first_objection(group, objection);
   if (!objection.empty()) return objection;
-  std::vector<std::size_t> bytes = direct::gather(group, offers.size() * sizeof(WindowOffer));
+  std::vector<std::size_t> bytes = direct::gather(group, offers.size() * sizeof(PoolWindowOffer));
   const std::size_t total = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
   if (total == 0) return {};
-  std::vector<WindowOffer> all(total / sizeof(WindowOffer));
+  std::vector<PoolWindowOffer> all(total / sizeof(PoolWindowOffer));
   group
-      .all_gatherv({offers.data(), offers.size() * sizeof(WindowOffer), DType::u8},
+      .all_gatherv({offers.data(), offers.size() * sizeof(PoolWindowOffer), DType::u8},
                    {all.data(), total, DType::u8}, bytes, {.caller_waits = true})
       .wait();
-  std::span<const WindowOffer> left(all);
+  std::span<const PoolWindowOffer> left(all);
   for (int peer = 0; peer < group.size(); ++peer) {
-    const std::size_t count = bytes[static_cast<std::size_t>(peer)] / sizeof(WindowOffer);
+    const std::size_t count = bytes[static_cast<std::size_t>(peer)] / sizeof(PoolWindowOffer);
     if (objection.empty()) objection = open_windows(peer, left.first(count));
     left = left.subspan(count);
   }
   for (std::size_t i = 0; i < own.size(); ++i) {
-    windows_[static_cast<std::size_t>(group.rank()) * kMostWindows + told_ + i] =
+    windows_[static_cast<std::size_t>(group.rank()) * kMostWindows + shared_windows_ + i] =
         static_cast<std::byte*>(own[i].memory);
   }
   objection = direct::first_objection(group, objection.empty() ? write_table() : objection);
   if (!objection.empty()) return objection;
   for (int peer = 0; peer < group.size(); ++peer) {
-    known_[peer] += bytes[static_cast<std::size_t>(peer)] / sizeof(WindowOffer);
+    known_[peer] += bytes[static_cast<std::size_t>(peer)] / sizeof(PoolWindowOffer);
   }
-  told_ += own.size();
+  shared_windows_ += own.size();
   has_windows_ = true;
   return {};
 }
 
 /// Returns the reason if the windows of `peer` cannot be opened; otherwise empty.
-std::string Area::open_windows(int peer, std::span<const WindowOffer> offers) {
+std::string Area::open_windows(int peer, std::span<const PoolWindowOffer> offers) {
   if (peer == fabric_.rank) return {};
   std::byte** const row = &windows_[static_cast<std::size_t>(peer) * kMostWindows + known_[peer]];
   for (std::size_t i = 0; i < offers.size(); ++i) {
@@ -229,15 +230,16 @@ std::string Area::write_table() {
 
 std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
   const auto found = pool_->find(memory, bytes);
-  const bool is_reached =
-      found && found->window < told_ && reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
+  const bool is_reached = found && found->window < shared_windows_ &&
+                          reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
   return is_reached ? kernels::cuda::place_in(found->window, found->offset)
                     : kernels::cuda::kNowhere;
 }
 
 /// True if NVLink joins the two GPUs. Detects it by native atomic operations, which PCIe does not
 /// support. False for a GPU that this process cannot see.
-bool Area::is_by_nvlink(const direct::Card& own_card, const direct::Card& peer_card) const {
+bool Area::is_by_nvlink(const direct::DeviceIdentity& own_card,
+                        const direct::DeviceIdentity& peer_card) const {
   if (direct::is_one_device(own_card, peer_card)) return shared_ == SharedGpu::nvlink;
   int own = 0, peer = 0, atomics = 0;
   return cu_.DeviceGet(&own, device_.index) == 0 &&

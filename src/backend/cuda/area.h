@@ -18,7 +18,7 @@
 
 namespace mccl::cuda {
 
-struct WindowOffer;
+struct PoolWindowOffer;
 
 /// This rank's area, and its access to the areas of the other ranks. Memory that other ranks can
 /// reach is never freed before the process ends, because no rank knows when the last peer has
@@ -53,9 +53,9 @@ class Area {
  private:
   std::string allocate();
   std::string open(Group& group);
-  std::string open_windows(int peer, std::span<const WindowOffer> offers);
+  std::string open_windows(int peer, std::span<const PoolWindowOffer> offers);
   std::string write_table();
-  bool is_by_nvlink(const direct::Card& own, const direct::Card& peer) const;
+  bool is_by_nvlink(const direct::DeviceIdentity& own, const direct::DeviceIdentity& peer) const;
 
   const Device device_;
   const SharedGpu shared_;
@@ -72,7 +72,7 @@ class Area {
   /// Addresses of all ranks' windows: a table in device memory, for the kernels.
   device::cuda::Address table_ = 0;
   std::vector<std::byte*> windows_;  ///< Copy of that table on the host.
-  std::size_t told_ = 0;             ///< Number of own windows shared with all ranks.
+  std::size_t shared_windows_ = 0;   ///< Number of own windows shared with all ranks.
   std::vector<std::size_t> known_;   ///< Number of known windows of each rank.
   bool has_windows_ = false;
 };

@@ -22,12 +22,12 @@ constexpr std::size_t kLeastThreads = 128;
 /// moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
-struct Way {
+struct KernelChoice {
   Kernel kernel;
   std::size_t part;  ///< Bytes that a rank sends to each other rank.
 };
 
-Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits) {
+KernelChoice way_of_all_reduce(std::size_t whole, std::size_t ranks, const KernelLimits& limits) {
   using kernels::cuda::kMostFlagged;
   using kernels::cuda::kMostPacked;
   const std::size_t part = (whole + ranks - 1) / ranks;
@@ -48,7 +48,8 @@ Way way_of_all_reduce(std::size_t whole, std::size_t ranks, const Limits& limits
   return {Kernel::all_reduce, part};
 }
 
-Way way_of(const Request& r, std::size_t ranks, const Limits& limits, bool reaches_inputs) {
+KernelChoice way_of(const Request& r, std::size_t ranks, const KernelLimits& limits,
+                    bool reaches_inputs) {
   using kernels::cuda::kMostFlagged;
   const std::size_t whole = std::max(r.in.bytes(), r.out.bytes());
   const std::size_t part = whole / ranks;
@@ -82,7 +83,7 @@ Way way_of(const Request& r, std::size_t ranks, const Limits& limits, bool reach
 
 /// Number of 16-byte lines in a part; a thread moves one at a time. In packed kernels, a flag takes
 /// half of every eighth line.
-std::size_t lines_of(const Way& way) {
+std::size_t lines_of(const KernelChoice& way) {
   const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
   return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;
 }
@@ -107,24 +108,24 @@ std::string name_of(Kernel kernel, int place) {
   return sums(kernel) ? std::string(name) + kSuffixes[place] : name;
 }
 
-Limits limits_of(int ranks) {
+KernelLimits limits_of(int ranks) {
   constexpr std::size_t kKib = 1 << 10;
   constexpr std::size_t kMib = 1 << 20;
   constexpr std::size_t kNever = ~std::size_t{0};
-  // The values are in the order of the members of Limits.
-  constexpr Limits kOf2{512 * kKib, 128 * kKib, 4 * kMib,  1 * kMib, 8 * kKib,
-                        512 * kKib, 128 * kKib, 16 * kMib, kNever};
-  constexpr Limits kOf4{256 * kKib, 128 * kKib, 4 * kMib, 256 * kKib, 8 * kKib,
-                        64 * kKib,  512 * kKib, kNever,   kNever};
-  constexpr Limits kOfMore{256 * kKib, 32 * kKib,  0,      0,        1 * kKib,
-                           4 * kKib,   512 * kKib, kNever, 16 * kMib};
+  // The values are in the order of the members of KernelLimits.
+  constexpr KernelLimits kOf2{512 * kKib, 128 * kKib, 4 * kMib,  1 * kMib, 8 * kKib,
+                              512 * kKib, 128 * kKib, 16 * kMib, kNever};
+  constexpr KernelLimits kOf4{256 * kKib, 128 * kKib, 4 * kMib, 256 * kKib, 8 * kKib,
+                              64 * kKib,  512 * kKib, kNever,   kNever};
+  constexpr KernelLimits kOfMore{256 * kKib, 32 * kKib,  0,      0,        1 * kKib,
+                                 4 * kKib,   512 * kKib, kNever, 16 * kMib};
   return ranks == 2 ? kOf2 : ranks <= 4 ? kOf4 : kOfMore;
 }
 
-Launch launch_of(const Request& r, int ranks, const Limits& limits, unsigned processors,
+Launch launch_of(const Request& r, int ranks, const KernelLimits& limits, unsigned processors,
                  bool reaches_inputs) {
   const auto count = static_cast<std::size_t>(ranks);
-  const Way way = way_of(r, count, limits, reaches_inputs);
+  const KernelChoice way = way_of(r, count, limits, reaches_inputs);
   const bool of_parts = r.call.collective == Collective::reduce_scatter ||
                         r.call.collective == Collective::all_to_all;
   Launch launch;

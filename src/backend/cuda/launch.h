@@ -40,7 +40,7 @@ int place_of(DType dtype);
 std::string name_of(Kernel kernel, int place);
 
 /// Maximum size in bytes of the longer buffer of a call at which a kernel is the fastest.
-struct Limits {
+struct KernelLimits {
   std::size_t packed_sum;
   std::size_t flagged_sum;
   std::size_t packed_parts;
@@ -53,8 +53,8 @@ struct Limits {
   std::size_t pooled_gather;
 
   /// Excludes the packed kernels, for GPUs on which a line of 128 bytes may arrive in pieces.
-  Limits without_packed() const {
-    Limits limits = *this;
+  KernelLimits without_packed() const {
+    KernelLimits limits = *this;
     limits.packed_sum = limits.packed_parts = 0;
     return limits;
   }
@@ -62,13 +62,13 @@ struct Limits {
 
 /// Limits for a number of ranks from 2 to 8, measured by bench/gpu/sweep.py on 2, 4 and 8 H200s
 /// that are joined by NVLink.
-Limits limits_of(int ranks);
+KernelLimits limits_of(int ranks);
 
 struct Launch {
   Kernel kernel = Kernel::broadcast;
   unsigned blocks = 1;
   unsigned threads = 32;
-  kernels::cuda::Task task{};
+  kernels::cuda::KernelArguments task{};
 };
 
 /// Maximum number of multiprocessors that a launch uses, with two blocks on each.
@@ -79,7 +79,7 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 /// launch fit on them at the same time. Otherwise waiting blocks could occupy the GPU and prevent
 /// the start of the blocks that their peers wait for. `reaches_inputs`: the ranks have registered
 /// memory, in which inputs may lie.
-Launch launch_of(const Request& request, int ranks, const Limits& limits,
+Launch launch_of(const Request& request, int ranks, const KernelLimits& limits,
                  unsigned processors = kMostProcessors, bool reaches_inputs = false);
 
 }  // namespace mccl::cuda

@@ -38,7 +38,7 @@ class KernelPath final : public direct::DevicePath {
   const device::cuda::CudaDriver& cu_;
   const SharedGpu shared_;
   std::optional<Area> area_;
-  Limits limits_ = limits_of(group().size());
+  KernelLimits limits_ = limits_of(group().size());
   Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use one entry.
 };
 
@@ -85,15 +85,15 @@ void KernelPath::meet() {
     }
   }
   if (!area_->all_by_nvlink()) limits_ = limits_.without_packed();
-  make_lane();
+  make_queue();
   options_.log.info("group '{}': collectives on {} use MCCL's kernels", group().name(),
-                    own_lane_->accelerator().name());
+                    own_queue_->accelerator().name());
   exchange_windows();
 }
 
 void KernelPath::reach_memory(Device device) {
   if (has_to_meet()) return connect(device);
-  if (own_lane_) exchange_windows();
+  if (own_queue_) exchange_windows();
 }
 
 void KernelPath::exchange_windows() {

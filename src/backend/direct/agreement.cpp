@@ -43,8 +43,8 @@ std::int64_t own_process() {
 
 }  // namespace
 
-Card card_of(const std::string& bus) {
-  Card card{};
+DeviceIdentity card_of(const std::string& bus) {
+  DeviceIdentity card{};
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
@@ -54,11 +54,11 @@ Card card_of(const std::string& bus) {
   return card;
 }
 
-bool on_one_host(const Card& a, const Card& b) {
+bool on_one_host(const DeviceIdentity& a, const DeviceIdentity& b) {
   return std::strncmp(a.boot, b.boot, sizeof(a.boot)) == 0;
 }
 
-bool is_one_device(const Card& a, const Card& b) {
+bool is_one_device(const DeviceIdentity& a, const DeviceIdentity& b) {
   return on_one_host(a, b) && std::strncmp(a.bus, b.bus, sizeof(a.bus)) == 0;
 }
 

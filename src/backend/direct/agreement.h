@@ -34,15 +34,15 @@ std::vector<T> gather(Group& group, const T& own,
 std::string first_objection(Group& group, const std::string& own);
 
 /// Identifies the device of a rank, so that other ranks can compare it with their own.
-struct Card {
+struct DeviceIdentity {
   char boot[64];         ///< Boot id of the running kernel, which identifies the host.
   char bus[16];          ///< Bus address of the device.
   std::int64_t process;  ///< Number that is unique to the process.
 };
 
-Card card_of(const std::string& bus);
-bool on_one_host(const Card& a, const Card& b);
-bool is_one_device(const Card& a, const Card& b);
+DeviceIdentity card_of(const std::string& bus);
+bool on_one_host(const DeviceIdentity& a, const DeviceIdentity& b);
+bool is_one_device(const DeviceIdentity& a, const DeviceIdentity& b);
 
 /// Shared by all groups of a job in this process. Thread-safe.
 class Notices {

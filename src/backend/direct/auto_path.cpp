@@ -29,7 +29,7 @@ struct AutoPath::Asked {
   Work work;
 };
 
-AutoPath::AutoPath(Group& group, std::vector<Candidate> candidates,
+AutoPath::AutoPath(Group& group, std::vector<PathCandidate> candidates,
                    std::chrono::milliseconds timeout, Log log)
     : group_(group), candidates_(std::move(candidates)), timeout_(timeout), log_(std::move(log)) {}
 
@@ -106,7 +106,7 @@ void AutoPath::meet(Device device) {
   probe.call.dtype = probe.in.dtype = probe.out.dtype = DType::f32;
   probe.in.count = probe.out.count = probe.call.count = 1;
   probe.in.device = probe.out.device = device;
-  for (const Candidate& candidate : candidates_) {
+  for (const PathCandidate& candidate : candidates_) {
     std::shared_ptr<Path> way;
     std::string own;
     try {
@@ -127,8 +127,8 @@ void AutoPath::meet(Device device) {
     if (was_aborted()) ways_.back()->abort();
   }
   if (names.empty()) return stay_on_host(fmt::format("{}", fmt::join(objections, "; ")));
-  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device));
-  order_by(*own_lane_);
+  own_queue_ = std::make_unique<device::SerialQueue>(device::depot_of(device));
+  order_by(*own_queue_);
   choose(device, names);
   state_ = State::direct;
 }
@@ -143,14 +143,14 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
   std::string own_objection;
   Scratch scratch;
   try {
-    if (several) scratch = scratch_on(own_lane_->accelerator());
+    if (several) scratch = scratch_on(own_queue_->accelerator());
   } catch (const Error& error) {
     own_objection = error.what();
   }
   const std::string objection = several ? first_objection(group_, own_objection) : "";
   for (std::size_t way = 0; several && objection.empty() && way < all_ways.size(); ++way) {
     const Figures own =
-        measure(*all_ways[way], *own_lane_, scratch, device, group_.size(), timeout_);
+        measure(*all_ways[way], *own_queue_, scratch, device, group_.size(), timeout_);
     for (const Figures& theirs : gather(group_, own)) figures_[way].take_slower(theirs);
   }
   std::vector<std::string> told;
@@ -160,7 +160,7 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
                                      : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
                                                    row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
   }
-  log_.info("group '{}': collectives on {} use {}", group_.name(), own_lane_->accelerator().name(),
+  log_.info("group '{}': collectives on {} use {}", group_.name(), own_queue_->accelerator().name(),
             fmt::join(told, " or "));
 }
 

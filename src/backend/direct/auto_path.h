@@ -19,7 +19,7 @@ namespace mccl::direct {
 
 /// A path that a group may use. `make` creates it on this rank without contacting others, and
 /// throws if this machine cannot use it.
-struct Candidate {
+struct PathCandidate {
   std::string name;
   std::function<std::shared_ptr<Path>()> make;
 };
@@ -37,7 +37,7 @@ struct Candidate {
 class AutoPath final : public Path {
  public:
   /// `group` must outlive this object.
-  AutoPath(Group& group, std::vector<Candidate> candidates, std::chrono::milliseconds timeout,
+  AutoPath(Group& group, std::vector<PathCandidate> candidates, std::chrono::milliseconds timeout,
            Log log);
   ~AutoPath() override;
 
@@ -72,7 +72,7 @@ class AutoPath final : public Path {
   void stay_on_host(const std::string& reason);
 
   Group& group_;
-  const std::vector<Candidate> candidates_;
+  const std::vector<PathCandidate> candidates_;
   const std::chrono::milliseconds timeout_;
   const Log log_;
 
@@ -81,7 +81,7 @@ class AutoPath final : public Path {
   std::uint64_t calls_ = 0;
   bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
   std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports that have not been read.
-  std::unique_ptr<device::Lane> own_lane_;
+  std::unique_ptr<device::SerialQueue> own_queue_;
   std::vector<Figures> figures_;  ///< One entry per path.
   std::vector<int> order_;        ///< Indices of the paths for the last call, fastest first.
   Collective last_call_ = Collective::barrier;

@@ -9,7 +9,8 @@
 namespace mccl::direct {
 
 std::string DirectCall::description() const {
-  return fmt::format("{} on rank {} ({})", name_of(collective_), rank_, lane_.accelerator().name());
+  return fmt::format("{} on rank {} ({})", name_of(collective_), rank_,
+                     queue_.accelerator().name());
 }
 
 /// Aborts the path and returns an error if the path has failed or the deadline has passed.
@@ -29,10 +30,10 @@ std::exception_ptr DirectCall::failure() {
 bool DirectCall::try_finish() {
   if (done()) return true;
   std::exception_ptr error;
-  if (!lane_.ended(number_)) {
+  if (!queue_.ended(number_)) {
     error = failure();
     if (!error) return false;
-  } else if (lane_.has_given_up(number_)) {
+  } else if (queue_.has_given_up(number_)) {
     const std::string reason = path_->failure();
     error = std::make_exception_ptr(PeerError(fmt::format(
         "{} has no result: {}", description(), reason.empty() ? "its group was aborted" : reason)));
@@ -43,12 +44,13 @@ bool DirectCall::try_finish() {
 
 bool DirectCall::wait_on_stream(void* stream) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
-  lane_.lead(stream);
+  queue_.lead(stream);
   return true;
 }
 
 void DirectCall::help(Clock::time_point deadline) {
-  for (const staged::Patience patience; !try_finish() && Clock::now() < deadline;) patience.pause();
+  for (const staged::PollBackoff backoff; !try_finish() && Clock::now() < deadline;)
+    backoff.pause();
 }
 
 }  // namespace mccl::direct

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/direct/path.h"
-#include "backend/staged/patience.h"
+#include "backend/staged/poll_backoff.h"
 #include "base/clock.h"
 #include "base/work_state.h"
 
@@ -18,12 +18,12 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
   DirectCall(std::shared_ptr<Path> path, Collective collective, int rank,
              Clock::time_point deadline)
       : path_(std::move(path)),
-        lane_(*path_->lane()),
+        queue_(*path_->queue()),
         collective_(collective),
         rank_(rank),
         deadline_(deadline) {}
 
-  /// Sets the call's number in the lane of the path. Called once, before any other function.
+  /// Sets the call's number in the queue of the path. Called once, before any other function.
   void wait_for(device::Word number) { number_ = number; }
 
   bool try_finish() override;
@@ -37,7 +37,7 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
   std::exception_ptr failure();
 
   const std::shared_ptr<Path> path_;
-  device::Lane& lane_;
+  device::SerialQueue& queue_;
   const Collective collective_;
   device::Word number_{};
   const int rank_;

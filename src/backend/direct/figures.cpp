@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "backend/staged/patience.h"
+#include "backend/staged/poll_backoff.h"
 #include "base/clock.h"
 #include "mccl/error.h"
 
@@ -76,9 +76,9 @@ Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void
 
 class Stopwatch {
  public:
-  Stopwatch(Path& path, device::Lane& lane, std::chrono::milliseconds patience)
+  Stopwatch(Path& path, device::SerialQueue& queue, std::chrono::milliseconds patience)
       : path_(path),
-        lane_(lane),
+        queue_(queue),
         deadline_(patience.count() > 0 ? Clock::now() + patience : Clock::time_point::max()) {}
 
   float time(const Request& request, int calls) {
@@ -97,20 +97,20 @@ class Stopwatch {
   void run(const Request& request, int calls) {
     device::Word last = 0;
     for (int i = 0; i < calls; ++i) {
-      last = lane_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });
+      last = queue_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });
     }
-    for (const staged::Patience patience; !lane_.ended(last); patience.pause()) {
+    for (const staged::PollBackoff backoff; !queue_.ended(last); backoff.pause()) {
       if (const std::string reason = path_.failure(); !reason.empty()) throw PeerError(reason);
       if (Clock::now() < deadline_) continue;
       path_.abort();
       throw TimeoutError(
           fmt::format("measurement of {} on {} timed out: a rank has not made the call",
-                      name_of(request.call.collective), lane_.accelerator().name()));
+                      name_of(request.call.collective), queue_.accelerator().name()));
     }
   }
 
   Path& path_;
-  device::Lane& lane_;
+  device::SerialQueue& queue_;
   const Clock::time_point deadline_;
 };
 
@@ -142,9 +142,9 @@ Scratch scratch_on(device::Accelerator& accelerator) {
           accelerator.make_memory(kMeasuredBytes.back())};
 }
 
-Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
-                std::chrono::milliseconds patience) {
-  Stopwatch stopwatch(path, lane, patience);
+Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
+                int ranks, std::chrono::milliseconds patience) {
+  Stopwatch stopwatch(path, queue, patience);
   Figures figures;
   for (std::size_t call = 0; call < kMeasuredCalls.size(); ++call) {
     for (std::size_t i = 0; i < kMeasuredBytes.size(); ++i) {

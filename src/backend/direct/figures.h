@@ -44,7 +44,7 @@ Scratch scratch_on(device::Accelerator& accelerator);
 
 /// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws
 /// TimeoutError if a rank does not join within `patience`, and PeerError if the path fails.
-Figures measure(Path& path, device::Lane& lane, const Scratch& scratch, Device device, int ranks,
-                std::chrono::milliseconds patience);
+Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
+                int ranks, std::chrono::milliseconds patience);
 
 }  // namespace mccl::direct

@@ -17,9 +17,9 @@ void DevicePath::enqueue(const Request& request, void* stream) {
   start(request, stream);
 }
 
-void DevicePath::make_lane() {
-  own_lane_ = std::make_unique<device::Lane>(device::depot_of(device_));
-  order_by(*own_lane_);
+void DevicePath::make_queue() {
+  own_queue_ = std::make_unique<device::SerialQueue>(device::depot_of(device_));
+  order_by(*own_queue_);
 }
 
 void DevicePath::refuse(const Request& request, const std::string& reason) const {

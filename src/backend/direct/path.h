@@ -9,7 +9,7 @@
 #include "backend/direct/agreement.h"
 #include "backend/request.h"
 #include "base/log.h"
-#include "device/lane.h"
+#include "device/serial_queue.h"
 #include "mccl/group.h"
 
 namespace mccl::direct {
@@ -36,8 +36,8 @@ class Path {
   virtual bool has_to_meet() const { return false; }
   /// Enqueues the call on `stream`. Throws if it cannot.
   virtual void enqueue(const Request& request, void* stream) = 0;
-  /// The lane that orders the calls of this path on the device; null until the ranks have met.
-  device::Lane* lane() const { return lane_; }
+  /// The queue that orders the calls of this path on the device; null until the ranks have met.
+  device::SerialQueue* queue() const { return queue_; }
   /// All ranks must call it. From then on, calls access memory of device::Pool directly, without
   /// staging, if the devices of all ranks can reach it.
   virtual void reach_memory(Device /*device*/) {}
@@ -51,26 +51,26 @@ class Path {
   virtual std::string name() const { return {}; }
   /// The reason for which the path has failed; empty if it has not.
   virtual std::string failure() = 0;
-  /// Ends the calls in flight, so that no stream waits forever. The lane marks them as given up.
+  /// Ends the calls in flight, so that no stream waits forever. The queue marks them as given up.
   void abort() noexcept {
     was_aborted_ = true;
-    if (device::Lane* const own = lane()) own->give_up();
+    if (device::SerialQueue* const own = queue()) own->give_up();
     end_calls();
   }
 
  protected:
   bool was_aborted() const { return was_aborted_; }
-  /// Sets the lane, which must live as long as the path. Called when the ranks have met.
-  void order_by(device::Lane& lane) {
-    lane_ = &lane;
-    if (was_aborted_) lane.give_up();
+  /// Sets the queue, which must live as long as the path. Called when the ranks have met.
+  void order_by(device::SerialQueue& queue) {
+    queue_ = &queue;
+    if (was_aborted_) queue.give_up();
   }
 
  private:
   virtual void end_calls() noexcept = 0;
 
   std::atomic<bool> was_aborted_{false};
-  std::atomic<device::Lane*> lane_{nullptr};
+  std::atomic<device::SerialQueue*> queue_{nullptr};
 };
 
 /// Arguments that a group passes to its paths. `notices` belong to the job.
@@ -88,7 +88,7 @@ class DevicePath : public Path {
   bool takes(const Request& request) final {
     if (!supports(request)) return false;
     connect(device_of(request));
-    return lane() != nullptr;
+    return queue() != nullptr;
   }
   bool has_to_meet() const final { return !has_met_; }
   void enqueue(const Request& request, void* stream) final;
@@ -103,13 +103,13 @@ class DevicePath : public Path {
     device_ = device;
     meet();
   }
-  /// Makes the lane. Called on success.
-  void make_lane();
+  /// Makes the queue. Called on success.
+  void make_queue();
   /// Throws the error of a call that cannot start because the path has failed.
   [[noreturn]] void refuse(const Request& request, const std::string& reason) const;
 
   virtual bool supports(const Request& request) const = 0;
-  /// Connects the ranks. Calls make_lane() unless they cannot use the path.
+  /// Connects the ranks. Calls make_queue() unless they cannot use the path.
   virtual void meet() = 0;
   virtual void start(const Request& request, void* stream) = 0;
 
@@ -118,7 +118,7 @@ class DevicePath : public Path {
   const PathOptions options_;
   bool has_met_ = false;
   Device device_;
-  std::unique_ptr<device::Lane> own_lane_;  ///< Null if the ranks cannot use the path.
+  std::unique_ptr<device::SerialQueue> own_queue_;  ///< Null if the ranks cannot use the path.
 };
 
 }  // namespace mccl::direct

@@ -24,7 +24,8 @@ bool is_aligned(const void* data, DType dtype) {
 /// Begins one call of a flight.
 class Beginning {
  public:
-  Beginning(Flight& flight, const Place& place, const engine::Request& request, bool waits)
+  Beginning(Flight& flight, const CallCommunicator& place, const engine::Request& request,
+            bool waits)
       : flight_(flight),
         waits_(waits),
         place_(place),
@@ -292,8 +293,8 @@ class Beginning {
 
   Flight& flight_;
   const bool waits_;
-  const Place& place_;
-  const Library& mpi_;
+  const CallCommunicator& place_;
+  const MpiLibrary& mpi_;
   const engine::Request& request_;
   const engine::Call& call_;
   const std::span<const std::size_t> counts_;  ///< Elements of each rank; empty if parts are equal.
@@ -305,13 +306,13 @@ class Beginning {
   bool in_place_ = false;  ///< True if MPI reads the input where it writes the output.
 };
 
-void Flight::begin(const Place& place, const engine::Request& request, bool waits) {
+void Flight::begin(const CallCommunicator& place, const engine::Request& request, bool waits) {
   clear();
   place_ = &place;
   Beginning(*this, place, request, waits).run();
 }
 
-void Flight::gather(const Place& place) {
+void Flight::gather(const CallCommunicator& place) {
   clear();
   place_ = &place;
   own_memory_ = true;

@@ -43,12 +43,12 @@ std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 /// A large collective that uses MPI's blocking call. All ranks first gather in a nonblocking
 /// barrier; then a thread makes the call. Shared with the thread, which may outlive the group.
 struct Bulk {
-  Bulk(const engine::Request& its_request, const Place& its_place)
+  Bulk(const engine::Request& its_request, const CallCommunicator& its_place)
       : request(its_request), kept_counts(request), place(its_place) {}
 
   engine::Request request;
   const engine::KeptCounts kept_counts;
-  const Place place;
+  const CallCommunicator place;
   Flight flight;
   bool is_made = false;  ///< True once the call has been handed to the thread.
   std::exception_ptr error;
@@ -57,7 +57,7 @@ struct Bulk {
 
 class MpiCarrier final : public engine::Carrier {
  public:
-  MpiCarrier(Process& process, Place place, std::weak_ptr<engine::Engine> engine)
+  MpiCarrier(MpiProcess& process, CallCommunicator place, std::weak_ptr<engine::Engine> engine)
       : process_(process),
         place_(place),
         engine_(std::move(engine)),
@@ -107,8 +107,8 @@ class MpiCarrier final : public engine::Carrier {
   bool holds_caller(Clock::time_point now);
   std::shared_ptr<Operation> take_off(std::size_t index);
 
-  Process& process_;
-  const Place place_;
+  MpiProcess& process_;
+  const CallCommunicator place_;
   const std::weak_ptr<engine::Engine> engine_;
   const bool has_bulk_;
 
@@ -312,14 +312,14 @@ void MpiCarrier::close(bool whole) noexcept {
 
 /// Compares the MPI library and thread level of all ranks of the group. Throws MismatchError on
 /// every rank if they differ, and TimeoutError if some ranks do not arrive within `patience`.
-void check_libraries(Group& group, const Process& process, std::chrono::milliseconds patience) {
-  struct Library {
+void check_libraries(Group& group, const MpiProcess& process, std::chrono::milliseconds patience) {
+  struct MpiLibrary {
     char text[128];
   };
-  Library own{};
+  MpiLibrary own{};
   fmt::format("{}, {}", process.library().identity().version, name_of(process.level()))
       .copy(own.text, sizeof(own.text) - 1);
-  std::vector<Library> all;
+  std::vector<MpiLibrary> all;
   try {
     all = direct::gather(group, own, patience);
   } catch (const TimeoutError& error) {
@@ -340,10 +340,10 @@ void check_libraries(Group& group, const Process& process, std::chrono::millisec
 std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<int>& members,
                                               std::chrono::milliseconds patience,
                                               std::weak_ptr<engine::Engine> engine) {
-  Process& process = Process::get({});
+  MpiProcess& process = MpiProcess::get({});
   check_libraries(group, process, patience);
-  const Library& library = process.library();
-  Place place;
+  const MpiLibrary& library = process.library();
+  CallCommunicator place;
   place.library = &library;
   place.most = most_in_a_call;
   // create_group() blocks without a time limit, but all ranks have just completed

@@ -40,16 +40,16 @@ bool is_open_mpi(const Identity& identity) {
 
 /// Recognises the library's ABI by its file name, its symbols and the version that it reports.
 /// Throws InvalidArgument if the ABI is unknown.
-std::unique_ptr<Library> library_of(const SharedLibrary& file) {
+std::unique_ptr<MpiLibrary> library_of(const SharedLibrary& file) {
   if (file_name(file.path()).starts_with("libmpi_abi"))
-    return std::make_unique<Library>(file, kStandard);
-  if (file.find("ompi_mpi_comm_world")) return std::make_unique<Library>(file, kOpenMpi);
+    return std::make_unique<MpiLibrary>(file, kStandard);
+  if (file.find("ompi_mpi_comm_world")) return std::make_unique<MpiLibrary>(file, kOpenMpi);
   char text[8192] = {};
   int length = 0;
   LibraryFunction<int(char*, int*)>(file, "MPI_Get_library_version")(text, &length);
   const std::string_view said(text);
   for (const std::string_view word : {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"}) {
-    if (said.find(word) != said.npos) return std::make_unique<Library>(file, kMpich);
+    if (said.find(word) != said.npos) return std::make_unique<MpiLibrary>(file, kMpich);
   }
   throw InvalidArgument(
       fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; it supports those "
@@ -107,8 +107,8 @@ Launcher launcher_of(const Environment& environment) {
   return {};
 }
 
-Wanted wanted_of(const Environment& environment, const Launcher& launcher,
-                 const std::vector<std::string>& loaded) {
+LibrarySearch wanted_of(const Environment& environment, const Launcher& launcher,
+                        const std::vector<std::string>& loaded) {
   for (const char* variable : {"MPI_LIBNAME", "MLX_MPI_LIBNAME"}) {
     const std::string name = value_of(environment, variable);
     if (!name.empty()) return {{name}, variable};
@@ -121,7 +121,7 @@ Wanted wanted_of(const Environment& environment, const Launcher& launcher,
 }
 
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
-  if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.tells_mpi) {
+  if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.starts_mpi) {
     throw InvalidArgument(fmt::format(
         "srun has started {} ranks without MPI support: start them with srun --mpi={} for {}",
         launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
@@ -136,7 +136,7 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
                   launcher.name));
 }
 
-std::unique_ptr<Library> find_library(const Environment& environment) {
+std::unique_ptr<MpiLibrary> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
   // The standard's names come last, because they may belong to a library that forwards to another.
@@ -145,11 +145,11 @@ std::unique_ptr<Library> find_library(const Environment& environment) {
       if (SharedLibrary::is_loaded(name)) loaded.emplace_back(name);
     }
   }
-  const Wanted wanted = wanted_of(environment, launcher, loaded);
+  const LibrarySearch wanted = wanted_of(environment, launcher, loaded);
   std::string failures;
   for (const std::string& name : wanted.names) {
     std::optional<SharedLibrary> file;
-    std::unique_ptr<Library> library;
+    std::unique_ptr<MpiLibrary> library;
     try {
       file = load(name);
       library = library_of(*file);

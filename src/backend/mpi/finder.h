@@ -20,12 +20,12 @@ struct Launcher {
   int ranks = 0;     ///< Number of ranks that it started; 0 if unknown.
   /// False if srun was started without a suitable --mpi option. Each rank would then be an MPI job
   /// of its own.
-  bool tells_mpi = true;
+  bool starts_mpi = true;
 };
 
 Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
-struct Wanted {
+struct LibrarySearch {
   std::vector<std::string> names;  ///< Libraries to try, in this order.
   std::string named_by;            ///< Variable that names the library, or empty.
 };
@@ -33,8 +33,8 @@ struct Wanted {
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the
 /// libraries that the process has `loaded`. If there are none, returns all known names, with those
 /// that suit the launcher first.
-Wanted wanted_of(const std::map<std::string, std::string>& environment, const Launcher& launcher,
-                 const std::vector<std::string>& loaded);
+LibrarySearch wanted_of(const std::map<std::string, std::string>& environment,
+                        const Launcher& launcher, const std::vector<std::string>& loaded);
 
 /// Throws InvalidArgument if the launcher cannot start ranks of this library. The message contains
 /// the names of both.
@@ -42,6 +42,6 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 
 /// Chooses and loads the library. Throws InvalidArgument if none can be loaded, if its ABI is
 /// unknown, or if it conflicts with the launcher or with an MPI that the process has loaded.
-std::unique_ptr<Library> find_library(const std::map<std::string, std::string>& environment);
+std::unique_ptr<MpiLibrary> find_library(const std::map<std::string, std::string>& environment);
 
 }  // namespace mccl::mpi

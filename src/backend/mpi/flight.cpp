@@ -15,7 +15,7 @@ constexpr std::uint32_t kUpperHalf = std::uint32_t{1} << 31;
 
 }  // namespace
 
-int tag_of(const Place& place, const engine::Call& call) {
+int tag_of(const CallCommunicator& place, const engine::Call& call) {
   const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
   const std::uint32_t within = call.tag & ~kUpperHalf;
   if (within >= half - 1) {

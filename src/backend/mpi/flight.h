@@ -12,8 +12,8 @@
 namespace mccl::mpi {
 
 /// The communicator of a call, with the limits of MPI.
-struct Place {
-  const Library* library = nullptr;
+struct CallCommunicator {
+  const MpiLibrary* library = nullptr;
   Handle comm = 0;
   int rank = 0;
   int size = 1;
@@ -28,7 +28,7 @@ struct Place {
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
 /// Converts the call's tag to MPI's. Throws InvalidArgument if it is too large for MPI.
-int tag_of(const Place& place, const engine::Call& call);
+int tag_of(const CallCommunicator& place, const engine::Call& call);
 
 /// Used by one thread at a time. Must not move or be destroyed before it has ended, because MPI
 /// reads and writes its memory.
@@ -45,9 +45,9 @@ class Flight {
   /// Begins the call. If `waits` is true, a collective other than a barrier uses MPI's blocking
   /// function. `place` must outlive the flight. Throws InvalidArgument for a tag that is too
   /// large, and errors of MPI.
-  void begin(const Place& place, const engine::Request& request, bool waits = false);
+  void begin(const CallCommunicator& place, const engine::Request& request, bool waits = false);
   /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
-  void gather(const Place& place);
+  void gather(const CallCommunicator& place);
   /// Returns true if all requests have ended.
   bool test() {
     while (ended_ < requests_.size()) {
@@ -83,7 +83,7 @@ class Flight {
   std::byte* memory(std::size_t bytes);
   void clear();
 
-  const Place* place_ = nullptr;
+  const CallCommunicator* place_ = nullptr;
   std::vector<Handle> requests_;
   std::size_t ended_ = 0;
   Arrival arrival_;

@@ -70,65 +70,65 @@ std::string short_version(std::string_view text) {
   return line;
 }
 
-Library::Library(const SharedLibrary& file, const Abi& abi)
+MpiLibrary::MpiLibrary(const SharedLibrary& file, const Abi& abi)
     : file_(file), abi_(completed(abi, file)), identity_{"", file.path(), abi.name} {
   identity_.version = version_of(Get_library_version);
 }
 
-void* Library::in_place() const {
+void* MpiLibrary::in_place() const {
   return reinterpret_cast<void*>(abi_.in_place);  // NOLINT(performance-no-int-to-ptr): as MPI does
 }
 
-bool Library::flag(const Function<int*>& function) const {
+bool MpiLibrary::flag(const Function<int*>& function) const {
   int value = 0;
   function(&value);
   return value != 0;
 }
 
-ThreadLevel Library::level_of(int number) const {
+ThreadLevel MpiLibrary::level_of(int number) const {
   int level = 3;
   while (level > 0 && abi_.levels[level] > number) --level;
   return static_cast<ThreadLevel>(level);
 }
 
-ThreadLevel Library::init(ThreadLevel wanted) const {
+ThreadLevel MpiLibrary::init(ThreadLevel wanted) const {
   int provided = 0;
   Init_thread(nullptr, nullptr, abi_.levels[static_cast<int>(wanted)], &provided);
   return level_of(provided);
 }
 
-ThreadLevel Library::level() const {
+ThreadLevel MpiLibrary::level() const {
   int provided = 0;
   Query_thread(&provided);
   return level_of(provided);
 }
 
-int Library::rank(Comm comm) const {
+int MpiLibrary::rank(Comm comm) const {
   int value = 0;
   Comm_rank(comm, &value);
   return value;
 }
 
-int Library::size(Comm comm) const {
+int MpiLibrary::size(Comm comm) const {
   int value = 0;
   Comm_size(comm, &value);
   return value;
 }
 
-int Library::largest_tag(Comm comm) const {
+int MpiLibrary::largest_tag(Comm comm) const {
   void* value = nullptr;
   int found = 0;
   Comm_get_attr(comm, abi_.tag_bound, static_cast<void*>(&value), &found);
   return found ? *static_cast<int*>(value) : 32767;  // smallest maximum that MPI allows
 }
 
-Handle Library::duplicate(Comm comm) const {
+Handle MpiLibrary::duplicate(Comm comm) const {
   Handle made = 0;
   Comm_dup(comm, &made);
   return made;
 }
 
-Handle Library::create_group(Comm comm, const int* ranks, int count, int tag) const {
+Handle MpiLibrary::create_group(Comm comm, const int* ranks, int count, int tag) const {
   Handle all = 0, some = 0, made = 0;
   Comm_group(comm, &all);
   Group_incl(all, count, ranks, &some);
@@ -138,7 +138,7 @@ Handle Library::create_group(Comm comm, const int* ranks, int count, int tag) co
   return made;
 }
 
-Handle Library::create_long_type(std::size_t bytes) const {
+Handle MpiLibrary::create_long_type(std::size_t bytes) const {
   // The first part consists of pieces of 1 GiB, few enough for an int. The second part is the rest,
   // in bytes.
   constexpr std::size_t kPiece = std::size_t{1} << 30;
@@ -155,7 +155,7 @@ Handle Library::create_long_type(std::size_t bytes) const {
   return whole;
 }
 
-bool Library::test(Request& request, Arrival* arrival) const {
+bool MpiLibrary::test(Request& request, Arrival* arrival) const {
   Status status;
   int done = 0;
   Test(&request, &done, &status);
@@ -167,7 +167,7 @@ bool Library::test(Request& request, Arrival* arrival) const {
   return true;
 }
 
-void Library::fail(const char* function, int code) const {
+void MpiLibrary::fail(const char* function, int code) const {
   char text[1024] = {};  // longer than any ABI's MPI_MAX_ERROR_STRING
   int length = 0;
   int kind = code;

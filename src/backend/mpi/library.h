@@ -35,7 +35,7 @@ struct Identity {
 /// "MPICH 4.0.2".
 std::string short_version(std::string_view text);
 
-class Library;
+class MpiLibrary;
 
 /// A function of the library. Calls it with handles in the form of the ABI, numbers or pointers.
 /// Throws an error with MPI's own
@@ -43,7 +43,7 @@ class Library;
 template <typename... Arguments>
 class Function {
  public:
-  Function(const Library& library, const char* name);
+  Function(const MpiLibrary& library, const char* name);
   void operator()(Arguments... arguments) const;
 
  private:
@@ -67,7 +67,7 @@ class Function {
     return reinterpret_cast<Pointer>(address_)(native<Native>(arguments)...);
   }
 
-  const Library& library_;
+  const MpiLibrary& library_;
   const char* const name_;
   void* const address_;
 };
@@ -76,14 +76,14 @@ class Function {
 /// argument of both is the communicator.
 template <typename... Arguments>
 struct CollectiveFunction {
-  CollectiveFunction(const Library& library, const char* beginning, const char* waiting)
+  CollectiveFunction(const MpiLibrary& library, const char* beginning, const char* waiting)
       : begins(library, beginning), waits(library, waiting) {}
   Function<Arguments..., Handle, Handle*> begins;
   Function<Arguments..., Handle> waits;
 };
 
 /// The functions have the names of MPI's. Thread-safe as far as the thread level of MPI allows.
-class Library {
+class MpiLibrary {
   using In = const void*;
   using Out = void*;
   using Ints = const int*;
@@ -93,9 +93,9 @@ class Library {
   using Request = Handle;
 
  public:
-  Library(const SharedLibrary& file, const Abi& abi);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  MpiLibrary(const SharedLibrary& file, const Abi& abi);
+  MpiLibrary(const MpiLibrary&) = delete;
+  MpiLibrary& operator=(const MpiLibrary&) = delete;
 
   const SharedLibrary& file() const { return file_; }
   const Abi& abi() const { return abi_; }
@@ -222,7 +222,7 @@ class Library {
 };
 
 template <typename... Arguments>
-Function<Arguments...>::Function(const Library& library, const char* name)
+Function<Arguments...>::Function(const MpiLibrary& library, const char* name)
     : library_(library), name_(name), address_(library.file().require(name)) {}
 
 template <typename... Arguments>

@@ -1,4 +1,4 @@
-// The part of Library that maps each reduction and element type to an MPI operation (MPI_Op).
+// The part of MpiLibrary that maps each reduction and element type to an MPI operation (MPI_Op).
 #include <array>
 #include <iterator>
 #include <optional>
@@ -46,7 +46,7 @@ std::optional<Predefined> predefined_of(DType dtype, ReduceKind kind) {
 
 }  // namespace
 
-void Library::create_operations() {
+void MpiLibrary::create_operations() {
   for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
     for (int kind = 0; kind < kReduceKindCount; ++kind) {
       const auto type = static_cast<DType>(dtype);

@@ -26,11 +26,11 @@ namespace {
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
-/// Process-wide state of this backend. Never destroyed, because the thread of Process may run until
-/// the process ends.
+/// Process-wide state of this backend. Never destroyed, because the thread of MpiProcess may run
+/// until the process ends.
 struct Registry {
   std::mutex mutex;
-  Process* process = nullptr;
+  MpiProcess* process = nullptr;
   std::string failure;  ///< Error of a failed attempt to initialise MPI, which is not repeated.
 };
 
@@ -39,7 +39,7 @@ Registry& registry() {
   return *instance;
 }
 
-void check_place(const ContextOptions& options, const Process& process) {
+void check_place(const ContextOptions& options, const MpiProcess& process) {
   const std::string library = process.library().identity().describe();
   if (options.size > 0 && options.size != process.size()) {
     throw InvalidArgument(
@@ -56,12 +56,12 @@ void check_place(const ContextOptions& options, const Process& process) {
 
 }  // namespace
 
-Process& Process::get(const ContextOptions& options) {
+MpiProcess& MpiProcess::get(const ContextOptions& options) {
   Registry& own = registry();
   const std::lock_guard lock(own.mutex);
   if (!own.failure.empty()) throw InvalidArgument(own.failure);
   if (!own.process) {
-    auto process = std::unique_ptr<Process>(new Process());
+    auto process = std::unique_ptr<MpiProcess>(new MpiProcess());
     try {
       process->start(options);
     } catch (const std::exception& error) {
@@ -80,7 +80,7 @@ Process& Process::get(const ContextOptions& options) {
   return *own.process;
 }
 
-Process::Process() : library_(find_library(process_environment())), thread_("mccl-mpi") {
+MpiProcess::MpiProcess() : library_(find_library(process_environment())), thread_("mccl-mpi") {
   process_ = ::getpid();
   if (library_->finalized()) {
     throw InvalidArgument(
@@ -90,7 +90,7 @@ Process::Process() : library_(find_library(process_environment())), thread_("mcc
   joined_ = library_->initialized();
 }
 
-void Process::start(const ContextOptions& options) {
+void MpiProcess::start(const ContextOptions& options) {
   // The function on the thread has a copy of the settings, since it may still run after this wait
   // has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
@@ -109,7 +109,7 @@ void Process::start(const ContextOptions& options) {
 }
 
 /// Runs on `thread_`, which must make all later calls if the library allows only one thread.
-void Process::initialise(const Config& config) {
+void MpiProcess::initialise(const Config& config) {
   if (joined_) {
     level_ = library_->level();
     if (level_ != ThreadLevel::multiple) {
@@ -132,7 +132,7 @@ void Process::initialise(const Config& config) {
   set_up(config);
 }
 
-void Process::set_up(const Config& config) {
+void MpiProcess::set_up(const Config& config) {
   const Handle world = library_->abi().world;
   rank_ = library_->rank(world);
   size_ = library_->size(world);
@@ -157,12 +157,12 @@ void Process::set_up(const Config& config) {
 
 /// Rank 0 serves the store at MCCL_ROOT or, if that is not set, at a free port. That port is on the
 /// loopback interface if all ranks are on one host. Rank 0 broadcasts the address and the key.
-void Process::find_meeting_place(const Config& config) {
+void MpiProcess::find_meeting_place(const Config& config) {
   struct Place {
     char root[512];
     char key[rendezvous::kJobKeyLetters + 1];
   };
-  const Library& mpi = *library_;
+  const MpiLibrary& mpi = *library_;
   const std::uint64_t host = std::hash<std::string>()(transport::tcp::host_identity());
   const std::uint64_t own[] = {host, ~host, config.encryption == "on" ? 1U : 0U};
   std::uint64_t largest[3] = {};
@@ -192,20 +192,20 @@ void Process::find_meeting_place(const Config& config) {
   if (rank_ != 0) serve_or_connect(place);
 }
 
-void Process::call_in_turn(const std::function<void()>& body) {
+void MpiProcess::call_in_turn(const std::function<void()>& body) {
   if (hands_over()) return thread_.take(body).get();
   const std::lock_guard lock(calling_);
   body();
 }
 
-std::string Process::failure() const {
+std::string MpiProcess::failure() const {
   const std::lock_guard lock(mutex_);
   if (!reason_over_.empty() || !is_over()) return reason_over_;
   return "the program has called MPI_Finalize, after which MPI cannot be called; shut MCCL down "
          "first";
 }
 
-void Process::end_for_good(const std::string& reason) {
+void MpiProcess::end_for_good(const std::string& reason) {
   note_trouble();
   end_use(
       fmt::format("MPI is no longer used in this process, because it cannot cancel an abandoned "
@@ -213,22 +213,22 @@ void Process::end_for_good(const std::string& reason) {
                   reason));
 }
 
-void Process::end_use(const std::string& reason) {
+void MpiProcess::end_use(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (over_) return;
   reason_over_ = reason;
   over_.store(true, std::memory_order_release);
 }
 
-void Process::at_exit() {
-  Process* process = registry().process;
+void MpiProcess::at_exit() {
+  MpiProcess* process = registry().process;
   if (process && process->process_ == ::getpid())
     process->thread_.take([=] { process->end(); }).get();
 }
 
 /// Calls MPI_Abort in place of MPI_Finalize. If a rank ends without either, the launcher may report
 /// that the job succeeded, as that of MPICH 4.0 sometimes does.
-void Process::depart() {
+void MpiProcess::depart() {
   std::fflush(nullptr);  // MPI_Abort may end the process without flushing its streams
   library_->Abort(library_->abi().world, kStatusOfAbort);
 }
@@ -236,7 +236,7 @@ void Process::depart() {
 /// Called when the process ends. MPI_Finalize blocks until all ranks call it, so it is called only
 /// once all ranks have reached a barrier here. It must not be omitted: a launcher kills the whole
 /// job if one rank exits without it.
-void Process::end() {
+void MpiProcess::end() {
   if (joined_ || library_->finalized()) return;
   const bool was_over = is_over();
   end_use("MPI is no longer used, because the process is ending");
@@ -258,7 +258,7 @@ void Process::end() {
 }
 
 ContextOptions placed(const ContextOptions& options) {
-  Process& process = Process::get(options);
+  MpiProcess& process = MpiProcess::get(options);
   check_place(options, process);
   ContextOptions own = options;
   own.rank = process.rank();

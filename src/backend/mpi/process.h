@@ -17,16 +17,16 @@
 
 namespace mccl::mpi {
 
-class Process {
+class MpiProcess {
  public:
   /// The first call loads the library and initialises MPI, unless the program has done so. Then
   /// rank 0 broadcasts the address and key of the store. Throws InvalidArgument if there is no
   /// suitable library, if MPI's thread level is too low, if MPI can no longer be used, or in a
   /// child of fork(). Throws TimeoutError if MPI does not initialise within
   /// Config::connect_timeout, because other ranks are missing.
-  static Process& get(const ContextOptions& options);
+  static MpiProcess& get(const ContextOptions& options);
 
-  const Library& library() const { return *library_; }
+  const MpiLibrary& library() const { return *library_; }
   /// Communicator of all ranks of MPI_COMM_WORLD, separate from the program's own messages.
   Handle control() const { return control_; }
   int rank() const { return rank_; }
@@ -63,7 +63,7 @@ class Process {
   void note_trouble() { trouble_ = true; }
 
  private:
-  Process();
+  MpiProcess();
 
   void start(const ContextOptions& options);
   void initialise(const Config& config);
@@ -75,7 +75,7 @@ class Process {
   void depart();
   static void at_exit();
 
-  std::unique_ptr<Library> library_;
+  std::unique_ptr<MpiLibrary> library_;
   Worker thread_;  ///< Initialises and finalises MPI.
   Handle control_ = 0;
   int rank_ = 0;
@@ -92,9 +92,9 @@ class Process {
   std::atomic<bool> trouble_{false};
 };
 
-/// Initialises MPI. Returns `options` with the rank, size, store and job key from Process. Throws
-/// the errors of Process::get(). Also throws InvalidArgument if `options` set a rank or size that
-/// differs from MPI's.
+/// Initialises MPI. Returns `options` with the rank, size, store and job key from MpiProcess.
+/// Throws the errors of MpiProcess::get(). Also throws InvalidArgument if `options` set a rank or
+/// size that differs from MPI's.
 ContextOptions placed(const ContextOptions& options);
 
 }  // namespace mccl::mpi

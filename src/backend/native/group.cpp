@@ -42,7 +42,7 @@ NativeGroup::NativeGroup(std::shared_ptr<engine::Engine> engine,
 
 NativeGroup::~NativeGroup() {
   if (path_) path_->abort();
-  if (line_) line_->close();
+  if (ordered_) ordered_->close();
   engine_->close_group(state_);
 }
 

@@ -16,7 +16,7 @@
 #include "backend/arguments.h"
 #include "backend/direct/agreement.h"
 #include "backend/direct/path.h"
-#include "backend/staged/line.h"
+#include "backend/staged/ordered_calls.h"
 #include "base/coding.h"
 #include "engine/engine.h"
 #include "kernels/unit.h"
@@ -38,8 +38,9 @@ struct GroupSetup {
 };
 
 /// Calls on device memory run on the devices if the group has a path that supports them. Otherwise
-/// they go through the group's line, which copies the data to host memory and back. Calls on host
-/// memory go to the engine immediately, unless an earlier call is still in the line. Thread-safe.
+/// they go through the group's queue of ordered calls, which copies the data to host memory and
+/// back. Calls on host memory go to the engine immediately, unless an earlier call is still in the
+/// queue. Thread-safe.
 class NativeGroup final : public Group {
  public:
   NativeGroup(std::shared_ptr<engine::Engine> engine, std::shared_ptr<engine::GroupState> state);
@@ -97,7 +98,7 @@ class NativeGroup final : public Group {
     if (path_) path_->reach_memory(device);
   }
   std::optional<device::Word> last_on_device() const override;
-  bool has_come_to(device::Word number) const override { return path_->lane()->ended(number); }
+  bool has_come_to(device::Word number) const override { return path_->queue()->ended(number); }
   void split_path(Group* child, int color, int key) override;
   void begin_coalescing() override;
   Work end_coalescing() override;
@@ -109,7 +110,7 @@ class NativeGroup final : public Group {
   }
   std::string failure() const override;
 
-  // The following functions are used by the line.
+  // The following functions are used by the queue.
   /// Starts a call on host memory.
   Work start(const Request& request, const CallOptions& options);
   /// True if a call for `request` uses its conveyor, so that it may start before its whole input
@@ -142,7 +143,7 @@ class NativeGroup final : public Group {
   direct::Path* way_for(const Request& request, const CallOptions& options);
   void refuse_capture(const Request& request, const CallOptions& options) const;
   Work begin_directly(direct::Path& way, const Request& request, const CallOptions& options);
-  staged::Line& line();
+  staged::OrderedCalls& ordered_calls();
 
   /// The codec that the call uses on the wire.
   Coding coding_of(const Request& request, const CallOptions& options) const;
@@ -161,10 +162,10 @@ class NativeGroup final : public Group {
   std::shared_ptr<direct::Notices> notices_;
   std::once_flag path_is_watched_;
 
-  std::mutex line_mutex_;
-  std::shared_ptr<staged::Line> line_;  // guarded by line_mutex_
-  /// Copy of `line_` that can be read without the lock.
-  std::atomic<staged::Line*> line_if_any_{nullptr};
+  std::mutex ordered_mutex_;
+  std::shared_ptr<staged::OrderedCalls> ordered_;  // guarded by ordered_mutex_
+  /// Copy of `ordered_` that can be read without the lock.
+  std::atomic<staged::OrderedCalls*> ordered_if_any_{nullptr};
 
   std::atomic<int> coalescing_threads_{0};
   std::atomic<bool> warned_{false};

@@ -1,5 +1,5 @@
-// The part of NativeGroup that makes the requests of calls, and routes them to the engine, the line
-// or the devices.
+// The part of NativeGroup that makes the requests of calls, and routes them to the engine, the
+// queue or the devices.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -26,23 +26,23 @@ Work NativeGroup::begin(const Request& request, const CallOptions& options,
                         const Request* on_device) {
   const bool is_on_device = mccl::on_device(request);
   if (setup_->stages_always && !is_on_device && (request.in.allocation || request.out.allocation))
-    return line().enqueue(staged::as_the_gpu_sees(request), options);
+    return ordered_calls().enqueue(staged::as_the_gpu_sees(request), options);
   if (path_ && is_collective(request.call) && !batch_is_open()) {
     if (is_on_device && path_->has_to_meet()) refuse_capture(request, options);
     path_->before_collective(request, timeout_of(options),
                              options.caller_waits || options.may_meet);
   }
   if (!is_on_device && !options.fence) {
-    const staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
-    if (!line || !line->is_busy()) return start(request, options);
-    return this->line().enqueue(request, options);
+    const staged::OrderedCalls* const ordered = ordered_if_any_.load(std::memory_order_acquire);
+    if (!ordered || !ordered->is_busy()) return start(request, options);
+    return this->ordered_calls().enqueue(request, options);
   }
   const Request& direct = on_device ? *on_device : request;
   if (direct::Path* const way = way_for(direct, options))
     return begin_directly(*way, direct, options);
   if (has_failed() && !options.fence && !batch_is_open())
     return start(without_devices(request), options);
-  return line().enqueue(request, options);
+  return ordered_calls().enqueue(request, options);
 }
 
 /// Throws if the stream is being captured. To connect the devices, the ranks make calls on host
@@ -85,7 +85,7 @@ void NativeGroup::split_path(Group* group, int color, int key) {
 
 /// While the stream is being captured, every call is enqueued in that stream, as if the caller
 /// waited. The asynchronous path cannot be captured: a replayed graph would neither repeat the work
-/// in the lane's own stream nor advance the call number.
+/// in the queue's own stream nor advance the call number.
 Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
                                  const CallOptions& options) {
   if (notices_ && coding_of(request, options)) {
@@ -93,41 +93,41 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
                    "collectives on GPU memory do not use the group's compression, so their sums "
                    "are exact; set MCCL_BACKEND=native to use it");
   }
-  device::Lane& lane = *path_->lane();
+  device::SerialQueue& queue = *path_->queue();
   const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
-  if (options.caller_waits || lane.accelerator().is_capturing(options.stream)) {
-    lane.run_on(options.stream, options.stream_may_go, enqueue);
+  if (options.caller_waits || queue.accelerator().is_capturing(options.stream)) {
+    queue.run_on(options.stream, options.stream_may_go, enqueue);
     return {};
   }
   // Made first: a kernel that has begun uses the caller's memory, so nothing may fail after it.
   const auto call = std::make_shared<direct::DirectCall>(
       path_, request.call.collective, rank(),
       engine::deadline_after(Clock::now(), timeout_of(options)));
-  call->wait_for(lane.run_beside(options.stream, enqueue));
-  line().look_after(call);
+  call->wait_for(queue.run_beside(options.stream, enqueue));
+  ordered_calls().look_after(call);
   return Work(call);
 }
 
 std::optional<device::Word> NativeGroup::last_on_device() const {
-  device::Lane* const lane = path_ ? path_->lane() : nullptr;
-  return lane ? std::optional(lane->end()) : std::nullopt;
+  device::SerialQueue* const queue = path_ ? path_->queue() : nullptr;
+  return queue ? std::optional(queue->end()) : std::nullopt;
 }
 
-staged::Line& NativeGroup::line() {
-  const std::lock_guard lock(line_mutex_);
-  if (!line_) {
-    line_ = std::make_shared<staged::Line>(*this);
-    line_if_any_.store(line_.get(), std::memory_order_release);
+staged::OrderedCalls& NativeGroup::ordered_calls() {
+  const std::lock_guard lock(ordered_mutex_);
+  if (!ordered_) {
+    ordered_ = std::make_shared<staged::OrderedCalls>(*this);
+    ordered_if_any_.store(ordered_.get(), std::memory_order_release);
   }
-  return *line_;
+  return *ordered_;
 }
 
 void NativeGroup::begin_coalescing() { begin_batch(); }
 
 Work NativeGroup::end_coalescing() {
   Work work = end_batch();
-  staged::Line* const line = line_if_any_.load(std::memory_order_acquire);
-  return line ? line->end_batch(std::move(work)) : work;
+  staged::OrderedCalls* const ordered = ordered_if_any_.load(std::memory_order_acquire);
+  return ordered ? ordered->end_batch(std::move(work)) : work;
 }
 
 /// Fills left_out with zeros, which remain unless the engine writes to it.

@@ -28,10 +28,10 @@ constexpr double kLongestOfSize = 0.2;
 enum class Next : unsigned char { done, larger, again };
 
 /// Measures one pair: the first rank sends and takes the time, the second answers.
-class Measurement {
+class PairMeasurement {
  public:
-  Measurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
-              std::string_view what)
+  PairMeasurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
+                  std::string_view what)
       : group_(engine, engine->make_group(fmt::format("calibration/{} of {} and {}", what,
                                                       pair.first, pair.second),
                                           {pair.first, pair.second}, kPatience)),
@@ -112,7 +112,7 @@ std::vector<Pair> in_rounds(std::set<Pair> pairs) {
 
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what) {
-  return Measurement(engine, pair, what).run();
+  return PairMeasurement(engine, pair, what).run();
 }
 
 }  // namespace mccl::native

@@ -12,7 +12,7 @@ namespace {
 constexpr int kOldest = 21800;
 
 /// Throws InvalidArgument with the reason if NCCL cannot be loaded.
-Library load() {
+NcclLibrary load() {
   const auto is_old = [](const std::string& path) {
     return InvalidArgument(
         fmt::format("the NCCL in {} is older than 2.18; install 2.18 or later", path));
@@ -21,7 +21,7 @@ Library load() {
   try {
     const SharedLibrary file({"libnccl.so.2"});
     path = file.path();
-    Library nccl(file);
+    NcclLibrary nccl(file);
     if (nccl.GetVersion(&nccl.version) != kSuccess || nccl.version < kOldest) throw is_old(path);
     return nccl;
   } catch (const LoadError& error) {
@@ -32,12 +32,12 @@ Library load() {
 
 }  // namespace
 
-std::string Library::described() const {
+std::string NcclLibrary::described() const {
   return fmt::format("NCCL {}.{}.{} ({})", version / 10000, version / 100 % 100, version % 100,
                      file.path());
 }
 
-const Library& library() { return loaded_once<load>(); }
+const NcclLibrary& library() { return loaded_once<load>(); }
 
 int type_of(DType dtype) {
   // In the order of DType. Bool is sent as u8.

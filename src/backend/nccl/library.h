@@ -35,8 +35,8 @@ struct CommConfig {
 };
 
 /// Throws LoadError if NCCL lacks a function.
-struct Library {
-  explicit Library(SharedLibrary its_file) : file(std::move(its_file)) {}
+struct NcclLibrary {
+  explicit NcclLibrary(SharedLibrary its_file) : file(std::move(its_file)) {}
 
   SharedLibrary file;
   LibraryFunction<Result(int* version)> GetVersion{file, "ncclGetVersion"};
@@ -80,7 +80,7 @@ struct Library {
 
 /// Returns the NCCL that the process has already loaded, for example through torch, or else the
 /// system's. Throws InvalidArgument with the reason if there is none.
-const Library& library();
+const NcclLibrary& library();
 
 /// NCCL's numbers for types and operations; -1 if NCCL has no equivalent with the same result.
 int type_of(DType dtype);

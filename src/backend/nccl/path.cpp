@@ -26,13 +26,13 @@ constexpr unsigned kConfigVersion = 21800;
 
 /// How elements that are only moved are sent: each one as `per_element` elements of NCCL's `type`.
 /// If NCCL lacks the type, they are sent as bytes.
-struct Moved {
+struct ElementForm {
   int type;
   std::size_t per_element;
 };
-Moved moved(DType dtype) {
+ElementForm moved(DType dtype) {
   const int type = type_of(dtype);
-  return type >= 0 ? Moved{type, 1} : Moved{type_of(DType::u8), size_of(dtype)};
+  return type >= 0 ? ElementForm{type, 1} : ElementForm{type_of(DType::u8), size_of(dtype)};
 }
 
 /// Returns the configuration of a non-blocking communicator. All other values are NCCL's defaults.
@@ -73,7 +73,7 @@ class NcclPath final : public direct::DevicePath {
     return static_cast<std::byte*>(r.out.data) + before * size_of(r.call.dtype);
   }
 
-  const Library& nccl_;
+  const NcclLibrary& nccl_;
   const bool encrypts_;  ///< True if connections between ranks are encrypted.
   /// Serialises NCCL's calls on the communicator, which must not run concurrently.
   std::mutex mutex_;
@@ -91,7 +91,7 @@ bool NcclPath::supports(const Request& request) const {
 /// Returns the reason if the ranks cannot use NCCL; otherwise empty. The same on all ranks.
 std::string NcclPath::objection() {
   struct Offer {
-    direct::Card card;
+    direct::DeviceIdentity card;
     int version;
   };
   const Offer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
@@ -134,9 +134,9 @@ void NcclPath::meet() {
     settle(nccl_.CommInitRankConfig(&comm_, group().size(), id, group().rank(), &config),
            "ncclCommInitRankConfig");
   }
-  make_lane();
+  make_queue();
   options_.log.info("group '{}': collectives on {} use {}", group().name(),
-                    own_lane_->accelerator().name(), nccl_.described());
+                    own_queue_->accelerator().name(), nccl_.described());
 }
 
 /// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
@@ -176,10 +176,10 @@ void NcclPath::begin_as_part(Device device) {
   has_met_ = true;
   device_ = device;
   settle(kInProgress, "ncclCommSplit");
-  make_lane();
+  make_queue();
   options_.log.info(
       "group '{}': collectives on {} use {}, with a communicator split from the parent's",
-      group().name(), own_lane_->accelerator().name(), nccl_.described());
+      group().name(), own_queue_->accelerator().name(), nccl_.described());
 }
 
 /// Waits until NCCL has completed an asynchronous call. Throws NCCL's error.
@@ -215,7 +215,7 @@ void NcclPath::start(const Request& request, void* stream) {
 void NcclPath::begin(const Request& r, void* stream) {
   const int type = type_of(r.call.dtype);
   const int op = op_of(r.call.dtype, r.call.kind);
-  const Moved move = moved(r.call.dtype);
+  const ElementForm move = moved(r.call.dtype);
   switch (r.call.collective) {
     case Collective::all_reduce:
       return settle(nccl_.AllReduce(r.in.data, r.out.data, r.call.count, type, op, comm_, stream),
@@ -249,7 +249,7 @@ void NcclPath::begin(const Request& r, void* stream) {
 /// Uses messages, or one reduction per rank, for a collective that NCCL lacks. The caller groups
 /// these calls, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
-  const Moved move = moved(r.call.dtype);
+  const ElementForm move = moved(r.call.dtype);
   const Shares given = shares_of(r, group().size());
   const Shares taken = r.recv_counts.empty() ? given : Shares::of(r.recv_counts);
   const int own = group().rank();

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/staged/line.h"
-#include "backend/staged/patience.h"
+#include "backend/staged/ordered_calls.h"
+#include "backend/staged/poll_backoff.h"
 #include "mccl/error.h"
 
 namespace mccl::staged {
@@ -18,9 +18,9 @@ constexpr std::chrono::seconds kLastWait{5};
 
 }  // namespace
 
-StagedCall::StagedCall(std::shared_ptr<Line> line, const Request& request,
+StagedCall::StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
                        const CallOptions& options, int rank, Clock::time_point deadline, bool early)
-    : line_(std::move(line)),
+    : ordered_(std::move(ordered)),
       request_(request),
       kept_counts_(request_),
       options_(options),
@@ -88,7 +88,7 @@ void StagedCall::returned(std::exception_ptr error) {
   const auto self = std::static_pointer_cast<StagedCall>(shared_from_this());
   if (!waits) {
     try_finish();
-  } else if (!line_->look_after(self)) {
+  } else if (!ordered_->look_after(self)) {
     finish_alone();
   }
 }
@@ -146,11 +146,11 @@ std::optional<Work> StagedCall::inner() const {
 
 void StagedCall::help(Clock::time_point deadline) {
   require_started_batch();
-  Patience patience;
+  PollBackoff backoff;
   bool over = false;
   while (!done() && Clock::now() < deadline) {
     if (const std::optional<Work> inner = this->inner(); !inner) {
-      line_->advance();
+      ordered_->advance();
     } else if (!over) {
       const bool bounded = deadline != Clock::time_point::max();
       try {
@@ -162,10 +162,10 @@ void StagedCall::help(Clock::time_point deadline) {
         // Either this wait has timed out, or the call has failed and returned() has the error.
       }
       over = inner->done();
-      patience = Patience();
+      backoff = PollBackoff();
       continue;
     }
-    if (!try_finish()) patience.pause();
+    if (!try_finish()) backoff.pause();
   }
   // The thread that ended the call may not have marked it done yet.
   if (!done() && over && deadline == Clock::time_point::max()) sleep_until_done(deadline);

@@ -1,4 +1,4 @@
-// A call in a line. It uses device memory, or uses host memory but must wait for an earlier call
+// A call in a queue. It uses device memory, or uses host memory but must wait for an earlier call
 // that does.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/request.h"
-#include "backend/staged/patience.h"
+#include "backend/staged/poll_backoff.h"
 #include "backend/staged/stage.h"
 #include "base/clock.h"
 #include "base/work_state.h"
@@ -16,7 +16,7 @@
 
 namespace mccl::staged {
 
-class Line;
+class OrderedCalls;
 
 /// Thread-safe. The phases are: waiting (for its fence, its input or an earlier call), started (the
 /// call on host memory runs), returning (the device copies the output) and over.
@@ -24,8 +24,8 @@ class StagedCall final : public detail::WorkState, public Returning {
  public:
   /// Starts the copy of the input if `request` needs one. `early`: true if the call on host memory
   /// uses its conveyor. Throws InvalidArgument.
-  StagedCall(std::shared_ptr<Line> line, const Request& request, const CallOptions& options,
-             int rank, Clock::time_point deadline, bool early);
+  StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
+             const CallOptions& options, int rank, Clock::time_point deadline, bool early);
 
   /// True if the call on host memory may start.
   bool arrived() const;
@@ -60,7 +60,7 @@ class StagedCall final : public detail::WorkState, public Returning {
   void require_started_batch() const;
   std::optional<Work> inner() const;
 
-  const std::shared_ptr<Line> line_;
+  const std::shared_ptr<OrderedCalls> ordered_;
   Request request_;
   const engine::KeptCounts kept_counts_;
   const CallOptions options_;

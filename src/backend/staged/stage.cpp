@@ -82,12 +82,12 @@ Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
   trip_.stream = options.stream;
   by_pieces_ = cut(request, early);
   if (by_pieces_) request.conveyor = this;
-  passage_ = depot_->passage();
+  bounce_ = depot_->bounce();
   if (!fence_) begin();
 }
 
 void Stage::begin() {
-  if (passage_) passage_->begin(trip_);
+  if (bounce_) bounce_->begin(trip_);
   begun_ = true;
 }
 
@@ -110,38 +110,38 @@ bool Stage::may_start() {
       fence_.reset();
       begin();
     }
-    return !passage_ ||
+    return !bounce_ ||
            arrived() >= (by_pieces_ ? std::min(piece_, trip_.input_bytes) : trip_.input_bytes);
   });
 }
 
 std::size_t Stage::arrived() const {
   // Without input there is nothing to wait for.
-  return trip_.input_bytes == 0 ? std::numeric_limits<std::size_t>::max() : passage_->arrived();
+  return trip_.input_bytes == 0 ? std::numeric_limits<std::size_t>::max() : bounce_->arrived();
 }
 
 void Stage::finish(bool failed) {
   finished_ = true;
-  if (!passage_ || !begun_) return;
+  if (!bounce_ || !begun_) return;
   guarded([&] {
-    passage_->finish(failed);
+    bounce_->finish(failed);
     return true;
   });
 }
 
 bool Stage::ended() {
   if (!finished_) return false;
-  return !passage_ || !begun_ || guarded([this] { return passage_->ended(); });
+  return !bounce_ || !begun_ || guarded([this] { return bounce_->ended(); });
 }
 
 Stage::~Stage() {
-  if (!passage_) return;
+  if (!bounce_) return;
   if (!begun_ || (ended() && !failure_)) {
-    depot_->take_back(std::move(passage_));
+    depot_->take_back(std::move(bounce_));
     return;
   }
   // The device may still write to this memory.
-  keep_for_ever(std::move(passage_));
+  keep_for_ever(std::move(bounce_));
   keep_for_ever(std::move(input_));
   keep_for_ever(std::move(output_));
 }
@@ -161,8 +161,8 @@ bool Stage::cut(const Request& request, bool early) {
   return in_pieces;
 }
 
-device::Passage::Trip Stage::stand_in(Request& request, int rank) {
-  device::Passage::Trip trip{};
+device::HostBounce::Trip Stage::stand_in(Request& request, int rank) {
+  device::HostBounce::Trip trip{};
   ConstBuffer& in = request.in;
   Buffer& out = request.out;
   const bool takes = lies_on_device(out) && out.count > 0;

@@ -19,7 +19,7 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
   return on_device(request) || options.fence;
 }
 
-/// Holds the pinned memory of one call and the passage that copies data to it and back. A call on
+/// Holds the pinned memory of one call and the bounce that copies data to it and back. A call on
 /// host memory behind a fence has neither. Not thread-safe.
 class Stage final : public engine::Conveyor {
  public:
@@ -27,7 +27,7 @@ class Stage final : public engine::Conveyor {
   /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
   /// if the call uses its conveyor. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
-  /// If the device has not finished, the memory and the passage that it uses are never reused.
+  /// If the device has not finished, the memory and the bounce that it uses are never reused.
   ~Stage() override;
 
   /// True if the call on host memory may start: its input has arrived or, if it is cut into pieces,
@@ -37,7 +37,7 @@ class Stage final : public engine::Conveyor {
   std::size_t piece_of_output() const override { return piece_; }
   /// No-op for output that lies on the host.
   void deliver(std::size_t bytes) override {
-    if (trip_.output_bytes != 0) passage_->release(bytes);
+    if (trip_.output_bytes != 0) bounce_->release(bytes);
   }
   /// Must be called when the call on host memory has ended.
   void finish(bool failed);
@@ -46,11 +46,11 @@ class Stage final : public engine::Conveyor {
   std::exception_ptr failure() const { return failure_; }
 
   /// True if streams can wait for the end of the call.
-  bool leads() const { return passage_ && passage_->leads(); }
-  void lead(void* stream) { passage_->lead(stream); }
+  bool leads() const { return bounce_ && bounce_->leads(); }
+  void lead(void* stream) { bounce_->lead(stream); }
 
  private:
-  device::Passage::Trip stand_in(Request& request, int rank);
+  device::HostBounce::Trip stand_in(Request& request, int rank);
   bool cut(const Request& request, bool early);
   void begin();
   template <typename Poll>
@@ -62,8 +62,8 @@ class Stage final : public engine::Conveyor {
   device::Block output_;
   std::size_t piece_ = 0;  ///< Bytes copied at a time.
   bool by_pieces_ = false;
-  std::unique_ptr<device::Passage> passage_;
-  device::Passage::Trip trip_{};
+  std::unique_ptr<device::HostBounce> bounce_;
+  device::HostBounce::Trip trip_{};
   bool begun_ = false;
   bool finished_ = false;
   std::exception_ptr failure_;

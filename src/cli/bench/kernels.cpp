@@ -25,13 +25,13 @@ constexpr std::size_t kSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20,
 constexpr int kSamples = 7;
 constexpr std::chrono::milliseconds kSample{4};
 
-struct Way {
+struct Implementation {
   const char* name;
   std::shared_ptr<kernels::Unit> unit;  ///< Null: MCCL's own kernels.
   std::string missing;  ///< The reason why the unit is not available; empty if it is.
 };
 
-Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
+Implementation way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
   try {
     return {name, make(), {}};
   } catch (const InvalidArgument& error) {
@@ -40,7 +40,7 @@ Way way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>&
 }
 
 /// Returns the best rate, in GB/s of the result. Returns 0 if the unit does not support the type.
-double rate_of(const Way& way, DType dtype, std::vector<std::byte>& a,
+double rate_of(const Implementation& way, DType dtype, std::vector<std::byte>& a,
                const std::vector<std::byte>& b) {
   const std::size_t n = a.size() / size_of(dtype);
   const auto sum = [&] {
@@ -63,27 +63,28 @@ double rate_of(const Way& way, DType dtype, std::vector<std::byte>& a,
 }  // namespace
 
 std::string kernels_text(const Config& config) {
-  const Way ways[] = {{"own", nullptr, {}},
-                      way("accelerate", [] { return kernels::make_accelerate(); }),
-                      way("gpu", [&] {
-                        return kernels::make_reducer({config.fast_math, config.shader_path});
-                      })};
+  const Implementation ways[] = {
+      {"own", nullptr, {}},
+      way("accelerate", [] { return kernels::make_accelerate(); }),
+      way("gpu", [&] {
+        return kernels::make_reducer({config.fast_math, config.shader_path});
+      })};
   cluster::TableRows rows = {{"# type", "size"}};
-  for (const Way& each : ways) rows.front().emplace_back(each.name);
+  for (const Implementation& each : ways) rows.front().emplace_back(each.name);
   for (const DType dtype : kTypes) {
     for (const std::size_t bytes : kSizes) {
       std::vector<std::byte> a(bytes);
       const std::vector<std::byte> b(bytes);
       std::vector<std::string>& row =
           rows.emplace_back(std::vector{std::string(name_of(dtype)), text_of_size(bytes)});
-      for (const Way& each : ways) {
+      for (const Implementation& each : ways) {
         const double rate = each.missing.empty() ? rate_of(each, dtype, a, b) : 0;
         row.push_back(rate > 0 ? fmt::format("{:.1f}", rate) : "-");
       }
     }
   }
   std::string text = "# a = a + b on one core, GB/s of the result\n" + cluster::table_text(rows);
-  for (const Way& each : ways) {
+  for (const Implementation& each : ways) {
     if (!each.missing.empty()) text += fmt::format("# {}: {}\n", each.name, each.missing);
   }
   text +=

@@ -37,7 +37,7 @@ struct Sent {
 
 struct Row {
   Routine routine = Routine::all_reduce;
-  Shape shape;
+  CallSize shape;
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;

@@ -116,7 +116,7 @@ double bus_factor(Routine routine, int ranks) {
   return info_of(routine).in_parts ? others : 1;
 }
 
-Shape shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks) {
+CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks) {
   if (routine == Routine::barrier) return {};
   const std::size_t parts = info_of(routine).in_parts ? static_cast<std::size_t>(ranks) : 1;
   const std::size_t part = std::max<std::size_t>(1, bytes / size_of(dtype) / parts);

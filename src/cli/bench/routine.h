@@ -62,7 +62,7 @@ std::vector<std::size_t> parse_sizes(std::string_view text);
 double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
-struct Shape {
+struct CallSize {
   std::size_t part = 0;  ///< Elements in one rank's part; all elements if the routine has no parts.
   std::size_t total = 0;  ///< Number of all elements.
   std::size_t bytes = 0;  ///< Size of all elements, in bytes.
@@ -70,7 +70,7 @@ struct Shape {
 
 /// Returns the largest shape of at most `bytes` bytes, but at least one element (per rank, if there
 /// are parts).
-Shape shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
+CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. The same on every rank.
 struct Options {

@@ -226,7 +226,7 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   options.inherits_streams = true;
   options.grace = kGraceHere;
   options.bind_to = launch::BindTo::core;
-  launch::Request request;
+  launch::JobRequest request;
   request.program = {this_program().string()};
   request.program.insert(request.program.end(), arguments.begin(), arguments.end());
   request.hosts = {Host{}};

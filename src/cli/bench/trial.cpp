@@ -78,7 +78,7 @@ Memory::Memory(std::size_t bytes)
 
 void Memory::Free::operator()(std::byte* start) const { std::free(start); }
 
-Trial::Trial(Group& group, Routine routine, const Shape& shape, const Options& options,
+Trial::Trial(Group& group, Routine routine, const CallSize& shape, const Options& options,
              bool in_place, bool rounded, const Memory& a, const Memory& b)
     : group_(group),
       routine_(routine),

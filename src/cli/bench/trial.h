@@ -61,7 +61,7 @@ class Trial {
  public:
   /// `a` and `b` hold at least shape.bytes each. They and `group` must outlive the Trial. If
   /// `rounded` is true, the sum may be rounded, so the data are numbers that every codec can carry.
-  Trial(Group& group, Routine routine, const Shape& shape, const Options& options, bool in_place,
+  Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 
   /// Fills the input with this rank's data, and the output with rubbish.
@@ -84,7 +84,7 @@ class Trial {
 
   Group& group_;
   Routine routine_;
-  Shape shape_;
+  CallSize shape_;
   DType dtype_;
   ReduceOp op_;
   int root_;

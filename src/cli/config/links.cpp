@@ -12,11 +12,11 @@ namespace mccl::cli::config {
 namespace {
 
 using cluster::Addressed;
-using cluster::Choice;
 using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Severity;
 using cluster::Topology;
+using cluster::TopologyChoice;
 using hosts::Dialled;
 using hosts::LinkTest;
 using hosts::LinkTime;
@@ -27,22 +27,22 @@ void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
 
 /// Returns links that are worth using: none that is wireless, and none that is less than half as
 /// fast as another of the same pair.
-std::vector<cluster::Link> worthwhile(std::span<const cluster::Link> links) {
-  std::vector<cluster::Link> kept;
-  for (const cluster::Link& link : links) {
-    const bool beaten = std::ranges::any_of(links, [&](const cluster::Link& other) {
+std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
+  std::vector<cluster::CableLink> kept;
+  for (const cluster::CableLink& link : links) {
+    const bool beaten = std::ranges::any_of(links, [&](const cluster::CableLink& other) {
       return other.a.host == link.a.host && other.b.host == link.b.host &&
              other.mbit_per_s > 2 * link.mbit_per_s;
     });
-    if (!beaten && link.medium != cluster::Medium::wireless) kept.push_back(link);
+    if (!beaten && link.medium != cluster::InterfaceKind::wireless) kept.push_back(link);
   }
   return kept;
 }
 
-bool faster_than(const Choice& cables, const Choice& networks) {
+bool faster_than(const TopologyChoice& cables, const TopologyChoice& networks) {
   if (networks.shape == Topology::none) return true;
-  if (networks.networks.front().medium == cluster::Medium::wireless) return true;
-  return std::ranges::all_of(cables.links, [&](const cluster::Link& link) {
+  if (networks.networks.front().medium == cluster::InterfaceKind::wireless) return true;
+  return std::ranges::all_of(cables.links, [&](const cluster::CableLink& link) {
     return link.mbit_per_s >= networks.networks.front().mbit_per_s;
   });
 }
@@ -60,11 +60,11 @@ Finding no_network(std::span<const HostFacts> facts) {
 
 /// Chooses between cables of all kinds and a network. Not called if Thunderbolt alone has been
 /// chosen.
-Choice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
-              const cluster::Joined& joined) {
-  Choice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
+TopologyChoice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
+                      const cluster::Connectivity& joined) {
+  TopologyChoice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
   if (flags.over == "cables" || flags.backend.starts_with("jaccl")) return cables;
-  Choice networks = choose_networks(facts, joined);
+  TopologyChoice networks = choose_networks(facts, joined);
   if (flags.over == "ethernet" && facts.size() > 1) {
     if (networks.shape == Topology::none) networks.findings.push_back(no_network(facts));
     return networks;
@@ -140,7 +140,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
   inquiry.start_probes();
   const cluster::CallResults calls = inquiry.call();
   const std::vector<cluster::Heard>& heard = calls.heard;
-  const std::vector<cluster::Link> thunderbolt = thunderbolt_links(facts, heard, found.findings);
+  const std::vector<cluster::CableLink> thunderbolt =
+      thunderbolt_links(facts, heard, found.findings);
   const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
   if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
     found.joined.links = thunderbolt;
@@ -166,11 +167,11 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
 }
 
 std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
-                                        const cluster::Joined& joined) {
+                                        const cluster::Connectivity& joined) {
   std::vector<std::string> addresses(facts.size());
   for (std::size_t host = 0; host < facts.size(); ++host) {
     for (const cluster::Interface& interface : facts[host].interfaces) {
-      const bool cabled = std::ranges::any_of(joined.links, [&](const cluster::Link& link) {
+      const bool cabled = std::ranges::any_of(joined.links, [&](const cluster::CableLink& link) {
         const cluster::End end{static_cast<int>(host), interface.name};
         return link.a == end || link.b == end;
       });
@@ -181,8 +182,8 @@ std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
   return addresses;
 }
 
-Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts, const Choice& choice,
-                   std::span<const Addressed> links) {
+Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
+                   const TopologyChoice& choice, std::span<const Addressed> links) {
   std::vector<LinkTest> tests;
   for (const Addressed& each : links)
     add_both_ways(tests, each.link.a.host, text_of(each.a.address), each.link.b.host,

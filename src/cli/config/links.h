@@ -32,8 +32,8 @@ struct ConfigFlags {
 };
 
 struct Discovered {
-  cluster::Joined joined;
-  cluster::Choice choice;
+  cluster::Connectivity joined;
+  cluster::TopologyChoice choice;
   std::vector<cluster::Finding> findings;
 };
 
@@ -43,7 +43,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
 /// Returns an address of each host on an interface without a discovered cable. Indexed by host;
 /// empty if the host has none.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
-                                        const cluster::Joined& joined);
+                                        const cluster::Connectivity& joined);
 
 struct Exchanged {
   std::string table;
@@ -52,7 +52,8 @@ struct Exchanged {
 
 /// Tries each link in both directions, and measures latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
-                   const cluster::Choice& choice, std::span<const cluster::Addressed> links);
+                   const cluster::TopologyChoice& choice,
+                   std::span<const cluster::Addressed> links);
 
 /// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
 /// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.

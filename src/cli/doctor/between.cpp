@@ -15,7 +15,7 @@ namespace {
 
 using cluster::Finding;
 using cluster::HostFacts;
-using cluster::Path;
+using cluster::InterfacePath;
 using cluster::Severity;
 using hosts::LinkTest;
 
@@ -29,17 +29,17 @@ constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
 
-LinkTest test_of(const Path& path, std::size_t port) {
+LinkTest test_of(const InterfacePath& path, std::size_t port) {
   return {path.from.host, path.to.host, path.source, path.target, port};
 }
 
-void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
+void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
-  for (const Path& path : paths)
+  for (const InterfacePath& path : paths)
     for (std::size_t port = 0; port < kPorts; ++port) tests.push_back(test_of(path, port));
   const std::vector<hosts::Dialled> dialled = dial(inquiry, tests);
   for (std::size_t i = 0; i < tests.size(); ++i) {
-    Path& path = paths[i / kPorts];
+    InterfacePath& path = paths[i / kPorts];
     path.tried = dialled[i].tried;
     if (path.tried) path.faults.push_back(dialled[i].why);
   }
@@ -47,7 +47,7 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
 
 /// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. If not
 /// even small packets arrive, the path blocks UDP, and nothing is known about sizes.
-void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
+void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
   std::vector<int> sizes;
   std::vector<std::size_t> of;
@@ -81,10 +81,11 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<Path>& paths) {
   if (!tests.empty()) send();
 }
 
-void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::time_point limit) {
+void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
+             Clock::time_point limit) {
   std::vector<LinkTest> tests;
   tests.reserve(paths.size());
-  for (const Path* path : paths)
+  for (const InterfacePath* path : paths)
     tests.push_back(test_of(*path, path->faults.front().empty() ? 0 : 1));
   const std::vector<hosts::LinkTime> timed = time_links(inquiry, tests, limit);
   for (std::size_t i = 0; i < tests.size(); ++i) {
@@ -97,8 +98,8 @@ void measure(hosts::Inquiry& inquiry, const std::vector<Path*>& paths, Clock::ti
 
 /// True for an IPv6 path if an IPv4 path joins the same ends. It is not measured, because the rate
 /// of a cable does not depend on the addresses.
-bool goes_by_ipv4_too(const std::vector<Path>& paths, const Path& path) {
-  return path.is_ipv6() && std::ranges::any_of(paths, [&](const Path& other) {
+bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePath& path) {
+  return path.is_ipv6() && std::ranges::any_of(paths, [&](const InterfacePath& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
                   other.to == path.to;
          });
@@ -117,10 +118,10 @@ Finding beside_a_job(const std::vector<HostFacts>& facts) {
           .cure = "repeat this when the job has ended, or use --measure"};
 }
 
-Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*>& left,
+Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<InterfacePath*>& left,
                     std::size_t all, const Measuring& measuring) {
   std::set<std::string> names;
-  for (const Path* path : left)
+  for (const InterfacePath* path : left)
     for (const cluster::End* end : {&path->from, &path->to})
       names.insert(facts[static_cast<std::size_t>(end->host)].host);
   return {.id = "not-timed-time",
@@ -135,16 +136,16 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Path*
 /// Measures the paths, and measures slow ones again, because a host that is busy for a moment makes
 /// a good cable look slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
-                                 std::vector<Path>& paths, const Measuring& measuring) {
+                                 std::vector<InterfacePath>& paths, const Measuring& measuring) {
   const Clock::time_point limit = Clock::now() + measuring.longest;
   std::vector<Finding> findings;
   const auto runs_a_job = [&](const cluster::End& end) {
     return measuring.when == Measuring::When::where_no_job_runs &&
            facts[static_cast<std::size_t>(end.host)].ranks > 0;
   };
-  std::vector<Path*> all;
+  std::vector<InterfacePath*> all;
   bool spared = false;
-  for (Path& path : paths) {
+  for (InterfacePath& path : paths) {
     // If large packets are lost, a stream of them would stall.
     if (!path.good() || path.loses_packets() || goes_by_ipv4_too(paths, path)) continue;
     if (runs_a_job(path.from) || runs_a_job(path.to)) {
@@ -154,7 +155,7 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
     }
   }
   if (spared) findings.push_back(beside_a_job(facts));
-  std::vector<Path*> some = all;
+  std::vector<InterfacePath*> some = all;
   for (int round = 0; round < kMostRounds && !some.empty(); ++round) {
     measure(inquiry, some, limit);
     some.clear();
@@ -162,10 +163,10 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
     for (std::size_t i = 0; i < paths.size(); ++i)
       if (slow[i] && some.size() < kMostAgain) some.push_back(&paths[i]);
   }
-  std::erase_if(all, [](const Path* path) { return path->measured; });
+  std::erase_if(all, [](const InterfacePath* path) { return path->measured; });
   if (!all.empty()) {
     const auto possible =
-        std::ranges::count_if(paths, [](const Path& path) { return path.good(); });
+        std::ranges::count_if(paths, [](const InterfacePath& path) { return path.good(); });
     findings.push_back(out_of_time(facts, all, static_cast<std::size_t>(possible), measuring));
   }
   return findings;

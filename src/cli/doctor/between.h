@@ -10,8 +10,8 @@
 namespace mccl::cli::doctor {
 
 struct Between {
-  cluster::Joined joined;
-  std::vector<cluster::Path> paths;
+  cluster::Connectivity joined;
+  std::vector<cluster::InterfacePath> paths;
   std::vector<cluster::Finding> findings;
 };
 

@@ -244,7 +244,7 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
 /// Returns 0 if none was measured.
 double slowest_pair(const Report& report) {
   std::map<std::pair<int, int>, double> best;
-  for (const cluster::Path& path : report.between.paths) {
+  for (const cluster::InterfacePath& path : report.between.paths) {
     double& rate = best[std::minmax(path.from.host, path.to.host)];
     rate = std::max(rate, path.bytes_per_s / 1e9);
   }

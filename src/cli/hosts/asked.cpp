@@ -80,7 +80,7 @@ std::string summary_of(const HostFacts& facts) {
   text += fmt::format(", {} cores", facts.cores);
   if (facts.memory_gib >= 1) text += fmt::format(", {:.0f} GiB", facts.memory_gib);
   const auto cables = std::ranges::count_if(facts.interfaces, [](const cluster::Interface& i) {
-    return i.usable() && i.kind != cluster::Medium::loopback;
+    return i.usable() && i.kind != cluster::InterfaceKind::loopback;
   });
   text += fmt::format(", {} interface{} up", cables, cables == 1 ? "" : "s");
   if (!facts.ports.empty()) {

@@ -106,7 +106,7 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, S
 Inquiry::~Inquiry() {
   // Lets all sessions end at the same time, before each destructor waits for its own.
   for (const auto& line : lines_)
-    if (line->session) line->session->tell_no_more();
+    if (line->session) line->session->end_input();
 }
 
 void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
@@ -124,7 +124,7 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   if (python.find('/') != python.npos)
     places.push_back((std::filesystem::path(python).parent_path() / "mccl").string());
   places.push_back(this_program().string());
-  line.session->tell(finding_script(line.token, places));
+  line.session->send(finding_script(line.token, places));
   if (reaching_.verbose)
     say_(fmt::format("{}: being queried {}", text_of(asked_[host].host),
                      is_here(asked_[host].host) ? "with sh" : "with ssh"));
@@ -141,7 +141,7 @@ void Inquiry::hear(std::size_t host, std::string_view text) {
     if (!rest.starts_with(kProbe)) return;
     line.program = rest.substr(kProbe.size());
     line.asked_at = now_in_epoch();
-    line.session->tell(line.request.dump() + "\n");
+    line.session->send(line.request.dump() + "\n");
     return;
   }
   try {
@@ -254,7 +254,7 @@ void Inquiry::forget_unreached() {
 void Inquiry::start_probes() {
   const json request = {{"do", "listen"}, {"key", key_}};
   for (const auto& line : lines_)
-    if (line->session) line->session->tell(request.dump() + "\n");
+    if (line->session) line->session->send(request.dump() + "\n");
   wait(Clock::now() + kForProbe, [&](std::size_t host) { return !asked_[host].ports.empty(); });
   for (std::size_t host = 0; host < asked_.size(); ++host) {
     Line& line = *lines_[host];
@@ -272,7 +272,7 @@ Messages Inquiry::probe(const Messages& requests, std::chrono::milliseconds pati
     line.answers.clear();
     for (const json& request : requests[host]) {
       if (!line.session) break;
-      line.session->tell(request.dump() + "\n");
+      line.session->send(request.dump() + "\n");
       if (reaching_.verbose)
         say_(fmt::format("{}: {}", text_of(asked_[host].host), request.dump()));
     }

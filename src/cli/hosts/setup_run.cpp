@@ -47,7 +47,7 @@ class HostShell {
         session_([this, &reaching] { return start_shell(host_, reaching); },
                  [this](std::string_view line) { hear(line); }) {
     // There is no terminal, so sudo must not ask for a password.
-    session_.tell("sudo() { command sudo -n \"$@\"; }\n");
+    session_.send("sudo() { command sudo -n \"$@\"; }\n");
   }
 
   void begin(const HostJob& job) {
@@ -55,12 +55,12 @@ class HostShell {
     output_.clear();
     status_.reset();
     limit_ = Clock::now() + job_->limit;
-    session_.tell(
+    session_.send(
         fmt::format("( {} ) < /dev/null 2>&1; s=$?; echo; echo {} $s\n", job.script, token_));
   }
 
   /// Sends a command and does not wait for its end.
-  void tell(const std::string& script) { session_.tell(script); }
+  void send(const std::string& script) { session_.send(script); }
 
   void watch(Watch& watch) {
     session_.watch(watch);
@@ -283,7 +283,7 @@ class SetupRun {
           left[host].pop_front();
         }
         const bool idle = !worker.has_job() && !worker.lost() && !worker.hung();
-        if (renews && idle) worker.tell("( " + guard_.renew(host) + " ) > /dev/null 2>&1\n");
+        if (renews && idle) worker.send("( " + guard_.renew(host) + " ) > /dev/null 2>&1\n");
         busy = busy || worker.has_job();
       }
       if (busy) wait(renewed + kRenewal);

@@ -39,7 +39,7 @@ constexpr auto kBetweenChecks = 20ms;
 
 /// A running program, which the destructor kills.
 struct Running {
-  Process process;
+  ChildProcess process;
   bool over = false;
 
   ~Running() {
@@ -150,13 +150,13 @@ void Dialogue::watch(Watch& watch, const std::vector<std::string>& machines) {
     watch.on(process_.input.get(), POLLOUT, [this] { send(); });
 }
 
-void Dialogue::tell(std::string_view text) {
+void Dialogue::send(std::string_view text) {
   if (state_ != State::open) unheard_ += text;
   unsent_ += text;
   send();
 }
 
-void Dialogue::tell_no_more() {
+void Dialogue::end_input() {
   no_more_ = true;
   send();
 }
@@ -231,7 +231,7 @@ void Dialogue::forget_process() {
 Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
                  Signals* signals) {
   Running running{start_process(plan)};
-  Process& process = running.process;
+  ChildProcess& process = running.process;
   process.input.close();
   Captured captured;
   const auto read = [&](Descriptor& stream, bool keep) {

@@ -68,7 +68,7 @@ class Dialogue {
     open,     ///< The process has sent a line.
     ended,
   };
-  using Start = std::function<Process()>;
+  using Start = std::function<ChildProcess()>;
   using Hear = std::function<void(std::string_view line)>;
   using Reaped = std::function<void(pid_t process)>;
 
@@ -90,9 +90,9 @@ class Dialogue {
   /// a limited login involves; while they are unknown, `machines` is empty and the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
   /// Sends the text as soon as the process takes it. Drops it if the process reads no more.
-  void tell(std::string_view text);
+  void send(std::string_view text);
   /// Closes the process's input once all text has been sent.
-  void tell_no_more();
+  void end_input();
   bool has_unsent() const { return !unsent_.empty(); }
   /// Reads and handles what the process has sent. Returns false if nothing has arrived.
   bool read();
@@ -122,7 +122,7 @@ class Dialogue {
   State state_ = State::waiting;
   LoginRetry retry_;
   std::vector<std::string> turn_;  ///< Machines at which `logins_` counts this login.
-  Process process_;
+  ChildProcess process_;
   Lines said_;
   std::string complaint_;
   std::string unsent_;

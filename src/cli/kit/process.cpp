@@ -70,7 +70,7 @@ Descriptor copy_of(int descriptor) {
   return Descriptor(copy);
 }
 
-void open_terminal(const ProcessPlan& plan, Process& process, Streams& child) {
+void open_terminal(const ProcessPlan& plan, ChildProcess& process, Streams& child) {
   Descriptor ours(::posix_openpt(O_RDWR | O_NOCTTY));
   if (ours.get() < 0 || ::grantpt(ours.get()) != 0 || ::unlockpt(ours.get()) != 0)
     refuse("a terminal");
@@ -84,7 +84,7 @@ void open_terminal(const ProcessPlan& plan, Process& process, Streams& child) {
   process.has_terminal = true;
 }
 
-Streams open_streams(const ProcessPlan& plan, Process& process) {
+Streams open_streams(const ProcessPlan& plan, ChildProcess& process) {
   Streams child;
   if (plan.inherits_streams) {
     child.input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -240,10 +240,10 @@ void make_room_for_files(std::size_t files, std::string_view what, std::string_v
                   what, needed, limit, needed, fewer));
 }
 
-Process start_process(const ProcessPlan& plan) {
+ChildProcess start_process(const ProcessPlan& plan) {
   const rlimit& files = files_limit_of_children();
   const ProcessorSet processors = set_of(plan.processors);
-  Process process;
+  ChildProcess process;
   const Streams child = open_streams(plan, process);
   std::vector<std::string> arguments = plan.argv;
   std::vector<std::string> variables = texts_of(plan.environment);

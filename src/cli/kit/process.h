@@ -70,7 +70,7 @@ struct ProcessPlan {
 
 /// A running child, which leads a session of its own. The descriptors are the parent's ends of its
 /// streams and are non-blocking. They are empty if it inherits its streams.
-struct Process {
+struct ChildProcess {
   pid_t id = -1;
   Descriptor input;
   Descriptor output;
@@ -87,7 +87,7 @@ void make_room_for_files(std::size_t files, std::string_view what, std::string_v
 
 /// Starts the process. Throws Error if none can be made. If the program cannot be executed, the
 /// child reports that on its standard error and exits with status 126 or 127, like a shell.
-Process start_process(const ProcessPlan& plan);
+ChildProcess start_process(const ProcessPlan& plan);
 
 /// Replaces this process with the program. Returns only on failure, with the cause in errno.
 void execute(const std::string& program, std::vector<std::string> argv,

@@ -12,27 +12,27 @@
 namespace mccl::cli {
 namespace {
 
-struct Unit {
+struct QuantityUnit {
   std::string_view name;
   double factor;
 };
 
-constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-constexpr Unit kRates[] = {{"kbit", 1e3 / 8},  {"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8},
-                           {"Tbit", 1e12 / 8}, {"kB", 1e3},       {"MB", 1e6},
-                           {"GB", 1e9},        {"TB", 1e12}};
+constexpr QuantityUnit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr QuantityUnit kRates[] = {{"kbit", 1e3 / 8},  {"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8},
+                                   {"Tbit", 1e12 / 8}, {"kB", 1e3},       {"MB", 1e6},
+                                   {"GB", 1e9},        {"TB", 1e12}};
 constexpr double kLongest = 60;
 constexpr double kShortest = 1e-9;
 constexpr double kSlowest = 100;
 constexpr double kFastest = 1e15;
 
-std::optional<double> parse(std::string_view text, std::span<const Unit> units) {
+std::optional<double> parse(std::string_view text, std::span<const QuantityUnit> units) {
   const std::size_t split = text.find_first_not_of("0123456789.");
   if (split == std::string_view::npos) return {};
   const std::optional<double> number = parse_number(text.substr(0, split));
   std::string_view name = text.substr(split);
   while (name.starts_with(' ')) name.remove_prefix(1);
-  for (const Unit& unit : units)
+  for (const QuantityUnit& unit : units)
     if (equal_ignoring_case(name, unit.name) && name.back() == unit.name.back() && number)
       return *number * unit.factor;
   return {};

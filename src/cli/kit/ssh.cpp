@@ -121,7 +121,7 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   return words;
 }
 
-Process start_ssh(ProcessPlan plan, std::string_view purpose) {
+ChildProcess start_ssh(ProcessPlan plan, std::string_view purpose) {
   const std::string name = plan.argv.front();
   plan.argv.front() = find_program(name, path_of(plan.environment, "/usr/bin:/bin"));
   if (plan.argv.front().empty())
@@ -130,7 +130,7 @@ Process start_ssh(ProcessPlan plan, std::string_view purpose) {
   return start_process(plan);
 }
 
-Process start_shell(const Host& host, const Reaching& reaching) {
+ChildProcess start_shell(const Host& host, const Reaching& reaching) {
   std::vector<std::string> words = {"sh"};
   if (!is_here(host))
     words = ssh_words(host, SshRole::alone, "none", kSilenceOfShells, reaching.ssh_arguments,

@@ -38,7 +38,7 @@ std::vector<std::string> destination_words(const Host& host, const std::vector<s
 
 /// Starts ssh, or a shell, which is searched for in the PATH of the plan's environment. Throws
 /// Error if it is not there; the message says which `purpose` fails.
-Process start_ssh(ProcessPlan plan, std::string_view purpose);
+ChildProcess start_ssh(ProcessPlan plan, std::string_view purpose);
 
 /// Options for connecting to hosts, the same for all hosts.
 struct Reaching {
@@ -48,7 +48,7 @@ struct Reaching {
 };
 
 /// Starts a shell on this machine or on another host.
-Process start_shell(const Host& host, const Reaching& reaching);
+ChildProcess start_shell(const Host& host, const Reaching& reaching);
 /// Raises the limit of open files for `shells` more shells. Throws Error if the system refuses.
 void make_room_for_shells(std::size_t shells);
 

@@ -162,9 +162,9 @@ int Writer::write_all(const Piece& piece) {
 Console::Console(int ranks, const ConsoleOptions& options, int restarts)
     : prefix_(options.prefix), timestamps_(options.timestamps) {
   one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
-  for (const Stream stream : {Stream::output, Stream::error}) {
+  for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
     Sink& sink = sinks_[static_cast<std::size_t>(stream)];
-    sink.descriptor = stream == Stream::output ? STDOUT_FILENO : STDERR_FILENO;
+    sink.descriptor = stream == OutputStream::output ? STDOUT_FILENO : STDERR_FILENO;
     sink.is_terminal = ::isatty(sink.descriptor) == 1;
     sink.writer = std::make_shared<Writer>();
   }
@@ -211,7 +211,7 @@ void Console::log(std::size_t rank, Writer& writer, std::string_view stamp, std:
   writer.write(files_[rank].get(), std::move(logged));
 }
 
-void Console::put(int rank, Stream stream, std::string_view text) {
+void Console::put(int rank, OutputStream stream, std::string_view text) {
   if (text.empty()) return;
   Sink& to = sink(stream);
   const auto index = static_cast<std::size_t>(rank);
@@ -238,7 +238,7 @@ void Console::put(int rank, Stream stream, std::string_view text) {
 }
 
 void Console::say(std::string text) {
-  Sink& to = sink(Stream::error);
+  Sink& to = sink(OutputStream::error);
   if (to.open) text = fmt::format("\n{}", text);
   to.open.reset();
   to.writer->write(STDERR_FILENO, std::move(text));

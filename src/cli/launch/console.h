@@ -82,7 +82,7 @@ struct ConsoleOptions {
   std::string log_folder;
 };
 
-enum class Stream { output, error };
+enum class OutputStream { output, error };
 
 class Console {
  public:
@@ -92,11 +92,11 @@ class Console {
 
   /// Writes whole lines, or a piece of a line that must be shown now. First ends the line that
   /// another rank left unfinished, if any.
-  void put(int rank, Stream stream, std::string_view text);
+  void put(int rank, OutputStream stream, std::string_view text);
   /// Writes a message of the launcher to standard error, on lines of its own.
   void say(std::string text);
   /// True if the stream is a terminal, where unfinished lines are shown.
-  bool shows_pieces(Stream stream) const { return sink(stream).is_terminal; }
+  bool shows_pieces(OutputStream stream) const { return sink(stream).is_terminal; }
   /// True if so much output is pending that the output of ranks should not be read.
   bool full() const;
   /// A failed write, if any. All later output to the same stream is dropped.
@@ -118,11 +118,14 @@ class Console {
     int descriptor = -1;
     bool is_terminal = false;
     std::shared_ptr<Writer> writer;
-    std::optional<std::pair<int, Stream>> open;  ///< The source of the unfinished line, if any.
+    std::optional<std::pair<int, OutputStream>>
+        open;  ///< The source of the unfinished line, if any.
   };
 
-  Sink& sink(Stream stream) { return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)]; }
-  const Sink& sink(Stream stream) const { return const_cast<Console*>(this)->sink(stream); }
+  Sink& sink(OutputStream stream) {
+    return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)];
+  }
+  const Sink& sink(OutputStream stream) const { return const_cast<Console*>(this)->sink(stream); }
   void open_files(int ranks, const std::string& folder, const std::string& name);
   std::string name_of(int descriptor) const;
   void log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text);

@@ -62,10 +62,10 @@ bool killed(const Exit& exit) {
   return number > 0 && number <= kLargestSignal;
 }
 
-const Failure& first_cause(const std::vector<Failure>& failures) {
-  for (const Failure& failure : failures)
+const RankFailure& first_cause(const std::vector<RankFailure>& failures) {
+  for (const RankFailure& failure : failures)
     if (failure.exit.connection_lost) return failure;
-  for (const Failure& failure : failures)
+  for (const RankFailure& failure : failures)
     if (killed(failure.exit)) return failure;
   return failures.front();
 }
@@ -77,7 +77,7 @@ std::string text_of(const Exit& exit) {
   return fmt::format("was killed by signal {} ({})", number, ::strsignal(number));
 }
 
-std::string text_of(const Failure& failure, int ranks) {
+std::string text_of(const RankFailure& failure, int ranks) {
   return fmt::format("rank {} of {} on {} {}{}", failure.rank, ranks, printable(failure.host),
                      text_of(failure.exit),
                      ranks > 1 ? "; it failed first and the job was ended" : "");

@@ -13,7 +13,7 @@
 
 namespace mccl::cli::launch {
 
-struct Failure {
+struct RankFailure {
   int rank = 0;
   std::string host;
   Exit exit;
@@ -22,7 +22,7 @@ struct Failure {
 /// Returns the first cause among failures that were noticed at about the same time. `failures` is
 /// in the order of detection and not empty. A rank that was killed makes others fail, and those
 /// failures may be noticed first. So lost hosts take precedence, then killed ranks.
-const Failure& first_cause(const std::vector<Failure>& failures);
+const RankFailure& first_cause(const std::vector<RankFailure>& failures);
 
 /// True if a signal ended the process. That is an outside event or a fault, not an orderly exit.
 bool killed(const Exit& exit);
@@ -32,7 +32,7 @@ std::string text_of(const Exit& exit);
 
 /// Returns a line for the user: which rank failed first, where and how. The rank's own output has
 /// already been shown.
-std::string text_of(const Failure& failure, int ranks);
+std::string text_of(const RankFailure& failure, int ranks);
 
 /// A failure between the launcher and a host while ranks ran there.
 struct Trouble {

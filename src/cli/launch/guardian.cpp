@@ -126,16 +126,16 @@ Guardian::Guardian(std::chrono::milliseconds grace)
 }
 
 Guardian::~Guardian() {
-  tell(kFinish);
+  send(kFinish);
   pipe_.close();
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Guardian::watch(pid_t leader) { tell(leader); }
-void Guardian::forget(pid_t leader) { tell(-leader); }
+void Guardian::watch(pid_t leader) { send(leader); }
+void Guardian::forget(pid_t leader) { send(-leader); }
 
-void Guardian::tell(pid_t what) {
+void Guardian::send(pid_t what) {
   while (::write(pipe_.get(), &what, sizeof what) < 0 && errno == EINTR) {
   }
 }

@@ -30,7 +30,7 @@ class Guardian {
   void forget(pid_t leader);
 
  private:
-  void tell(pid_t what);
+  void send(pid_t what);
 
   std::string folder_;
   Descriptor pipe_;

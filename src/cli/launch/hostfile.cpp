@@ -28,11 +28,11 @@ constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "sl
 constexpr std::array<std::string_view, 4> kFileKeys = {"backend", "envs", "env", "hosts"};
 
 /// A position in the file, for error messages: the file and the path to a value.
-struct Place {
+struct ValuePath {
   std::string path;
 
-  Place at(std::string_view key) const { return {fmt::format("{}.{}", path, key)}; }
-  Place at(std::size_t index) const { return {fmt::format("{}[{}]", path, index)}; }
+  ValuePath at(std::string_view key) const { return {fmt::format("{}.{}", path, key)}; }
+  ValuePath at(std::size_t index) const { return {fmt::format("{}[{}]", path, index)}; }
 
   [[noreturn]] void refuse(std::string_view expected, const json& found) const {
     throw InvalidArgument(
@@ -41,7 +41,7 @@ struct Place {
   }
 };
 
-void note_unknown_keys(const Place& place, const json& object,
+void note_unknown_keys(const ValuePath& place, const json& object,
                        std::span<const std::string_view> known, std::vector<std::string>& unknown) {
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
@@ -52,21 +52,21 @@ void note_unknown_keys(const Place& place, const json& object,
   }
 }
 
-std::string text_at(const Place& place, const json& value) {
+std::string text_at(const ValuePath& place, const json& value) {
   if (!value.is_string()) place.refuse("text in quotes", value);
   std::string text = value.get<std::string>();
   if (text.find('\0') != text.npos) place.refuse("text without a NUL", value);
   return text;
 }
 
-int integer_at(const Place& place, const json& value, int least, int most) {
+int integer_at(const ValuePath& place, const json& value, int least, int most) {
   if (!value.is_number_integer() || value < least || value > most)
     place.refuse(fmt::format("an integer from {} to {}", least, most), value);
   return value.get<int>();
 }
 
 /// Parses {"NAME": "VALUE"}, or MLX's form ["NAME=VALUE"].
-std::map<std::string, std::string> variables_at(const Place& place, const json& value) {
+std::map<std::string, std::string> variables_at(const ValuePath& place, const json& value) {
   std::map<std::string, std::string> variables;
   if (value.is_object()) {
     for (const auto& [name, text] : value.items()) {
@@ -83,13 +83,13 @@ std::map<std::string, std::string> variables_at(const Place& place, const json& 
 }
 
 /// True if the text is a name or a numeric address and nothing else.
-bool is_place(const Place& place, const std::string& text) {
+bool is_place(const ValuePath& place, const std::string& text) {
   if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has several colons.
   const Host host = parse_host(place.path, text);
   return host.user.empty() && host.port == 0 && host.name == text;
 }
 
-std::vector<std::string> addresses_at(const Place& place, const json& value) {
+std::vector<std::string> addresses_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list of addresses", value);
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < value.size(); ++i) {
@@ -101,7 +101,7 @@ std::vector<std::string> addresses_at(const Place& place, const json& value) {
 }
 
 /// Checks the devices that lead to each host: null, a name, or a list of names.
-const json& rdma_at(const Place& place, const json& value) {
+const json& rdma_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {
     const json& device = value[i];
@@ -114,13 +114,13 @@ const json& rdma_at(const Place& place, const json& value) {
   return value;
 }
 
-Host host_at(const Place& place, const json& entry, std::vector<std::string>& unknown) {
+Host host_at(const ValuePath& place, const json& entry, std::vector<std::string>& unknown) {
   if (!entry.is_object()) place.refuse("an object with \"ssh\"", entry);
   note_unknown_keys(place, entry, kHostKeys, unknown);
   if (!entry.contains("ssh")) place.refuse("\"ssh\", the name of the host", entry);
   Host host = parse_host(place.at("ssh").path, text_at(place.at("ssh"), entry["ssh"]));
   for (const auto& [key, value] : entry.items()) {
-    const Place here = place.at(key);
+    const ValuePath here = place.at(key);
     if (key == "ips") host.addresses = addresses_at(here, value);
     if (key == "slots") host.slots = integer_at(here, value, 1, kMostSlots);
     if (key == "port") host.port = integer_at(here, value, 1, 65535);
@@ -133,7 +133,7 @@ Host host_at(const Place& place, const json& entry, std::vector<std::string>& un
   return host;
 }
 
-void read_hosts(const Place& place, const json& list, Hostfile& file) {
+void read_hosts(const ValuePath& place, const json& list, Hostfile& file) {
   const std::string expected = fmt::format("a list of 1 to {} hosts", kMostHosts);
   if (!list.is_array() || list.empty()) place.refuse(expected, list);
   if (list.size() > kMostHosts)
@@ -222,7 +222,7 @@ const char* name_of(Backend backend) {
 Hostfile parse_hostfile(std::string_view name, std::string_view text) {
   const json read = parse_json(
       text, name, R"(JSON, a list of hosts such as [{"ssh": "desk"}, {"ssh": "big", "slots": 2}])");
-  const Place place{std::string(name)};
+  const ValuePath place{std::string(name)};
   Hostfile file;
   if (read.is_array()) {
     read_hosts(place, read, file);

@@ -63,7 +63,7 @@ const std::string& first_of(const std::string& own, const std::string& common) {
   return own.empty() ? common : own;
 }
 
-std::vector<std::string> argv_of(const Request& request, const Host& host) {
+std::vector<std::string> argv_of(const JobRequest& request, const Host& host) {
   if (!runs_under_python(request)) return request.program;
   std::vector<std::string> argv = {first_of(host.python, request.python)};
   const auto first = request.program.begin();
@@ -71,20 +71,20 @@ std::vector<std::string> argv_of(const Request& request, const Host& host) {
   return argv;
 }
 
-int ranks_of(const Request& request, const Host& host) {
+int ranks_of(const JobRequest& request, const Host& host) {
   return request.ranks_per_host.value_or(host.slots.value_or(1));
 }
 
 /// Returns the addresses at which a rank listens: those of its entry, or else the one at which its
 /// host was reached.
-std::vector<std::string> addresses_of(const Job& job, const Rank& rank,
-                                      const std::vector<Reached>& reached) {
+std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
+                                      const std::vector<ReachedHost>& reached) {
   const std::vector<std::string>& given = job.entry_of(rank).addresses;
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
 /// Returns this rank's CUDA device, out of those that the launcher sees.
-std::string device_of(const Rank& rank, bool here, const Variables& inherited) {
+std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;
   if (here && found != inherited.end()) {
@@ -122,7 +122,7 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
 
 /// Sets the variables of one backend only, because MLX tries its backends in an order of its own.
 /// The only rank of a job gets none for ring and jaccl, which cannot make a group of one rank.
-void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
+void add_mlx(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
   if (backend == Backend::nccl) {
@@ -138,7 +138,7 @@ void add_mlx(Variables& variables, const Job& job, const Rank& rank, const Ports
   variables["MLX_RANK"] = std::to_string(rank.rank);
 }
 
-void add_torch(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
+void add_torch(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
                const std::string& meeting, const StorePlace& store) {
   variables["RANK"] = std::to_string(rank.rank);
   variables["WORLD_SIZE"] = std::to_string(job.size());
@@ -150,7 +150,7 @@ void add_torch(Variables& variables, const Job& job, const Rank& rank, const Por
   variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
 }
 
-void add_mccl(Variables& variables, const Job& job, const Rank& rank, const Ports& ports,
+void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
               const std::string& meeting, const std::string& folder) {
   variables["MCCL_RANK"] = std::to_string(rank.rank);
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
@@ -171,7 +171,7 @@ std::string variable_text(const std::string& name, const std::string& value) {
   return fmt::format("{}={}", name, shell_word(value));
 }
 
-std::string heading(const Job& job, const Rank& rank) {
+std::string heading(const Job& job, const RankPlan& rank) {
   const Host& host = job.entry_of(rank);
   return fmt::format("# rank {} of {}, on {}{}\n", rank.rank, job.size(), printable(text_of(host)),
                      is_here(host) ? " (this machine)" : ", by ssh");
@@ -180,7 +180,7 @@ std::string heading(const Job& job, const Rank& rank) {
 }  // namespace
 
 bool may_be_sparse(const Job& job) {
-  const auto has_addresses = [&](const Rank& rank) {
+  const auto has_addresses = [&](const RankPlan& rank) {
     return !job.entry_of(rank).addresses.empty();
   };
   return job.hosts.size() > 1 && std::ranges::any_of(job.ranks, has_addresses);
@@ -191,21 +191,21 @@ std::string with_port(const std::string& address, int port) {
   return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
 }
 
-std::vector<const Rank*> Job::ranks_on(std::size_t host) const {
-  std::vector<const Rank*> found;
-  for (const Rank& rank : ranks)
+std::vector<const RankPlan*> Job::ranks_on(std::size_t host) const {
+  std::vector<const RankPlan*> found;
+  for (const RankPlan& rank : ranks)
     if (rank.host == host) found.push_back(&rank);
   return found;
 }
 
 bool Job::all_here() const { return std::ranges::all_of(hosts, is_here); }
 
-bool runs_under_python(const Request& request) {
+bool runs_under_python(const JobRequest& request) {
   const std::string& program = request.program.front();
   return is_script(program) || is_python(program) || is_flag_of_python(program);
 }
 
-Job plan_job(const Request& request, std::string key) {
+Job plan_job(const JobRequest& request, std::string key) {
   Job job{.request = request, .hosts = {}, .ranks = {}, .key = std::move(key)};
   std::map<std::string, std::size_t> known;
   for (std::size_t entry = 0; entry < request.hosts.size(); ++entry) {
@@ -237,14 +237,14 @@ std::string key_of(const Variables& inherited) {
   return found->second;
 }
 
-const std::string* script_of(const Rank& rank) {
+const std::string* script_of(const RankPlan& rank) {
   return rank.argv.size() > 1 && is_script(rank.argv[1]) ? &rank.argv[1] : nullptr;
 }
 
-std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reached>& reached) {
+std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached) {
   json file = json::array();
   auto port = ports.ring.begin();
-  for (const Rank& rank : job.ranks) {
+  for (const RankPlan& rank : job.ranks) {
     json places = json::array();
     for (const std::string& address : addresses_of(job, rank, reached)) {
       for (int i = 0; i < job.request.connections_per_address; ++i)
@@ -258,19 +258,19 @@ std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reac
 std::string devices_file(const Job& job) {
   if (!is_whole_table(job.request.hosts)) return {};
   json file = json::array();
-  for (const Rank& rank : job.ranks) {
+  for (const RankPlan& rank : job.ranks) {
     json row = json::array();
-    for (const Rank& peer : job.ranks) row.push_back(job.entry_of(rank).rdma[peer.entry]);
+    for (const RankPlan& peer : job.ranks) row.push_back(job.entry_of(rank).rdma[peer.entry]);
     file.push_back(std::move(row));
   }
   return file.dump();
 }
 
-bool tells_mlx_a_place(std::string_view name) {
+bool sets_mlx_rank(std::string_view name) {
   return std::ranges::find(kPlaces, name) != std::end(kPlaces);
 }
 
-bool is_told_each_rank(std::string_view name, Backend backend) {
+bool is_set_per_rank(std::string_view name, Backend backend) {
   if (std::ranges::find(kOfEachRank, name) != std::end(kOfEachRank)) return true;
   return backend != Backend::mpi &&
          std::ranges::find(kMeetingPoints, name) != std::end(kMeetingPoints);
@@ -283,7 +283,7 @@ Variables forwarded(const Variables& inherited) {
     const std::string& name = variable.first;
     const auto begins = [&name](std::string_view prefix) { return name.starts_with(prefix); };
     const bool is_outers = outer != inherited.end() && variable.second.starts_with(outer->second);
-    if (std::ranges::any_of(kForwarded, begins) && !tells_mlx_a_place(name) && !is_outers)
+    if (std::ranges::any_of(kForwarded, begins) && !sets_mlx_rank(name) && !is_outers)
       variables.insert(variable);
   }
   // kTableIsRing has no meaning without the table, if that is not passed on.
@@ -292,8 +292,8 @@ Variables forwarded(const Variables& inherited) {
   return variables;
 }
 
-Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
-                         const std::vector<Reached>& reached, const Variables& inherited) {
+Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
+                         const std::vector<ReachedHost>& reached, const Variables& inherited) {
   Variables variables = forwarded(inherited);
   const std::string meeting = addresses_of(job, job.ranks.front(), reached).front();
   const std::string& folder = reached[rank.host].folder;
@@ -309,10 +309,10 @@ Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
   return variables;
 }
 
-std::string text_of(const Job& job, const Ports& ports, const std::vector<Reached>& places,
+std::string text_of(const Job& job, const Ports& ports, const std::vector<ReachedHost>& places,
                     const Variables& inherited, bool commands) {
   std::string text;
-  for (const Rank& rank : job.ranks) {
+  for (const RankPlan& rank : job.ranks) {
     text += heading(job, rank);
     if (commands && !rank.directory.empty())
       text += fmt::format("cd {} &&\n", shell_word(rank.directory));

@@ -17,7 +17,7 @@ namespace mccl::cli::launch {
 using Variables = std::map<std::string, std::string>;
 
 /// The job that the user asks for.
-struct Request {
+struct JobRequest {
   std::vector<std::string> program;  ///< The program and its arguments.
   std::vector<Host> hosts;
   std::optional<int> ranks_per_host;  ///< Overrides the slots of hosts, whose default is 1.
@@ -45,7 +45,7 @@ struct StorePlace {
 };
 
 /// Facts about a host, known once it has been reached.
-struct Reached {
+struct ReachedHost {
   std::string address;  ///< Address at which the other hosts reach this host.
   std::string folder;   ///< Folder of this job's files there.
   /// The launcher's address as seen by this host; empty for this machine.
@@ -56,43 +56,43 @@ struct Reached {
   StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
 };
 
-struct Rank {
+struct RankPlan {
   int rank = 0;
   std::size_t host = 0;   ///< Index into Job::hosts.
-  std::size_t entry = 0;  ///< Index into Request::hosts: the entry that describes it.
+  std::size_t entry = 0;  ///< Index into JobRequest::hosts: the entry that describes it.
   int local_rank = 0;
   std::vector<std::string> argv;
   std::string directory;
 };
 
 struct Job {
-  Request request;
-  std::vector<Host> hosts;  ///< The machines, in order of first mention, without duplicates.
-  std::vector<Rank> ranks;  ///< Indexed by rank.
-  std::string key;          ///< Secret key of this job.
-  int restarts = 0;         ///< Number of earlier starts of the same job.
+  JobRequest request;
+  std::vector<Host> hosts;      ///< The machines, in order of first mention, without duplicates.
+  std::vector<RankPlan> ranks;  ///< Indexed by rank.
+  std::string key;              ///< Secret key of this job.
+  int restarts = 0;             ///< Number of earlier starts of the same job.
 
   int size() const { return static_cast<int>(ranks.size()); }
-  const Host& entry_of(const Rank& rank) const { return request.hosts[rank.entry]; }
-  std::vector<const Rank*> ranks_on(std::size_t host) const;
+  const Host& entry_of(const RankPlan& rank) const { return request.hosts[rank.entry]; }
+  std::vector<const RankPlan*> ranks_on(std::size_t host) const;
   bool all_here() const;
 };
 
 /// True if the program runs under the Python of the host or the request. This is so if its name
 /// ends in .py, if it is "python" or "python3", or if it begins with a flag of Python's (-m
 /// MODULE).
-bool runs_under_python(const Request& request);
+bool runs_under_python(const JobRequest& request);
 
 /// Numbers the ranks in the order of the hosts; those of one entry are consecutive. Throws
 /// InvalidArgument if there are more than kMostRanks.
-Job plan_job(const Request& request, std::string key);
+Job plan_job(const JobRequest& request, std::string key);
 
 /// Returns the key in the launcher's environment, so that processes outside the job can share it.
 /// Makes a new key if there is none, or if a rank of another job started this launcher.
 std::string key_of(const Variables& inherited);
 
 /// The script that Python runs in this rank. Null if it runs none.
-const std::string* script_of(const Rank& rank);
+const std::string* script_of(const RankPlan& rank);
 
 /// True if some hosts may be unable to reach all others: there are several hosts, and at least one
 /// lists its addresses, which may be the only ones it has.
@@ -103,7 +103,7 @@ std::string with_port(const std::string& address, int port);
 
 /// Return the contents of the files that ranks read. ring_file() returns MLX's list of addresses.
 /// devices_file() returns its table of devices, or an empty text if the hosts have none.
-std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reached>& reached);
+std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached);
 std::string devices_file(const Job& job);
 
 inline constexpr const char* kRingFile = "hostfile.json";
@@ -118,12 +118,12 @@ inline constexpr const char* kOnMccl = "on-mccl";
 
 /// True if a variable of this name gives a process its place in an MLX job, such as its rank. A
 /// launcher that itself has such a place must not pass the variable on.
-bool tells_mlx_a_place(std::string_view name);
+bool sets_mlx_rank(std::string_view name);
 
 /// True if the launcher sets this variable for each rank: its identity, or the address at which
 /// ranks meet. A value from the user would break the job. With mpirun, the user may set the meeting
 /// address.
-bool is_told_each_rank(std::string_view name, Backend backend);
+bool is_set_per_rank(std::string_view name, Backend backend);
 
 /// Returns the launcher's variables that every rank gets on every host, because all must agree on
 /// them: the settings of MCCL, MLX and NCCL. Omits variables that give a place in an MLX job. If
@@ -133,12 +133,12 @@ Variables forwarded(const Variables& inherited);
 /// Returns the variables that give a rank its identity and the addresses of the others: for MCCL,
 /// for torch, and for the one backend of MLX that is requested. Forwarded variables are included.
 /// Variables of the request override those, and variables of the host override both.
-Variables environment_of(const Job& job, const Rank& rank, const Ports& ports,
-                         const std::vector<Reached>& reached, const Variables& inherited);
+Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
+                         const std::vector<ReachedHost>& reached, const Variables& inherited);
 
 /// Describes a job that is not started: what each rank would run and where, or only its variables
 /// if `commands` is false. Secrets are masked.
-std::string text_of(const Job& job, const Ports& ports, const std::vector<Reached>& places,
+std::string text_of(const Job& job, const Ports& ports, const std::vector<ReachedHost>& places,
                     const Variables& inherited, bool commands);
 
 /// Returns one line per variable. Secrets are masked.

@@ -37,9 +37,9 @@ constexpr const char* kAsTorchrun =
 
 /// True for a variable that gives the launcher its own place in an outer job. It is not passed on,
 /// because mpirun gives each rank a place.
-bool tells_own_place(const Variables::value_type& variable) {
+bool sets_own_rank(const Variables::value_type& variable) {
   const std::string& name = variable.first;
-  return tells_mlx_a_place(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
+  return sets_mlx_rank(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
 }
 
 /// Returns the name of the library that belongs to Open MPI's mpirun. Empty if it is in no usual
@@ -118,7 +118,7 @@ Mpirun find_mpirun(const Variables& inherited) {
 
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun) {
   Variables variables = forwarded(options.inherited);
-  std::erase_if(variables, tells_own_place);
+  std::erase_if(variables, sets_own_rank);
   for (const char* name : {"MPI_LIBNAME", "DYLD_LIBRARY_PATH"})
     if (const auto own = options.inherited.find(name); own != options.inherited.end())
       variables.insert(*own);
@@ -161,7 +161,7 @@ std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options,
 void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun) {
   const Variables variables = mpi_variables(job, options, mpirun);
   Variables environment = options.inherited;
-  std::erase_if(environment, tells_own_place);
+  std::erase_if(environment, sets_own_rank);
   for (const auto& [name, value] : variables) environment[name] = value;
   execute(mpirun.program, mpirun_words(job, options, mpirun.kind, variables), environment);
   throw Error(fmt::format("cannot run {}: {}", mpirun.program, std::strerror(errno)));

@@ -108,7 +108,7 @@ std::string test_of_program(const std::string& program) {
 
 /// Returns shell code that searches for mccl: at its path on this machine; beside the Python of the
 /// ranks, where a package puts it; and in PATH.
-std::string place_of_mccl(const std::vector<const Rank*>& ranks) {
+std::string place_of_mccl(const std::vector<const RankPlan*>& ranks) {
   std::vector<std::string> places = {this_program().string()};
   if (!ranks.empty()) {
     const std::string& program = ranks.front()->argv.front();
@@ -121,7 +121,7 @@ std::string place_of_mccl(const std::vector<const Rank*>& ranks) {
       command_line(places));
 }
 
-std::string check_of(const Rank& rank, std::size_t number) {
+std::string check_of(const RankPlan& rank, std::size_t number) {
   const std::string inside = fmt::format("cd -- {}", shell_word(rank.directory));
   std::string text =
       fmt::format("if ! ( {} ) >/dev/null 2>&1; then say no-directory {}\n", inside, number) +
@@ -137,7 +137,7 @@ constexpr std::string_view kMoreRoom =
     "free some space there, or make sshd set another TMPDIR for its sessions (SetEnv)";
 
 /// Returns a fault, given a word of the guard about something that the rank lacks.
-std::string missing_text(std::string_view word, const Rank& rank) {
+std::string missing_text(std::string_view word, const RankPlan& rank) {
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
     return fmt::format(
@@ -188,7 +188,7 @@ std::string guard_command(const std::string& token) {
       "TOKEN", token);
 }
 
-std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
+std::string check_script(const std::string& token, const std::vector<const RankPlan*>& ranks,
                          const std::string& path, std::chrono::seconds grace,
                          std::chrono::seconds silence) {
   std::string text = replaced(kGuard, "SILENCE", std::to_string(silence.count()));
@@ -221,7 +221,7 @@ std::string files_script(std::span<const NamedText> files) {
   return text + "say ready\nstay\n";
 }
 
-std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
+std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token) {
   std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
   // The variables may set another PATH, so sh is looked up first.
@@ -316,7 +316,7 @@ std::string RankWords::rest() {
 }
 
 void GuardReport::take(std::string_view word, const std::string& rest,
-                       const std::vector<const Rank*>& ranks) {
+                       const std::vector<const RankPlan*>& ranks) {
   std::istringstream words(rest);
   if (word == "folder") reached.folder = rest;
   if (word == "no-folder") no_folder = rest;

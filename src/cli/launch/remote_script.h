@@ -49,7 +49,7 @@ std::string guard_command(const std::string& token);
 ///   `ranks`.
 /// - "checked" after all of these.
 /// - "full PATH" if the folder has no space for the next script. Then the guard ends.
-std::string check_script(const std::string& token, const std::vector<const Rank*>& ranks,
+std::string check_script(const std::string& token, const std::vector<const RankPlan*>& ranks,
                          const std::string& path, std::chrono::seconds grace,
                          std::chrono::seconds silence);
 
@@ -62,7 +62,7 @@ std::string files_script(std::span<const NamedText> files);
 /// Script that sets the variables, changes the directory, runs the program and exits with its
 /// status: 128 + the signal number if it was killed. It reports begin and end in its output, after
 /// the token, because processes that the program left behind may hold the session open.
-std::string rank_script(const Rank& rank, const Variables& variables, const std::string& folder,
+std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);
 /// The command of a rank's session.
@@ -107,7 +107,7 @@ class RankWords {
 
 /// Answers of a host's guard.
 struct GuardReport {
-  Reached reached;
+  ReachedHost reached;
   std::string no_folder;  ///< Folder in which the host could not make the job's folder.
   std::string mccl;       ///< Path of mccl on the host; empty if it was not found.
   std::string taskset;    ///< Path of taskset, which binds ranks; empty if there is none.
@@ -115,7 +115,8 @@ struct GuardReport {
   std::vector<std::string> faults;  ///< Reasons why ranks cannot run there, with advice.
 
   /// Takes a message: `word`, and the text after it. Ignores messages about other things.
-  void take(std::string_view word, const std::string& rest, const std::vector<const Rank*>& ranks);
+  void take(std::string_view word, const std::string& rest,
+            const std::vector<const RankPlan*>& ranks);
   /// Returns the reason why no folder was made, from the error text of the guard.
   std::string fault_of_folder(std::string_view complaint) const;
 };

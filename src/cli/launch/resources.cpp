@@ -198,7 +198,7 @@ std::vector<std::uint16_t> free_ports(std::size_t count) {
 
 std::size_t ring_ports(const Job& job) {
   std::size_t ports = 0;
-  for (const Rank& rank : job.ranks) {
+  for (const RankPlan& rank : job.ranks) {
     const std::size_t addresses = std::max<std::size_t>(1, job.entry_of(rank).addresses.size());
     ports += addresses * static_cast<std::size_t>(job.request.connections_per_address);
   }
@@ -221,15 +221,15 @@ Ports ports_from(const Job& job, int first) {
   return ports;
 }
 
-std::vector<Reached> expected_places(const Job& job) {
-  std::vector<Reached> places;
+std::vector<ReachedHost> expected_places(const Job& job) {
+  std::vector<ReachedHost> places;
   for (const Host& host : job.hosts)
     places.push_back({is_here(host) && job.all_here() ? "127.0.0.1" : host.name, "FOLDER"});
   return places;
 }
 
 Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
-                   std::span<const Reached> places) {
+                   std::span<const ReachedHost> places) {
   if (starting_port) return ports_from(job, *starting_port);
   if (job.all_here()) {
     const std::vector<std::uint16_t> free = free_ports(2 + ring_ports(job));
@@ -238,7 +238,8 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
   const bool some_here = std::ranges::any_of(job.hosts, is_here);
   const auto is_taken = [&](std::uint16_t port) {
     return (some_here && !places.empty() && !is_free(port)) ||
-           std::ranges::any_of(places, [&](const Reached& at) { return at.taken.contains(port); });
+           std::ranges::any_of(places,
+                               [&](const ReachedHost& at) { return at.taken.contains(port); });
   };
   constexpr int kBlocks = 64;
   for (int block = 0; block < kBlocks; ++block) {

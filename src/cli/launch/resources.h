@@ -57,9 +57,9 @@ inline constexpr int kUsualPort = 32323;
 /// Returns placeholders for the addresses at which the ranks will meet, for --print-env and
 /// --dry-run, which contact no host. These are the names of the hosts, or 127.0.0.1 if all ranks
 /// run on this machine.
-std::vector<Reached> expected_places(const Job& job);
+std::vector<ReachedHost> expected_places(const Job& job);
 Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
-                   std::span<const Reached> places);
+                   std::span<const ReachedHost> places);
 
 /// Number of ports that MLX's ring needs.
 std::size_t ring_ports(const Job& job);

@@ -76,7 +76,7 @@ class JobRun {
     console_.finish();
     const auto lost = console_.lost_output();
     const bool by_rank = !failures_.empty() && !stopped() && !lost;
-    return {lost ? tell_of_lost_output(*lost) : status, stop_signal_, by_rank};
+    return {lost ? report_lost_output(*lost) : status, stop_signal_, by_rank};
   }
 
  private:
@@ -92,12 +92,12 @@ class JobRun {
     throw Error("nothing was started:" + faults);
   }
 
-  /// Prints a line of the launcher; tell() only if --verbose was given.
+  /// Prints a line of the launcher; say_if_verbose() only if --verbose was given.
   void say(const std::string& what) {
     console_.say(fmt::format("{}: {}\n", options_.command, what));
   }
 
-  void tell(const std::string& what) {
+  void say_if_verbose(const std::string& what) {
     if (job_.request.verbose) say(what);
   }
 
@@ -110,23 +110,24 @@ class JobRun {
 
   void prepare_hosts() {
     if (stopped()) return;
-    std::vector<Reached> reached;
+    std::vector<ReachedHost> reached;
     for (const auto& host : hosts_) reached.push_back(host->reached());
     // Other hosts cannot reach this machine at 127.0.0.1. They use the address that ssh came from.
     const auto other =
-        std::ranges::find_if(reached, [](const Reached& r) { return !r.launcher.empty(); });
+        std::ranges::find_if(reached, [](const ReachedHost& r) { return !r.launcher.empty(); });
     for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
       if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
     for (std::size_t host = 0; host < hosts_.size(); ++host) {
-      tell(fmt::format("{} is ready at {}; the job's files are in {}", text_of(job_.hosts[host]),
-                       reached[host].address, printable(reached[host].folder)));
+      say_if_verbose(fmt::format("{} is ready at {}; the job's files are in {}",
+                                 text_of(job_.hosts[host]), reached[host].address,
+                                 printable(reached[host].folder)));
     }
     const Ports ports = choose_ports(job_, options_.starting_port, reached);
     find_store_ways(reached, ports);
     const Files files{ring_file(job_, ports, reached), devices_file(job_)};
     for (const auto& host : hosts_) {
       std::vector<Variables> variables;
-      for (const Rank* rank : host->ranks())
+      for (const RankPlan* rank : host->ranks())
         variables.push_back(environment_of(job_, *rank, ports, reached, options_.inherited));
       host->prepare(files, variables);
     }
@@ -134,7 +135,7 @@ class JobRun {
   }
 
   /// Finds out how each host reaches torch's store.
-  void find_store_ways(std::vector<Reached>& reached, const Ports& ports) {
+  void find_store_ways(std::vector<ReachedHost>& reached, const Ports& ports) {
     if (!may_be_sparse(job_)) return;
     store_ways_.emplace(job_, hosts_, reached, ports.master, guardian_->folder());
     while (!stopped() && !store_ways_->done()) step();
@@ -143,13 +144,13 @@ class JobRun {
     for (std::size_t host = 0; host < hosts_.size(); ++host) {
       const StorePlace& place = reached[host].store;
       if (!place.address.empty())
-        tell(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
-                         with_port(place.address, place.port)));
+        say_if_verbose(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
+                                   with_port(place.address, place.port)));
     }
   }
 
   /// Reports hosts whose ranks are not bound to cores, if --bind-to was given.
-  void tell_of_unbound() {
+  void report_unbound() {
     if (!options_.bind_to_is_asked || options_.bind_to == BindTo::none) return;
     for (const auto& host : hosts_) {
       const Binding& first = host->binding_of(*host->ranks().front());
@@ -162,19 +163,21 @@ class JobRun {
   void start_ranks() {
     if (stopped()) return;
     if (!console_.log_folder().empty())
-      tell(fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
-    tell_of_unbound();
-    for (const Rank& rank : job_.ranks) {
+      say_if_verbose(
+          fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
+    report_unbound();
+    for (const RankPlan& rank : job_.ranks) {
       const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
       std::optional<TerminalPlan> terminal;
       if (at_terminal_ && gets_input) terminal = {terminal_size(), keys_go_through_};
       RunningHost& host = *hosts_[rank.host];
       const Binding& binding = host.binding_of(rank);
-      tell(fmt::format("rank {} on {}, {}: {}", rank.rank, text_of(host.host()),
-                       binding.processors.empty()
-                           ? fmt::format("not bound to cores ({})", binding.why_not)
-                           : fmt::format("bound to cores {}", list_of(binding.processors)),
-                       command_line(rank.argv)));
+      say_if_verbose(
+          fmt::format("rank {} on {}, {}: {}", rank.rank, text_of(host.host()),
+                      binding.processors.empty()
+                          ? fmt::format("not bound to cores ({})", binding.why_not)
+                          : fmt::format("bound to cores {}", list_of(binding.processors)),
+                      command_line(rank.argv)));
       ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
                                                      terminal && keys_go_through_));
     }
@@ -231,7 +234,7 @@ class JobRun {
     }
     const std::vector<std::string> troubles = name_the_network();
     if (failures_.empty()) return kGood;
-    const Failure& first = first_cause(failures_);
+    const RankFailure& first = first_cause(failures_);
     if (!options_.inherits_streams || killed(first.exit)) say(text_of(first, job_.size()));
     for (const std::string& trouble : troubles) say(trouble);
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
@@ -248,7 +251,7 @@ class JobRun {
       if (!trouble->ranks_lost) continue;
       const Exit lost{.status = kConnectionLost, .connection_lost = true};
       int rank = hosts_[host]->ranks().front()->rank;
-      for (const Failure& failure : failures_)
+      for (const RankFailure& failure : failures_)
         if (job_.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
       failures_.push_back({rank, text_of(job_.hosts[host]), lost});
     }
@@ -257,7 +260,7 @@ class JobRun {
 
   /// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the
   /// reader has closed the output, else kFailed.
-  int tell_of_lost_output(const Writer::LostOutput& lost) {
+  int report_lost_output(const Writer::LostOutput& lost) {
     const std::string_view then = output_lost_ ? "; the job was ended" : "";
     Console::say_last(fmt::format("{}: {}{}\n", options_.command, console_.text_of(lost), then));
     return lost.error == EPIPE ? kSignalBase + SIGPIPE : kFailed;
@@ -272,7 +275,7 @@ class JobRun {
     for (const auto& time : {time_limit_, terminate_at_, kill_at_})
       if (time) watch_.at(*time);
     watch_.wait();
-    if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->tells_its_end(); }))
+    if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->has_announced_end(); }))
       collect();
     if (!output_lost_ && console_.lost_output()) {
       output_lost_ = true;
@@ -351,7 +354,7 @@ class JobRun {
   std::vector<std::unique_ptr<RunningRank>> ranks_;
   Watch watch_;
 
-  std::vector<Failure> failures_;  ///< In the order of detection.
+  std::vector<RankFailure> failures_;  ///< In the order of detection.
   int stop_signal_ = 0;
   bool timed_out_ = false;
   bool output_lost_ = false;

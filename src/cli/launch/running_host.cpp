@@ -25,7 +25,7 @@ bool is_folder(const std::string& path) {
 }
 
 /// Returns the reason why the rank cannot be started. Empty if there is none.
-std::string fault_of(const Rank& rank, const std::string& path) {
+std::string fault_of(const RankPlan& rank, const std::string& path) {
   if (!rank.directory.empty() && !is_folder(rank.directory)) {
     return fmt::format("there is no directory {} on this machine; give another with --cwd",
                        in_quotes(rank.directory));
@@ -63,10 +63,9 @@ class LocalHost final : public RunningHost {
  public:
   LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)
       : RunningHost(job, host, options, guardian), inherited_(options.inherited) {
-    std::erase_if(inherited_,
-                  [](const auto& variable) { return tells_mlx_a_place(variable.first); });
+    std::erase_if(inherited_, [](const auto& variable) { return sets_mlx_rank(variable.first); });
     const std::string path = path_of(inherited_, kUsualPath);
-    for (const Rank* rank : ranks_)
+    for (const RankPlan* rank : ranks_)
       if (fault_.empty()) fault_ = fault_of(*rank, path);
   }
 
@@ -74,18 +73,18 @@ class LocalHost final : public RunningHost {
   void collect() override {}
   bool checked() const override { return true; }
   std::string fault() const override { return fault_; }
-  Reached reached() const override { return {"127.0.0.1", guardian_.folder()}; }
+  ReachedHost reached() const override { return {"127.0.0.1", guardian_.folder()}; }
   bool has_mccl() const override { return true; }
-  Process start_mccl(const std::vector<std::string>& words) override {
+  ChildProcess start_mccl(const std::vector<std::string>& words) override {
     ProcessPlan plan{.argv = {this_program().string()}, .environment = inherited_};
     plan.argv.insert(plan.argv.end(), words.begin(), words.end());
     plan.environment[kMark] = guardian_.folder() + "/";
-    Process process = start_process(plan);
+    ChildProcess process = start_process(plan);
     guardian_.watch(process.id);
     return process;
   }
 
-  std::optional<Process> request_forward(const std::string&, const std::string&) override {
+  std::optional<ChildProcess> request_forward(const std::string&, const std::string&) override {
     return {};
   }
   void prepare(const Files& files, const std::vector<Variables>& variables) override {
@@ -104,7 +103,7 @@ class LocalHost final : public RunningHost {
   }
 
   bool prepared() const override { return true; }
-  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override {
+  ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) override {
     ProcessPlan plan{.argv = rank.argv,
                      .directory = rank.directory,
                      .environment = variables_[rank.rank],
@@ -114,13 +113,13 @@ class LocalHost final : public RunningHost {
     plan.argv[0] =
         find_program(rank.argv[0], path_of(plan.environment, kUsualPath), rank.directory);
     if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
-    Process process = start_process(plan);
+    ChildProcess process = start_process(plan);
     guardian_.watch(process.id);
     running_.insert(process.id);
     return process;
   }
 
-  Exit ended(const Process& process, Exit exit, bool) override {
+  Exit ended(const ChildProcess& process, Exit exit, bool) override {
     guardian_.forget(process.id);
     running_.erase(process.id);
     return exit;

@@ -35,7 +35,7 @@ class RunningHost {
   virtual ~RunningHost() = default;
 
   const Host& host() const { return host_; }
-  const std::vector<const Rank*>& ranks() const { return ranks_; }
+  const std::vector<const RankPlan*>& ranks() const { return ranks_; }
 
   /// Registers with `watch` everything that this host waits for, and does the periodic work of its
   /// connections.
@@ -49,11 +49,11 @@ class RunningHost {
   /// The reason why ranks cannot run there, and how to fix it. Empty if there is none. May change
   /// until the host is prepared.
   virtual std::string fault() const = 0;
-  virtual Reached reached() const = 0;
+  virtual ReachedHost reached() const = 0;
 
   virtual bool has_mccl() const = 0;
   /// Starts `mccl` there with these arguments. It ends when its standard input closes.
-  virtual Process start_mccl(const std::vector<std::string>& words) = 0;
+  virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
   /// Returns a function to call when a process that this object has started does not exist any
   /// more.
   Dialogue::Reaped forgets() const {
@@ -61,21 +61,21 @@ class RunningHost {
   }
   /// Asks ssh to forward a socket or port while the job runs. `flag` is -L or -R. The returned
   /// process exits with status 0 if ssh has accepted the request. Returns nothing for this machine.
-  virtual std::optional<Process> request_forward(const std::string& flag,
-                                                 const std::string& from_and_to) = 0;
+  virtual std::optional<ChildProcess> request_forward(const std::string& flag,
+                                                      const std::string& from_and_to) = 0;
 
   /// Gives the host the files that its ranks need. `variables` holds those of each of ranks(), in
   /// the same order.
   virtual void prepare(const Files& files, const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
   /// The cores on which the rank will run. Known once prepare() has been called.
-  const Binding& binding_of(const Rank& rank) const { return bindings_.at(rank.rank); }
+  const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
   /// Starts the rank. The streams of the returned process are the rank's.
-  virtual Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) = 0;
+  virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, completed with whether the connection to the
   /// host was lost. If `told` is true, the shell wrapper of the rank has already printed the rank's
   /// status; the local `process` (such as ssh) may still run.
-  virtual Exit ended(const Process& process, Exit exit, bool told) = 0;
+  virtual Exit ended(const ChildProcess& process, Exit exit, bool told) = 0;
 
   /// The network failure that hit the ranks there. Empty if messages passed until the job was
   /// ended.
@@ -93,7 +93,7 @@ class RunningHost {
 
  protected:
   const Host& host_;
-  const std::vector<const Rank*> ranks_;
+  const std::vector<const RankPlan*> ranks_;
   const RunOptions& options_;
   Guardian& guardian_;
   std::map<int, Binding> bindings_;  ///< Keyed by rank.

@@ -23,20 +23,20 @@ class RunningRank {
  public:
   /// If `pieces_at_once` is true, output is shown before its line ends. This is for a rank that
   /// receives the user's keys.
-  RunningRank(const Rank& rank, RunningHost& host, Process process, bool pieces_at_once)
+  RunningRank(const RankPlan& rank, RunningHost& host, ChildProcess process, bool pieces_at_once)
       : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
-    output(Stream::output).descriptor = std::move(process_.output);
-    output(Stream::error).descriptor = std::move(process_.error);
+    output(OutputStream::output).descriptor = std::move(process_.output);
+    output(OutputStream::error).descriptor = std::move(process_.error);
     if (process_.token.empty()) return;
-    output(Stream::output).words = RankWords(process_.token, true);
-    output(Stream::error).words = RankWords(process_.token, false);
+    output(OutputStream::output).words = RankWords(process_.token, true);
+    output(OutputStream::error).words = RankWords(process_.token, false);
   }
 
   /// Registers the rank's output with `watch`, unless the console is full. Also registers its
   /// input, if bytes of `input` are pending.
   void watch(Watch& watch, Console& console, Input& input) {
     if (finished()) close(console);
-    for (const Stream stream : {Stream::output, Stream::error}) {
+    for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
       const int descriptor = output(stream).descriptor.get();
       if (descriptor < 0 || console.full()) continue;
       watch.on(descriptor, POLLIN, [this, stream, &console] { read(stream, console); });
@@ -54,7 +54,7 @@ class RunningRank {
 
   /// Shows an unfinished line that has not grown for a short while.
   void show_pieces(Watch& watch, Console& console) {
-    for (const Stream stream : {Stream::output, Stream::error}) {
+    for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
       Output& from = output(stream);
       if (from.lines.empty() || !console.shows_pieces(stream)) continue;
       if (Clock::now() >= from.since + kBeforePiece) {
@@ -71,15 +71,15 @@ class RunningRank {
     if (collected_) return false;
     const std::optional<Exit> end = reap(process_.id);
     collected_ = end.has_value();
-    if (exit_ || (!end && !told_status())) return false;
-    const bool told = told_status().has_value();
-    exit_ = host_->ended(process_, told ? Exit{.status = *told_status()} : *end, told);
+    if (exit_ || (!end && !announced_status())) return false;
+    const bool told = announced_status().has_value();
+    exit_ = host_->ended(process_, told ? Exit{.status = *announced_status()} : *end, told);
     ended_ = Clock::now();
     return true;
   }
 
   /// True if the wrapper has reported the rank's end and collect() has not processed it yet.
-  bool tells_its_end() const { return told_status() && !exit_; }
+  bool has_announced_end() const { return announced_status() && !exit_; }
   /// True if the rank has ended and all its output has been read. Processes that it left behind may
   /// hold its streams open; their output is read for one more second.
   bool finished() const {
@@ -90,7 +90,7 @@ class RunningRank {
 
   /// Called once finished() is true: shows the rest of an unfinished line and closes the streams.
   void close(Console& console) {
-    for (const Stream stream : {Stream::output, Stream::error})
+    for (const OutputStream stream : {OutputStream::output, OutputStream::error})
       if (!output(stream).closed()) end(stream, console);
     process_.input.close();
     // The ssh session would stay as long as other processes hold it open.
@@ -123,7 +123,7 @@ class RunningRank {
     bool closed() const { return descriptor.get() < 0; }
   };
 
-  void read(Stream stream, Console& console) {
+  void read(OutputStream stream, Console& console) {
     Output& from = output(stream);
     for (int turn = 0; turn < kReadsInTurn; ++turn) {
       std::span<char> space = from.lines.space();
@@ -146,14 +146,14 @@ class RunningRank {
     }
   }
 
-  void end(Stream stream, Console& console) {
+  void end(OutputStream stream, Console& console) {
     Output& from = output(stream);
     put(stream, from.lines.take_rest(), console);
     put(stream, from.words.rest(), console);
     from.descriptor.close();
   }
 
-  void put(Stream stream, std::string_view text, Console& console) {
+  void put(OutputStream stream, std::string_view text, Console& console) {
     console.put(rank(), stream, text);
   }
 
@@ -177,7 +177,7 @@ class RunningRank {
     process_.input.close();
   }
 
-  const std::optional<int>& told_status() const { return outputs_[0].words.status(); }
+  const std::optional<int>& announced_status() const { return outputs_[0].words.status(); }
   /// True if everything that the program wrote before it ended has been read.
   bool has_read_all() const {
     // The streams of a reaped process report their end themselves.
@@ -186,11 +186,11 @@ class RunningRank {
     return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));
   }
 
-  Output& output(Stream stream) { return outputs_[static_cast<std::size_t>(stream)]; }
+  Output& output(OutputStream stream) { return outputs_[static_cast<std::size_t>(stream)]; }
 
-  const Rank* rank_;
+  const RankPlan* rank_;
   RunningHost* host_;
-  Process process_;
+  ChildProcess process_;
   const bool pieces_at_once_;
   std::array<Output, 2> outputs_;
   bool collected_ = false;

@@ -103,13 +103,13 @@ class SshHost final : public RunningHost {
     return {};
   }
 
-  Reached reached() const override {
-    Reached reached = report_.reached;
+  ReachedHost reached() const override {
+    ReachedHost reached = report_.reached;
     if (reached.address.empty()) reached.address = host_.name;
     return reached;
   }
   bool has_mccl() const override { return !report_.mccl.empty(); }
-  Process start_mccl(const std::vector<std::string>& words) override {
+  ChildProcess start_mccl(const std::vector<std::string>& words) override {
     std::vector<std::string> command = {
         "exec", "env", fmt::format("{}={}/", kMark, report_.reached.folder), report_.mccl};
     command.insert(command.end(), words.begin(), words.end());
@@ -117,8 +117,8 @@ class SshHost final : public RunningHost {
                              options_.ssh_arguments, command_line(command)));
   }
 
-  std::optional<Process> request_forward(const std::string& flag,
-                                         const std::string& from_and_to) override {
+  std::optional<ChildProcess> request_forward(const std::string& flag,
+                                              const std::string& from_and_to) override {
     std::vector<std::string> words = destination_words(host_, options_.ssh_arguments);
     words.insert(words.begin(), {"ssh", "-o", "ControlPath=" + guard().socket, "-O", "forward",
                                  flag, from_and_to});
@@ -133,7 +133,7 @@ class SshHost final : public RunningHost {
       processors.why_not = "it has no program \"taskset\", or does not run Linux";
     const std::vector<Binding> bindings = bindings_of(options_.bind_to, processors, variables);
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      Rank rank = *ranks_[i];
+      RankPlan rank = *ranks_[i];
       bindings_[rank.rank] = bindings[i];
       if (!bindings[i].processors.empty())
         rank.argv.insert(rank.argv.begin(),
@@ -143,7 +143,7 @@ class SshHost final : public RunningHost {
     }
     become(State::preparing);
     while (connections_.size() < connections_for(ranks_.size())) connect(holder_command(token_));
-    tell_guard(files_script(texts) + token_ + "\n");
+    send_to_guard(files_script(texts) + token_ + "\n");
   }
 
   bool prepared() const override {
@@ -151,11 +151,11 @@ class SshHost final : public RunningHost {
            std::ranges::all_of(connections_, [](const auto& each) { return each->ready; });
   }
 
-  Process start(const Rank& rank, const std::optional<TerminalPlan>& terminal) override {
+  ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) override {
     if (state_ == State::preparing) become(State::running);
     const Connection& connection = connection_of(rank);
     const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
-    Process process =
+    ChildProcess process =
         run_ssh(ssh_words(host_, role, connection.socket, options_.silence, options_.ssh_arguments,
                           rank_command(report_.reached.folder, rank.rank)),
                 terminal);
@@ -166,7 +166,7 @@ class SshHost final : public RunningHost {
 
   /// Status 255 is ambiguous: ssh exits with it if the connection fails, and a program may do so
   /// too.
-  Exit ended(const Process& process, Exit exit, bool told) override {
+  Exit ended(const ChildProcess& process, Exit exit, bool told) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
     guard().session.read();  // The guard reports silence before it ends ranks.
@@ -186,7 +186,7 @@ class SshHost final : public RunningHost {
       return;  // It runs nothing yet that could take the signal.
     if (!guard().session.ended()) {
       const auto word = std::ranges::find(kWords, number, &std::pair<int, const char*>::first);
-      tell_guard(word == std::end(kWords) ? "term\n" : word->second);
+      send_to_guard(word == std::end(kWords) ? "term\n" : word->second);
     } else if (ends_ranks) {
       for (const auto& [session, connection] : sessions_) ::kill(session, number);
     }
@@ -199,8 +199,8 @@ class SshHost final : public RunningHost {
       if (!connection->answered) connection->session.end(SIGTERM);
     }
     route_.reset();
-    tell_guard("finish\n");
-    for (const auto& connection : connections_) connection->session.tell_no_more();
+    send_to_guard("finish\n");
+    for (const auto& connection : connections_) connection->session.end_input();
   }
 
   bool finished() const override {
@@ -286,7 +286,7 @@ class SshHost final : public RunningHost {
     report_.take(word, rest, ranks_);
     if (word == "folder") {
       const auto grace = std::chrono::ceil<std::chrono::seconds>(options_.grace);
-      tell_guard(check_script(token_, ranks_, path_, grace, options_.silence) + token_ + "\n");
+      send_to_guard(check_script(token_, ranks_, path_, grace, options_.silence) + token_ + "\n");
     }
     if (word == "ready") next_beat_ = Clock::now();
     if (word == "ready" || word == "beat") contact_.answered(Clock::now());
@@ -297,10 +297,10 @@ class SshHost final : public RunningHost {
 
   Connection& guard() { return *connections_.front(); }
   const Connection& guard() const { return *connections_.front(); }
-  void tell_guard(const std::string& text) { guard().session.tell(text); }
-  Connection& connection_of(const Rank& rank) {
+  void send_to_guard(const std::string& text) { guard().session.send(text); }
+  Connection& connection_of(const RankPlan& rank) {
     const auto place =
-        std::ranges::find_if(ranks_, [&](const Rank* r) { return r->rank == rank.rank; });
+        std::ranges::find_if(ranks_, [&](const RankPlan* r) { return r->rank == rank.rank; });
     return *connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
   }
 
@@ -330,7 +330,7 @@ class SshHost final : public RunningHost {
     if (now >= next_beat_) {
       contact_.beat(next_beat_, now);
       next_beat_ = now + kBetweenBeats;
-      if (!guard().session.has_unsent()) tell_guard("beat\n");
+      if (!guard().session.has_unsent()) send_to_guard("beat\n");
     }
     watch.at(next_beat_);
   }
@@ -346,9 +346,9 @@ class SshHost final : public RunningHost {
     return connection.session.ended() || guard().session.ended();
   }
 
-  Process run_ssh(const std::vector<std::string>& words,
-                  const std::optional<TerminalPlan>& terminal = {}) {
-    Process process =
+  ChildProcess run_ssh(const std::vector<std::string>& words,
+                       const std::optional<TerminalPlan>& terminal = {}) {
+    ChildProcess process =
         start_ssh({.argv = words, .environment = options_.inherited, .terminal = terminal},
                   "start ranks on other machines");
     guardian_.watch(process.id);

@@ -29,7 +29,7 @@ class StoreWays {
   /// Asks each host except that of rank 0 at which address it gets an answer from rank 0's host.
   /// All hosts must have been checked, and none prepared. `folder` is the job's folder on this
   /// machine.
-  StoreWays(const Job& job, const Hosts& hosts, const std::vector<Reached>& reached,
+  StoreWays(const Job& job, const Hosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
         hosts_(hosts),
@@ -39,7 +39,7 @@ class StoreWays {
     const bool first_is_here = is_here(job.hosts[first_]);
     here_ = first_is_here ? fmt::format("127.0.0.1:{}", port) : folder + "/store";
     led_here_ = first_is_here;
-    for (const Reached& host : reached) folders_.push_back(host.folder);
+    for (const ReachedHost& host : reached) folders_.push_back(host.folder);
     // The addresses of rank 0's host: those of the hostfile, and the one at which ssh reached it.
     std::vector<std::string> addresses = job.entry_of(job.ranks.front()).addresses;
     const std::string& other = reached[first_].address;
@@ -86,10 +86,10 @@ class StoreWays {
            });
   }
 
-  /// Sets Reached::store of each host.
-  void enter(std::vector<Reached>& reached) const {
+  /// Sets ReachedHost::store of each host.
+  void enter(std::vector<ReachedHost>& reached) const {
     for (const auto& way : ways_) {
-      Reached& host = reached[way->host];
+      ReachedHost& host = reached[way->host];
       if (way->state == State::direct) host.store = {way->address, port_};
       if (way->state == State::led) host.store = {"127.0.0.1", way->port};
     }
@@ -135,11 +135,11 @@ class StoreWays {
     State state = State::asking;
     std::string address = {};
     std::uint16_t port = 0;
-    Process request = {};  ///< The ssh that forwards the socket.
+    ChildProcess request = {};  ///< The ssh that forwards the socket.
   };
 
   /// Returns how a request to ssh ended, or nothing if it still runs.
-  static std::optional<Exit> ended(Process& request) {
+  static std::optional<Exit> ended(ChildProcess& request) {
     if (request.id < 0) return {};
     std::optional<Exit> exit = reap(request.id);
     if (exit) request = {};
@@ -169,7 +169,7 @@ class StoreWays {
       request_here_ =
           *hosts_[first_]->request_forward("-L", fmt::format("{}:127.0.0.1:{}", here_, port_));
     }
-    std::optional<Process> request =
+    std::optional<ChildProcess> request =
         hosts_[way.host]->request_forward("-R", fmt::format("{}:{}", socket_on(way.host), here_));
     if (request) {
       way.request = std::move(*request);
@@ -187,7 +187,7 @@ class StoreWays {
   std::vector<std::string> folders_;  ///< Indexed by host.
   std::string here_;                  ///< Port or socket on this machine that leads to the store.
   bool led_here_ = false;  ///< True if `here_` is a port, or ssh has been asked to forward it.
-  Process request_here_;
+  ChildProcess request_here_;
   std::vector<std::unique_ptr<Way>> ways_;
   Clock::time_point limit_;
 };

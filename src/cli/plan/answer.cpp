@@ -27,10 +27,10 @@ constexpr double kMostSteps = 2e5;
 
 void take_most(std::size_t& most, std::size_t value) { most = std::max(most, value); }
 
-void add(Traffic& most, const schedule::Problem& problem, std::size_t element_bytes,
+void add(PlannedTraffic& most, const schedule::Problem& problem, std::size_t element_bytes,
          const schedule::Schedule& built) {
   const std::size_t neighbours = schedule::node_members(problem, problem.rank).size() - 1;
-  Traffic mine;
+  PlannedTraffic mine;
   for (const schedule::Step& step : built.steps) {
     const std::size_t given = byte_count(step.src, element_bytes, problem.coding);
     const std::size_t taken = byte_count(step.dst, element_bytes, problem.coding);
@@ -61,10 +61,10 @@ std::vector<int> order_of_interest(int ranks, int root) {
   return order;
 }
 
-std::optional<Traffic> traffic_of(const Answer& answer, const schedule::Facts& facts) {
+std::optional<PlannedTraffic> traffic_of(const Answer& answer, const schedule::Facts& facts) {
   if (answer.estimated_steps > kMostStepsOfRank) return {};
   const Question& question = answer.question;
-  Traffic traffic;
+  PlannedTraffic traffic;
   double steps = 0;
   for (const int rank : order_of_interest(question.ranks, question.root)) {
     const schedule::Problem problem = chosen_problem(question, rank, answer.choice, facts);
@@ -214,15 +214,16 @@ std::string row_text(const Answer& answer) {
   const Question& question = answer.question;
   const auto& traffic = answer.traffic;
   const bool moves_bytes = question.shape.bytes > 0;
-  const auto bytes = [&](std::size_t Traffic::*field) {
+  const auto bytes = [&](std::size_t PlannedTraffic::*field) {
     return traffic ? bytes_text(static_cast<double>((*traffic).*field)) : kNone;
   };
   return columns(
       fmt::format("{}", question.shape.bytes), fmt::format("{}", question.shape.part),
       schedule::name_of(answer.choice.algorithm), bytes_text(answer.chunk_bytes()),
       traffic ? fmt::format("{}", traffic->steps) : fmt::format("~{:.0f}", answer.estimated_steps),
-      bytes(&Traffic::sent), bytes(&Traffic::received), bytes(&Traffic::published),
-      bytes(&Traffic::read), number_text(answer.choice.predicted_s * 1e6),
+      bytes(&PlannedTraffic::sent), bytes(&PlannedTraffic::received),
+      bytes(&PlannedTraffic::published), bytes(&PlannedTraffic::read),
+      number_text(answer.choice.predicted_s * 1e6),
       moves_bytes ? rate_text(answer.algbw_gbs()) : kNone,
       moves_bytes ? rate_text(answer.busbw_gbs()) : kNone);
 }
@@ -257,13 +258,13 @@ Json row_json(const Answer& answer, std::span<const schedule::Choice> alternativ
   row["busbw"] = moves_bytes ? Json(answer.busbw_gbs()) : Json(nullptr);
   row["steps"] = traffic ? Json(traffic->steps) : Json(std::round(answer.estimated_steps));
   row["steps_are_estimated"] = !traffic;
-  const auto bytes = [&](std::size_t Traffic::*field) {
+  const auto bytes = [&](std::size_t PlannedTraffic::*field) {
     return traffic ? Json((*traffic).*field) : Json(nullptr);
   };
-  row["sent_bytes"] = bytes(&Traffic::sent);
-  row["received_bytes"] = bytes(&Traffic::received);
-  row["published_bytes"] = bytes(&Traffic::published);
-  row["read_bytes"] = bytes(&Traffic::read);
+  row["sent_bytes"] = bytes(&PlannedTraffic::sent);
+  row["received_bytes"] = bytes(&PlannedTraffic::received);
+  row["published_bytes"] = bytes(&PlannedTraffic::published);
+  row["read_bytes"] = bytes(&PlannedTraffic::read);
   if (alternatives.empty()) return row;
   row["alternatives"] = Json::array();
   for (const schedule::Choice& other : alternatives)

@@ -18,7 +18,7 @@ namespace mccl::cli::plan {
 
 struct Question {
   bench::Routine routine = bench::Routine::all_reduce;
-  bench::Shape shape;
+  bench::CallSize shape;
   DType dtype = DType::f32;
   ReduceKind op = ReduceKind::sum;  ///< Used if the routine reduces.
   int ranks = 1;
@@ -38,7 +38,7 @@ schedule::Problem problem_of(const Question& question, int rank);
 
 /// Traffic of the busiest rank: each member is the maximum over the ranks whose schedules were
 /// built. All but `steps` and `ranks` are in bytes.
-struct Traffic {
+struct PlannedTraffic {
   std::size_t steps = 0;
   std::size_t sent = 0;       ///< Sent through links.
   std::size_t received = 0;   ///< Received through links.
@@ -52,7 +52,7 @@ struct Answer {
   schedule::Choice choice;
   double estimated_steps = 0;
   /// Empty if building the schedules would take long.
-  std::optional<Traffic> traffic;
+  std::optional<PlannedTraffic> traffic;
 
   double chunk_bytes() const;
   double algbw_gbs() const;  ///< 0 for a barrier.

@@ -224,8 +224,8 @@ Listeners::Listeners(const Secret& secret, std::vector<transport::tcp::Listener>
 Listeners::~Listeners() {
   stopping_ = true;
   thread_.join();
-  for (Conversation& each : conversations_) each.stream->shut();
-  for (Conversation& each : conversations_) each.thread.join();
+  for (HeldConnection& each : conversations_) each.stream->shut();
+  for (HeldConnection& each : conversations_) each.thread.join();
 }
 
 std::vector<std::uint16_t> Listeners::ports() const {
@@ -294,7 +294,7 @@ bool Listeners::hear(Stranger& stranger) {
 
 void Listeners::converse(Stranger& stranger, const std::string& nonce, const std::string& purpose) {
   if (conversations_.size() == kMostConversations) return;
-  Conversation& conversation = conversations_.emplace_back();
+  HeldConnection& conversation = conversations_.emplace_back();
   conversation.stream = std::make_unique<Stream>(std::move(stranger.socket), kForConversation);
   conversation.thread = start_thread("mccl-answer", [this, &conversation, nonce, purpose] {
     hold(*conversation.stream, nonce, purpose);
@@ -316,7 +316,7 @@ void Listeners::hold(Stream& stream, const std::string& nonce, const std::string
 }
 
 void Listeners::forget_ended() {
-  std::erase_if(conversations_, [](Conversation& each) {
+  std::erase_if(conversations_, [](HeldConnection& each) {
     const bool over = each.over;
     if (over) each.thread.join();
     return over;

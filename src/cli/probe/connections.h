@@ -53,7 +53,7 @@ class Listeners {
     Clock::time_point limit;
   };
   /// A connection whose other side has proved that it knows the key.
-  struct Conversation {
+  struct HeldConnection {
     std::shared_ptr<Stream> stream;
     std::atomic<bool> over = false;
     std::thread thread;
@@ -71,7 +71,7 @@ class Listeners {
   const Secret& secret_;
   std::vector<transport::tcp::Listener> listeners_;
   std::list<Stranger> strangers_;  ///< The oldest first.
-  std::list<Conversation> conversations_;
+  std::list<HeldConnection> conversations_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using cluster::HostFacts;
 using cluster::Interface;
-using cluster::Medium;
+using cluster::InterfaceKind;
 
 constexpr std::size_t kMostInterfaces = 4096;
 constexpr std::size_t kMostRoutes = 10'000;
@@ -76,13 +76,14 @@ bool joins_only(const fs::path& path, unsigned flags) {
   return (flags & IFF_NOARP) != 0;
 }
 
-Medium medium_of(const std::string& name, transport::tcp::Medium::Kind kind,
-                 const std::string& driver) {
-  if (name == "lo") return Medium::loopback;
-  if (kind == transport::tcp::Medium::Kind::wireless) return Medium::wireless;
-  if (driver.find("thunderbolt") != driver.npos) return Medium::thunderbolt;
+InterfaceKind medium_of(const std::string& name, transport::tcp::Medium::Kind kind,
+                        const std::string& driver) {
+  if (name == "lo") return InterfaceKind::loopback;
+  if (kind == transport::tcp::Medium::Kind::wireless) return InterfaceKind::wireless;
+  if (driver.find("thunderbolt") != driver.npos) return InterfaceKind::thunderbolt;
   // A veth counts as the cable of a container, or of a test.
-  return kind == transport::tcp::Medium::Kind::cable ? Medium::cable : Medium::software;
+  return kind == transport::tcp::Medium::Kind::cable ? InterfaceKind::cable
+                                                     : InterfaceKind::software;
 }
 
 int rp_filter_of(const std::string& name) {
@@ -103,7 +104,7 @@ void gather_interfaces(HostFacts& facts) {
     interface.up = (flags & IFF_UP) != 0;
     if (const std::string carrier = first_line(path / "carrier"); !carrier.empty())
       interface.carrier = carrier == "1";
-    interface.mbit_per_s = interface.kind == Medium::software ? 0 : medium.mbit_per_s;
+    interface.mbit_per_s = interface.kind == InterfaceKind::software ? 0 : medium.mbit_per_s;
     interface.mtu = small(first_line(path / "mtu"));
     interface.mac = first_line(path / "address");
     interface.bridge = cluster::plain_name(facts, kInterfaces, target_of(path / "master"));
@@ -115,7 +116,7 @@ void gather_interfaces(HostFacts& facts) {
 }
 
 void gather_addresses(HostFacts& facts) {
-  for (const transport::tcp::Interface& each : transport::tcp::list_interfaces()) {
+  for (const transport::tcp::InterfaceAddress& each : transport::tcp::list_interfaces()) {
     Interface* interface = facts.interface(each.name);
     if (interface == nullptr || each.address.family() != AF_INET) continue;
     const auto network =
@@ -226,12 +227,12 @@ void gather_rdma(HostFacts& facts) {
 /// other end of the cable, which holds that of the Thunderbolt network's device.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
-    if (interface.kind != Medium::thunderbolt) continue;
+    if (interface.kind != InterfaceKind::thunderbolt) continue;
     std::error_code failure;
     const fs::path device = fs::canonical(kInterfaces / interface.name / "device", failure);
     if (failure) continue;
     const fs::path there = device.parent_path();
-    cluster::Port port;
+    cluster::ThunderboltPort port;
     port.receptacle = interface.name;
     port.interface = interface.name;
     port.own = cluster::lower_case(first_line(there.parent_path() / "unique_id"));

@@ -83,7 +83,7 @@ bool is_port_of_bridge(const std::string& interface) {
 /// being checked.
 std::set<std::string> calling_interfaces() {
   std::set<std::string> names;
-  for (const transport::tcp::Interface& interface : transport::tcp::list_interfaces())
+  for (const transport::tcp::InterfaceAddress& interface : transport::tcp::list_interfaces())
     if (interface.up && !interface.loopback && interface.address.is_link_local() &&
         interface.address.family() == AF_INET6 && !is_port_of_bridge(interface.name))
       names.insert(interface.name);
@@ -155,7 +155,7 @@ bool send(const Socket& socket, const std::string& bytes, const Address& to) {
 
 }  // namespace
 
-Calls::Calls(const Secret& secret, Say say)
+MulticastProbe::MulticastProbe(const Secret& secret, Say say)
     : secret_(secret),
       say_(std::move(say)),
       socket_(packet_socket(AF_INET6, kCallPort)),
@@ -164,12 +164,12 @@ Calls::Calls(const Secret& secret, Say say)
   thread_ = start_thread("mccl-calls", [this] { run(); });
 }
 
-Calls::~Calls() {
+MulticastProbe::~MulticastProbe() {
   stopping_ = true;
   thread_.join();
 }
 
-void Calls::run() {
+void MulticastProbe::run() {
   while (!stopping_) {
     std::array waiting = {pollfd{socket_.descriptor(), POLLIN, 0},
                           pollfd{packets_.descriptor(), POLLIN, 0}};
@@ -180,28 +180,28 @@ void Calls::run() {
   }
 }
 
-void Calls::answer(const Packet& packet) {
+void MulticastProbe::answer(const Packet& packet) {
   const auto words = cluster::words_of(packet.head);
   if (words.size() != 3 || !secret_.is_proof(words[2], "sends", {words[0], words[1]})) return;
   send(packets_, fmt::format("{} {}\n", words[0], secret_.prove("got", {words[0], words[1]})),
        packet.from);
 }
 
-void Calls::take(const Packet& packet) {
+void MulticastProbe::take(const Packet& packet) {
   const auto words = cluster::words_of(packet.head);
   if (words.size() == 5 && words[0] == "call") take_call(packet, words);
   if (words.size() == 4 && words[0] == "who") take_question(packet, words);
   if (words.size() == 5 && words[0] == "here") take_answer(packet, words);
 }
 
-std::optional<Calls::Place> Calls::called(std::string_view nonce) {
+std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view nonce) {
   const std::scoped_lock lock(mutex_);
   const auto found = called_.find(std::string(nonce));
   if (found == called_.end()) return {};
   return found->second;
 }
 
-void Calls::take_call(const Packet& packet, std::span<const std::string_view> words) {
+void MulticastProbe::take_call(const Packet& packet, std::span<const std::string_view> words) {
   // Ignores this host's own call, which the system may deliver, and replays of other calls.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
@@ -216,7 +216,7 @@ void Calls::take_call(const Packet& packet, std::span<const std::string_view> wo
   questions_[mine] = {place, text, Clock::now() + kForAnswer};
 }
 
-void Calls::take_question(const Packet& packet, std::span<const std::string_view> words) {
+void MulticastProbe::take_question(const Packet& packet, std::span<const std::string_view> words) {
   const std::optional<Place> place = called(words[1]);
   if (!place || place->interface != packet.interface ||
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
@@ -229,25 +229,25 @@ void Calls::take_question(const Packet& packet, std::span<const std::string_view
        all.value_or(packet.from));
 }
 
-void Calls::take_answer(const Packet& packet, std::span<const std::string_view> words) {
+void MulticastProbe::take_answer(const Packet& packet, std::span<const std::string_view> words) {
   const auto question = questions_.find(std::string(words[1]));
   if (question == questions_.end()) return;
   const Place& place = question->second.place;
   if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
       !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
     return;
-  tell("heard", place);
+  report("heard", place);
   questions_.erase(question);
 }
 
-void Calls::tell(const char* what, const Place& place) {
+void MulticastProbe::report(const char* what, const Place& place) {
   say_({{what,
          {{"at", name_of(place.interface)},
           {"name", cluster::count_of(place.name)},
           {"from", place.from}}}});
 }
 
-void Calls::ask_again() {
+void MulticastProbe::ask_again() {
   for (auto each = questions_.begin(); each != questions_.end();) {
     Challenge& question = each->second;
     if (Clock::now() < question.again) {
@@ -255,7 +255,7 @@ void Calls::ask_again() {
       continue;
     }
     if (question.asked == kQuestions) {
-      tell("unanswered", question.place);
+      report("unanswered", question.place);
       each = questions_.erase(each);
       continue;
     }
@@ -269,7 +269,7 @@ void Calls::ask_again() {
   }
 }
 
-void Calls::call(const std::string& name) {
+void MulticastProbe::call(const std::string& name) {
   std::set<std::string> called;
   const Clock::time_point limit = Clock::now() + kForAddresses;
   for (bool waits = true; waits;) {

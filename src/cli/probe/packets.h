@@ -46,15 +46,15 @@ struct Packet {
 /// reported as heard, because its sender cannot make the proof of "here". The receiver sends "who"
 /// to the caller's address first, and then by multicast while no "here" arrives. If none arrives at
 /// all, it reports the call as "unanswered".
-class Calls {
+class MulticastProbe {
  public:
   /// Receives each answer. Called on a thread of this object.
   using Say = std::function<void(const nlohmann::json& answer)>;
 
-  Calls(const Secret& secret, Say say);
-  ~Calls();
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
+  MulticastProbe(const Secret& secret, Say say);
+  ~MulticastProbe();
+  MulticastProbe(const MulticastProbe&) = delete;
+  MulticastProbe& operator=(const MulticastProbe&) = delete;
 
   /// True if this host can receive calls: the system has provided a socket at kCallPort.
   bool hears() const { return static_cast<bool>(socket_); }
@@ -89,7 +89,7 @@ class Calls {
   void take_answer(const Packet& packet, std::span<const std::string_view> words);
   /// Returns the call that this host sent with this nonce, if any.
   std::optional<Place> called(std::string_view nonce);
-  void tell(const char* what, const Place& place);
+  void report(const char* what, const Place& place);
   void ask_again();
 
   const Secret& secret_;

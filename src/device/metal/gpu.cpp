@@ -58,11 +58,11 @@ class Pinned {
   std::map<const std::byte*, void*> buffers_;  // guarded by mutex_
 };
 
-/// A passage for which the host submits each copy when it may begin. A GPU that waited for the host
+/// A bounce for which the host submits each copy when it may begin. A GPU that waited for the host
 /// would block other programs, and macOS ends work that waits for seconds.
-class BlitPassage final : public Passage {
+class BlitBounce final : public HostBounce {
  public:
-  BlitPassage(std::shared_ptr<MetalDriver> driver, std::shared_ptr<Pinned> pinned)
+  BlitBounce(std::shared_ptr<MetalDriver> driver, std::shared_ptr<Pinned> pinned)
       : driver_(std::move(driver)), pinned_(std::move(pinned)) {}
 
   void begin(const Trip& trip) override {
@@ -146,8 +146,8 @@ class MetalGpu final : public Accelerator {
   std::unique_ptr<Queue> make_queue() override {
     throw Error(fmt::format("{} does not support queues that wait for the host", name_));
   }
-  std::unique_ptr<Passage> make_passage() override {
-    return std::make_unique<BlitPassage>(driver_, pinned_);
+  std::unique_ptr<HostBounce> make_bounce() override {
+    return std::make_unique<BlitBounce>(driver_, pinned_);
   }
   std::byte* allocate_pinned(std::size_t bytes) override { return pinned_->allocate(bytes, name_); }
   void free_pinned(std::byte* memory) noexcept override { pinned_->free(memory); }

@@ -34,21 +34,23 @@ class Staging {
   /// Updates the metrics if something changed.
   void report() {
     if (closed_ || !std::exchange(changed_, false)) return;
-    tell(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
+    record(private_bytes_ + static_cast<std::int64_t>(arena_ ? arena_->taken() : 0));
   }
   /// Reports that all memory has been released. Later reports are no-ops.
   void close() {
     closed_ = true;
-    tell(0);
+    record(0);
   }
 
  private:
-  void tell(std::int64_t bytes) { metrics_->record_staging(bytes - std::exchange(told_, bytes)); }
+  void record(std::int64_t bytes) {
+    metrics_->record_staging(bytes - std::exchange(recorded_, bytes));
+  }
 
   const std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<const node::Arena> arena_;  ///< Null if no memory is shared.
   std::int64_t private_bytes_ = 0;
-  std::int64_t told_ = 0;
+  std::int64_t recorded_ = 0;
   bool changed_ = false;
   bool closed_ = false;
 };

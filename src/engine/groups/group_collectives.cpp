@@ -87,7 +87,7 @@ void GroupState::begin_carried(Task& task) {
 
 void GroupState::begin_planned(Task& task, const Plan& plan) {
   history_.started(task.call);
-  if (!told_) tell(task, plan);
+  if (!algorithm_recorded_) record_algorithm(task, plan);
   executor_.begin(task, plan);
 }
 
@@ -107,14 +107,14 @@ void GroupState::end_collective() {
 const Plan& GroupState::plan_for(const Request& request) {
   if (const Plan* const last = plans_.same_as_last(request)) return *last;
   const Plan& plan = plans_.plan(problem_of(membership_, request), size_of(request.call.dtype));
-  told_ = told_ && &plan == plans_.last();
+  algorithm_recorded_ = algorithm_recorded_ && &plan == plans_.last();
   plans_.used(plan, request);
   return plan;
 }
 
 /// Reports the algorithm, once for several calls in a row that use the same plan.
-void GroupState::tell(const Task& task, const Plan& plan) {
-  told_ = true;
+void GroupState::record_algorithm(const Task& task, const Plan& plan) {
+  algorithm_recorded_ = true;
   const std::string_view algorithm = schedule::name_of(plan.algorithm);
   around_.metrics.record_algorithm(task.call.collective, algorithm);
   if (!around_.log.enabled(LogLevel::debug)) return;

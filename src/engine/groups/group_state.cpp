@@ -51,7 +51,7 @@ bool GroupState::mark_failed(Failure failure) noexcept {
     if (failed_.load(std::memory_order_relaxed)) return false;
     failure_ = std::move(failure);
     failed_.store(true, std::memory_order_release);
-    told = std::move(told_failure_);
+    told = std::move(on_failure_);
   }
   if (told) told(failure_);
   return true;
@@ -59,12 +59,12 @@ bool GroupState::mark_failed(Failure failure) noexcept {
 
 void GroupState::watch_failure(std::function<void(const Failure&)> told) {
   std::lock_guard lock(failure_mutex_);
-  told_failure_ = std::move(told);
+  on_failure_ = std::move(told);
 }
 
 bool GroupState::failure_is_watched() const {
   std::lock_guard lock(failure_mutex_);
-  return told_failure_ != nullptr;
+  return on_failure_ != nullptr;
 }
 
 /// Reports the group's memory to staging, after it may have changed.

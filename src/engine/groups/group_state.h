@@ -215,7 +215,7 @@ class GroupState {
   }
   void end_collective();
   const Plan& plan_for(const Request& request);
-  void tell(const Task& task, const Plan& plan);
+  void record_algorithm(const Task& task, const Plan& plan);
   void release_plans();
 
   void offer_window();
@@ -258,9 +258,9 @@ class GroupState {
 
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
-  Failure failure_;                                   // written once, under failure_mutex_
-  std::function<void(const Failure&)> told_failure_;  // guarded by failure_mutex_
-  std::atomic<std::uint64_t> sequence_{0};            // number of the last collective submitted
+  Failure failure_;                                 // written once, under failure_mutex_
+  std::function<void(const Failure&)> on_failure_;  // guarded by failure_mutex_
+  std::atomic<std::uint64_t> sequence_{0};          // number of the last collective submitted
 
   Channels channels_;
   GroupWindow window_;
@@ -271,7 +271,8 @@ class GroupState {
   /// State of the collective that the carrier carries out, if any.
   enum class Carried { no, runs, ended };
   Carried carried_ = Carried::no;
-  bool told_ = false;  ///< True once the algorithm of the last plan has been reported.
+  bool algorithm_recorded_ =
+      false;  ///< True once the algorithm of the last plan has been reported.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.

@@ -22,7 +22,7 @@ LinkMaker::LinkMaker(WorldRank rank, Transports transports, Clock::duration pati
       peers_(peers),
       find_(std::move(find)),
       log_(log),
-      told_(std::move(made)) {}
+      on_made_(std::move(made)) {}
 
 LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   while (from < transports_.size() && !transports_[from]->reaches(peer)) ++from;
@@ -52,7 +52,7 @@ void LinkMaker::take_way(WorldRank peer, std::size_t way) {
   if (first < transports_.size()) transports_[first]->take_way(peer, way);
 }
 
-void LinkMaker::tell(WorldRank peer, ControlKind kind, const LinkKey& key) {
+void LinkMaker::send(WorldRank peer, ControlKind kind, const LinkKey& key) {
   peers_.send(peer, {.kind = kind, .key = key});
 }
 
@@ -71,7 +71,7 @@ void LinkMaker::request(const Membership& group, Purpose purpose, GroupRank memb
   for (int rail = 0; rail < rails(peer); ++rail) {
     const LinkKey key{group.id, purpose, static_cast<std::uint8_t>(rail)};
     if (peer > rank_) awaited_.insert({peer, key});
-    tell(peer, ControlKind::open, key);
+    send(peer, ControlKind::open, key);
   }
 }
 
@@ -232,7 +232,7 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
                        std::unique_ptr<transport::Link> link) {
   awaited_.erase({peer, key});
   declined_ahead_.erase({peer, key});
-  if (told_) told_(transports_[place]->name());
+  if (on_made_) on_made_(transports_[place]->name());
   const char* what = key.purpose == Purpose::collective ? "collectives" : "messages";
   log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
              peer < rank_ ? "to" : "from", peer, what, key.rail, key.group, link->description());
@@ -269,7 +269,7 @@ void LinkMaker::forget(std::uint64_t group) {
     const auto [peer, key] = (each++)->first;
     if (key.group != group) continue;
     cancel(peer, key);
-    tell(peer, ControlKind::closed, key);
+    send(peer, ControlKind::closed, key);
   }
 }
 
@@ -317,7 +317,7 @@ void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   if (channels && !channels->group().rank_of(event.peer).valid()) channels = nullptr;
   if (event.link) {
     if (channels) return attach(event.peer, *channels, event.key, place, std::move(event.link));
-    if (closed) tell(event.peer, ControlKind::closed, event.key);
+    if (closed) send(event.peer, ControlKind::closed, event.key);
     return;
   }
   warn(event.peer, place, event.reason);

@@ -88,7 +88,7 @@ class LinkMaker {
   using Place = std::size_t;
 
   int rails(WorldRank peer) const;
-  void tell(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
+  void send(WorldRank peer, ControlKind kind, const transport::LinkKey& key);
   void decline(WorldRank peer, const transport::LinkKey& key, std::string_view transport,
                const std::string& reason);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
@@ -123,7 +123,7 @@ class LinkMaker {
   Peers& peers_;
   const Find find_;
   const Log& log_;
-  const Made told_;
+  const Made on_made_;
   /// Links being established, each with the transport that is being tried: all links that this rank
   /// makes, and links made by a peer while this rank is working on its part.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;

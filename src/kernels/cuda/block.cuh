@@ -161,7 +161,7 @@ struct Batch {
 
 /// Sums lines whose elements have type T. Kernels that only move data do not use it.
 template <typename T>
-struct Sum {
+struct LineSum {
   Wide<T> wide;
   __device__ __forceinline__ void set(const Line& line) {
     cuda::set(wide, reinterpret_cast<const typename T::Bits*>(&line));
@@ -178,9 +178,9 @@ struct Sum {
 
 /// Sums the lines of all ranks in rank order. `lines` is indexed by rank; this rank's is `own`.
 template <typename T, int kRanks>
-__device__ __forceinline__ Sum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
-                                               const Line (&lines)[kRanks]) {
-  Sum<T> sum;
+__device__ __forceinline__ LineSum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
+                                                   const Line (&lines)[kRanks]) {
+  LineSum<T> sum;
 #pragma unroll
   for (int peer = 0; peer < kRanks; ++peer) {
     if (peer >= fabric.ranks) break;
@@ -225,8 +225,8 @@ __device__ __forceinline__ void for_wanted(const Fabric& fabric, const Wanted& i
 
 /// How a buffer is cut into one part per rank, at line boundaries. Parts at the end may be shorter
 /// or empty.
-struct Parts {
-  __device__ __forceinline__ Parts(std::size_t bytes, int count)
+struct LineParts {
+  __device__ __forceinline__ LineParts(std::size_t bytes, int count)
       : bytes(bytes), part(((bytes + 15) / 16 + count - 1) / count * 16) {}
   __device__ __forceinline__ std::size_t size_of(int index) const {
     const std::size_t begin = part * index;

@@ -20,9 +20,9 @@ namespace mccl::kernels::cuda {
 namespace {
 
 /// The parts of a broadcast. Part 0 is that of the rank after the root.
-struct BroadcastParts : Parts {
-  __device__ __forceinline__ BroadcastParts(const Fabric& fabric, const Task& task)
-      : Parts(task.bytes, fabric.ranks - 1), root(task.root), ranks(fabric.ranks) {}
+struct BroadcastParts : LineParts {
+  __device__ __forceinline__ BroadcastParts(const Fabric& fabric, const KernelArguments& task)
+      : LineParts(task.bytes, fabric.ranks - 1), root(task.root), ranks(fabric.ranks) {}
   __device__ __forceinline__ int index_of(int rank) const {
     return (rank - root - 1 + ranks) % ranks;
   }
@@ -38,7 +38,7 @@ struct BroadcastParts : Parts {
 /// A long broadcast, of one thread.
 class Broadcast {
  public:
-  __device__ __forceinline__ Broadcast(const Fabric& fabric, const Task& task)
+  __device__ __forceinline__ Broadcast(const Fabric& fabric, const KernelArguments& task)
       : fabric_(fabric), task_(task), parts_(fabric, task) {
     // More pieces overlap better, but each costs a barrier. Their number is the square root of the
     // bytes that the root sends, in units of what it sends during a barrier.
@@ -130,19 +130,20 @@ class Broadcast {
   }
 
   const Fabric& fabric_;
-  const Task& task_;
+  const KernelArguments& task_;
   const BroadcastParts parts_;
   std::size_t piece_;  ///< Bytes of each part in a round.
 };
 
-__device__ __forceinline__ void broadcast(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void broadcast(const Fabric& fabric, const KernelArguments& task) {
   Broadcast(fabric, task).run();
 }
 
 /// Offset of the tokens in the data of a flagged call. Broadcasts leave this place free.
 constexpr std::size_t kToken = kMostFlagged - 16;
 
-__device__ __forceinline__ void flagged_broadcast(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void flagged_broadcast(const Fabric& fabric,
+                                                  const KernelArguments& task) {
   constexpr std::size_t kForwarded = kMostFlagged / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;

@@ -8,10 +8,10 @@
 
 using namespace mccl::kernels::cuda;
 
-#define MCCL_KERNEL(name, body)                                                        \
-  extern "C" __global__ void __launch_bounds__(kThreads, 1)                            \
-      name(const __grid_constant__ Fabric fabric, const __grid_constant__ Task task) { \
-    body(fabric, task);                                                                \
+#define MCCL_KERNEL(name, body)                                                                   \
+  extern "C" __global__ void __launch_bounds__(kThreads, 1)                                       \
+      name(const __grid_constant__ Fabric fabric, const __grid_constant__ KernelArguments task) { \
+    body(fabric, task);                                                                           \
   }
 
 MCCL_KERNEL(mccl_flagged_sum_f32, (flagged<F32, true>))

@@ -54,7 +54,7 @@ MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
 }
 
 /// Offsets in bytes within a rank's staging area.
-struct Layout {
+struct StagingLayout {
   /// Data and flags of flagged calls: two halves, used in turn, each with one part per rank.
   std::size_t flagged;
   std::size_t packed;    ///< Data and flags of packed calls, in the same form.
@@ -63,7 +63,7 @@ struct Layout {
   std::size_t bytes;
 };
 
-inline Layout layout_of(int ranks) {
+inline StagingLayout layout_of(int ranks) {
   const std::size_t flagged = 2 * static_cast<std::size_t>(ranks) * 2 * kMostFlagged;
   const std::size_t packed = 2 * static_cast<std::size_t>(ranks) * kPackedArea;
   const std::size_t round = 2 * static_cast<std::size_t>(ranks) * kRound;
@@ -91,7 +91,7 @@ struct Fabric {
   int rank;
   int ranks;
   std::byte* areas[kMostRanks];  ///< Staging area of each rank, at an address that is valid here.
-  Layout layout;
+  StagingLayout layout;
   Counters* counters;
   volatile Alarm* alarm;
   /// Maximum time that a thread waits for another rank.
@@ -103,7 +103,7 @@ struct Fabric {
 enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all };
 
 /// The arguments of one call.
-struct Task {
+struct KernelArguments {
   const std::byte* in;
   std::byte* out;
   /// all_reduce and broadcast: bytes of the whole buffer. Other calls: bytes of one part.

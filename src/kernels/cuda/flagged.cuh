@@ -89,7 +89,7 @@ __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t 
 
 /// Sends every rank's data to every rank, which sums it or stores it side by side.
 template <typename T, bool kSums>
-__device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void flagged(const Fabric& fabric, const KernelArguments& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   for (std::size_t at = first_line(); at < task.bytes; at += all_lines()) {
@@ -114,12 +114,12 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const Task& task) 
 
 /// Computes one part of the sum on each rank. An all_reduce sends the parts back.
 template <typename T, bool kSendsBack>
-__device__ __forceinline__ void flagged_parts(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void flagged_parts(const Fabric& fabric, const KernelArguments& task) {
   constexpr std::size_t kResults = kMostFlagged / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const int own = fabric.rank;
-  const Parts parts(task.bytes, fabric.ranks);
+  const LineParts parts(task.bytes, fabric.ranks);
   const std::size_t part = kSendsBack ? parts.part : task.bytes;
   const auto size_of = [&](int rank) { return kSendsBack ? parts.size_of(rank) : task.bytes; };
   for (std::size_t at = first_line(); at < part; at += all_lines()) {

@@ -131,7 +131,7 @@ __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t h
 
 /// Computes the whole sum on every rank.
 template <typename T>
-__device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void packed(const Fabric& fabric, const KernelArguments& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const Pieces pieces(task.bytes);
@@ -149,13 +149,13 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const Task& task) {
 
 /// Computes one part of the sum on each rank, which sends it to all others.
 template <typename T>
-__device__ __forceinline__ void packed_parts(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void packed_parts(const Fabric& fabric, const KernelArguments& task) {
   // Number of the first piece that holds sums; the pieces before it are for contributions.
   constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;
   const int own = fabric.rank;
-  const Parts parts(task.bytes, fabric.ranks);
+  const LineParts parts(task.bytes, fabric.ranks);
   const Pieces pieces(parts.part);
   const auto has_piece = [&](int peer, std::size_t piece) {
     return piece * kDataOfWarp < parts.size_of(peer);

@@ -30,8 +30,8 @@ struct Reached {
 };
 
 /// Waits for the other ranks with meet(), and exchanges the places of all inputs.
-__device__ __forceinline__ void find_all(const Fabric& fabric, const Task& task, Reached& reached,
-                                         std::uint32_t meeting) {
+__device__ __forceinline__ void find_all(const Fabric& fabric, const KernelArguments& task,
+                                         Reached& reached, std::uint32_t meeting) {
   const int peer = static_cast<int>(threadIdx.x);
   const bool is_peer = peer < fabric.ranks && peer != fabric.rank;
   if (peer == 0) reached.nowhere = reached.late = 0;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void fetch(const std::byte* from, std::byte* to, std:
 }
 
 template <typename T, Shape kShape>
-__device__ __forceinline__ void pooled(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void pooled(const Fabric& fabric, const KernelArguments& task) {
   constexpr int kLines = 4;
   __shared__ Reached reached;
   const int own = fabric.rank;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void pooled(const Fabric& fabric, const Task& task) {
   if constexpr (kShape == Shape::reduce_scatter) {
     const std::size_t begin = task.bytes * own;
     for (std::size_t at = first_line(); at < task.bytes; at += kLines * all_lines()) {
-      Sum<T> sums[kLines];
+      LineSum<T> sums[kLines];
 #pragma unroll 2
       for (int peer = 0; peer < fabric.ranks; ++peer) {
         Batch<kLines> batch;

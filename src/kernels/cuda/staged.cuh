@@ -70,7 +70,7 @@ __device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t
 template <typename T, Shape kShape>
 class Staged {
  public:
-  __device__ __forceinline__ Staged(const Fabric& fabric, const Task& task)
+  __device__ __forceinline__ Staged(const Fabric& fabric, const KernelArguments& task)
       : fabric_(fabric),
         task_(task),
         parts_(task.bytes, kShape == Shape::all_reduce ? fabric.ranks : 1) {}
@@ -228,8 +228,8 @@ class Staged {
   }
 
   const Fabric& fabric_;
-  const Task& task_;
-  const Parts parts_;
+  const KernelArguments& task_;
+  const LineParts parts_;
   /// The lines of each part that this block gives and takes in the current round.
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
@@ -237,7 +237,7 @@ class Staged {
 };
 
 template <typename T, Shape kShape>
-__device__ __forceinline__ void staged(const Fabric& fabric, const Task& task) {
+__device__ __forceinline__ void staged(const Fabric& fabric, const KernelArguments& task) {
   Staged<T, kShape>(fabric, task).run(count_of(fabric.counters->meetings));
 }
 

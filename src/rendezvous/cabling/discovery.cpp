@@ -28,7 +28,7 @@ constexpr Clock::duration kBetweenLooks = 10ms;
 /// that an address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Time for neighbours to confirm that they know of a fault.
-constexpr Clock::duration kToTellOfFault = 1s;
+constexpr Clock::duration kToSpreadFault = 1s;
 
 /// True for errors of an address to which no cable leads. A rank listens at all addresses that the
 /// hostfile lists for it, so an address that refuses connections belongs to another machine.
@@ -82,7 +82,7 @@ void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
   Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
   state_of(peer).gone_since = kNever;
   log_.debug("{} is connected", text_of(trunk.cable()));
-  if (has_failed()) trunk.tell(link_state_.fault_news());
+  if (has_failed()) trunk.send(link_state_.fault_news());
 }
 
 void Discovery::advance(Clock::time_point now) {
@@ -143,15 +143,15 @@ void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_poi
 /// reported the fault also gets the report, as an acknowledgement.
 void Discovery::fail(const CableNews& fault, Clock::time_point now) {
   if (!link_state_.hear(fault)) return;
-  fault_told_ = now + kToTellOfFault;
-  for (Trunk& trunk : trunks_) trunk.tell(fault);
+  fault_spread_at_ = now + kToSpreadFault;
+  for (Trunk& trunk : trunks_) trunk.send(fault);
 }
 
 std::string Discovery::fault(Clock::time_point now) const {
   const bool all_know =
       link_state_.unheard().empty() &&
       std::ranges::all_of(trunks_, [](const Trunk& trunk) { return trunk.given_up; });
-  return now >= fault_told_ || all_know ? link_state_.fault() : "";
+  return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
 /// Called when a trunk has ended because its rank has died or the cable was unplugged; either may
@@ -184,7 +184,7 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)
-      from.tell({CableNews::Kind::sighting, *known});
+      from.send({CableNews::Kind::sighting, *known});
     return;
   }
   if (is_sighting) {
@@ -193,8 +193,8 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
     since = std::min(since, now);
     return;
   }
-  tell_neighbours(news, &from);
-  if (news.kind == CableNews::Kind::death) death_told_ = now + kToTellOfDeath;
+  send_to_neighbours(news, &from);
+  if (news.kind == CableNews::Kind::death) death_spread_at_ = now + kToSpreadDeath;
   if (news.kind == CableNews::Kind::decision) {
     dials_.clear();
     look_around(now);
@@ -206,11 +206,11 @@ bool Discovery::is_first(const Trunk& trunk) const {
 }
 
 /// Neighbours of rank 0 receive the decision from rank 0 only.
-void Discovery::tell_neighbours(const CableNews& news, const Trunk* but) {
+void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
                        cabling()->joins(0, trunk.peer());
-    if (!knows && (!but || trunk.peer() != but->peer()) && is_first(trunk)) trunk.tell(news);
+    if (!knows && (!but || trunk.peer() != but->peer()) && is_first(trunk)) trunk.send(news);
   }
 }
 
@@ -220,8 +220,8 @@ void Discovery::spread_sightings() {
     if (!is_first(trunk)) continue;
     for (int rank = 0; rank < self_.size; ++rank) {
       const Sighting* const sighting = link_state_.sighting_of(rank);
-      const bool tells_itself = rank != self_.rank && link_state_.joins(rank, trunk.peer());
-      if (sighting && rank != trunk.peer() && !tells_itself) trunk.tell_once(*sighting);
+      const bool sends_its_own = rank != self_.rank && link_state_.joins(rank, trunk.peer());
+      if (sighting && rank != trunk.peer() && !sends_its_own) trunk.send_once(*sighting);
     }
   }
 }
@@ -233,7 +233,7 @@ void Discovery::look_around(Clock::time_point now) {
         std::ranges::all_of(dials_, [&](const Dial& dial) { return is_ruled_out(dial, now); });
     link_state_.see(cables(), settled);
     if (self_.rank != 0 || !decide(now)) return;
-    tell_neighbours(link_state_.decision(), nullptr);
+    send_to_neighbours(link_state_.decision(), nullptr);
     dials_.clear();
   }
   for (const Cable& cable : cabling()->cables()) {
@@ -329,8 +329,8 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 Clock::time_point Discovery::next_deadline() const {
   // Until the ranks have agreed, changes are processed at next_look_.
   Clock::time_point next = cabling() ? kNever : next_look_;
-  if (has_failed()) next = fault_told_;
-  if (!cabling()) next = std::min(next, death_told_);
+  if (has_failed()) next = fault_spread_at_;
+  if (!cabling()) next = std::min(next, death_spread_at_);
   for (const Peer& peer : peers_) {
     const Clock::time_point since = peer.gone_since;
     if (!cabling() && since != kNever && since + kGoneForGood > Clock::now())

@@ -46,10 +46,10 @@ class Discovery {
   /// Empty until all ranks have agreed.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
   /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. Also empty until
-  /// the neighbours know of the fault or kToTellOfFault has passed.
+  /// the neighbours know of the fault or kToSpreadFault has passed.
   std::string fault(Clock::time_point now) const;
   /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
-  /// agreed, also empty until the neighbours have had kToTellOfDeath to read the report.
+  /// agreed, also empty until the neighbours have had kToSpreadDeath to read the report.
   std::string death(Clock::time_point now) const;
   /// Called once all ranks are connected. A rank that leaves after this call is not considered
   /// dead.
@@ -93,7 +93,7 @@ class Discovery {
   /// process counts as dead. A restarted process reconnects sooner.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time for neighbours to read the report of a death.
-  static constexpr Clock::duration kToTellOfDeath = std::chrono::milliseconds(200);
+  static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
   static constexpr const char* kGoneTooSoon =
       "it was disconnected before all ranks had agreed on it";
 
@@ -106,7 +106,7 @@ class Discovery {
   void look_for_deaths(Clock::time_point now);
   void probe(int peer, Clock::time_point now);
   void advance_probes(Clock::time_point now);
-  void tell_of_death(const std::string& why, Clock::time_point now);
+  void report_death(const std::string& why, Clock::time_point now);
   std::string death_of(int rank) const;
   bool is_joined_to(int peer) const;
   Peer& state_of(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
@@ -116,7 +116,7 @@ class Discovery {
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
   /// Sends the message to each neighbour on one of its trunks, except to the neighbour of `but`.
-  void tell_neighbours(const CableNews& news, const Trunk* but);
+  void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
   bool is_first(const Trunk& trunk) const;
@@ -130,9 +130,9 @@ class Discovery {
   std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
   LinkState link_state_;
   std::vector<Peer> peers_;  ///< Indexed by rank.
-  /// Time from which death() returns the death: the neighbours have then had kToTellOfDeath to read
+  /// Time from which death() returns the death: the neighbours have then had kToSpreadDeath to read
   /// the report. kNever while no death is known.
-  Clock::time_point death_told_ = kNever;
+  Clock::time_point death_spread_at_ = kNever;
   bool are_meeting_ = true;
   std::list<Dial> dials_;
   /// Dials to neighbours whose last trunk has ended, to check whether they are alive. Used only
@@ -144,7 +144,7 @@ class Discovery {
   Clock::time_point settled_since_ = kNever;
   /// Time from which fault() returns the fault even if not all neighbours have confirmed that they
   /// know of it. kNever while no fault is known.
-  Clock::time_point fault_told_ = kNever;
+  Clock::time_point fault_spread_at_ = kNever;
   std::vector<Known> known_;  ///< The agreed cables of this rank.
 };
 

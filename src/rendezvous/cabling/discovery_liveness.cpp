@@ -31,7 +31,7 @@ void Discovery::look_for_deaths(Clock::time_point now) {
       since = kNever;
       if (cabling()->joins(self_.rank, peer)) probe(peer, now);
     } else if (now - since >= kGoneForGood) {
-      return tell_of_death(death_of(peer), now);
+      return report_death(death_of(peer), now);
     }
   }
 }
@@ -64,12 +64,12 @@ void Discovery::advance_probes(Clock::time_point now) {
           give_up(cable, kGoneTooSoon);
       }
     } else if (probe.last_error() == ECONNREFUSED) {
-      tell_of_death(death_of(peer), now);
+      report_death(death_of(peer), now);
     } else {
-      tell_of_death(fmt::format("rank {} lost its connection to rank {} while the ranks connected, "
-                                "and rank {} does not answer",
-                                self_.rank, peer, peer),
-                    now);
+      report_death(fmt::format("rank {} lost its connection to rank {} while the ranks connected, "
+                               "and rank {} does not answer",
+                               self_.rank, peer, peer),
+                   now);
     }
     return true;
   });
@@ -80,19 +80,19 @@ std::string Discovery::death_of(int rank) const {
                      rank, self_.rank);
 }
 
-void Discovery::tell_of_death(const std::string& why, Clock::time_point now) {
+void Discovery::report_death(const std::string& why, Clock::time_point now) {
   const CableNews news{CableNews::Kind::death, {}, why};
   if (!link_state_.hear(news)) return;
-  death_told_ = now + kToTellOfDeath;
-  tell_neighbours(news, nullptr);
+  death_spread_at_ = now + kToSpreadDeath;
+  send_to_neighbours(news, nullptr);
 }
 
 std::string Discovery::death(Clock::time_point now) const {
-  return cabling() || now >= death_told_ ? link_state_.death() : "";
+  return cabling() || now >= death_spread_at_ ? link_state_.death() : "";
 }
 
 void Discovery::beat() {
-  for (Trunk& trunk : trunks_) trunk.tell({CableNews::Kind::alive, {}});
+  for (Trunk& trunk : trunks_) trunk.send({CableNews::Kind::alive, {}});
 }
 
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
@@ -117,7 +117,7 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
 void Discovery::give_up(const Cable& cable, std::string why) {
   CableNews news{CableNews::Kind::cut, {}, std::move(why)};
   news.sighting.cables = {cable};
-  if (link_state_.hear(news)) tell_neighbours(news, nullptr);
+  if (link_state_.hear(news)) send_to_neighbours(news, nullptr);
 }
 
 }  // namespace mccl::rendezvous

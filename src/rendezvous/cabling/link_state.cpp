@@ -331,11 +331,11 @@ Trunk::Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock:
   transport::tcp::tune_stream(stream_.socket());
 }
 
-void Trunk::tell_once(const Sighting& sighting) {
-  const auto [told, is_first] = told_.emplace(sighting.rank, sighting.version);
+void Trunk::send_once(const Sighting& sighting) {
+  const auto [told, is_first] = sent_versions_.emplace(sighting.rank, sighting.version);
   if (!is_first && told->second >= sighting.version) return;
   told->second = sighting.version;
-  tell({CableNews::Kind::sighting, sighting});
+  send({CableNews::Kind::sighting, sighting});
 }
 
 bool Trunk::advance(Clock::time_point now, std::vector<CableNews>& news) {

@@ -78,9 +78,9 @@ class Trunk {
   const transport::tcp::Address& here() const { return here_; }
   const transport::tcp::Address& there() const { return there_; }
 
-  void tell(const CableNews& news) { stream_.queue(encode(news)); }
+  void send(const CableNews& news) { stream_.queue(encode(news)); }
   /// Queues a rank's sighting, unless this version or a newer one has been sent already.
-  void tell_once(const Sighting& sighting);
+  void send_once(const Sighting& sighting);
   /// Sends queued messages and appends those received. Throws CorruptionError if one is invalid.
   /// Returns false once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
@@ -100,7 +100,7 @@ class Trunk {
   transport::tcp::Address there_;
   Cable cable_;
   Clock::time_point heard_at_;
-  std::map<int, std::uint32_t> told_;  ///< Last version sent of each rank's sighting.
+  std::map<int, std::uint32_t> sent_versions_;  ///< Last version sent of each rank's sighting.
   Bytes input_;
 };
 

@@ -36,7 +36,7 @@ class Relaying {
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  void close() noexcept { passages_.clear(); }
+  void close() noexcept { connections_.clear(); }
   /// Closes the connections that use a cut cable.
   void drop(const Cable& cable);
 
@@ -45,7 +45,7 @@ class Relaying {
   std::set<int> users() const;
 
  private:
-  struct Passage {
+  struct RelayedConnection {
     int from;
     int to;
     transport::tcp::Socket waiting;  ///< The incoming socket, until `splice` owns both.
@@ -53,12 +53,12 @@ class Relaying {
     std::optional<transport::tcp::Splice> splice;
   };
 
-  bool advance(Passage& passage, Clock::time_point now);
+  bool advance(RelayedConnection& connection, Clock::time_point now);
 
   const std::string congestion_control_;
   const Clock::duration patience_;
   Log log_;
-  std::list<Passage> passages_;
+  std::list<RelayedConnection> connections_;
 };
 
 }  // namespace mccl::rendezvous

@@ -19,7 +19,7 @@ namespace {
 
 using transport::tcp::Address;
 using transport::tcp::BindError;
-using transport::tcp::Interface;
+using transport::tcp::InterfaceAddress;
 using transport::tcp::Listener;
 using transport::tcp::Medium;
 
@@ -44,10 +44,10 @@ std::vector<std::string> split(std::string list) {
   return items;
 }
 
-std::string names_of(const std::vector<Interface>& interfaces) {
+std::string names_of(const std::vector<InterfaceAddress>& interfaces) {
   std::vector<std::string> texts;
   std::set<std::string> seen;
-  for (const Interface& each : interfaces) {
+  for (const InterfaceAddress& each : interfaces) {
     if (!seen.insert(each.name).second) continue;
     texts.push_back(
         fmt::format("{} ({}{})", each.name, each.address.host(), each.up ? "" : ", down"));
@@ -61,7 +61,7 @@ bool is_ipv6_link_local(const Address& address) {
 
 /// True if `a` should be published before `b`: plugged in, then the better medium, then a
 /// configured address rather than a link-local one.
-bool is_likelier(const Interface* a, const Interface* b) {
+bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
   if (a->carrier != b->carrier) return a->carrier;
   if (is_better(a->medium, b->medium)) return true;
   if (is_better(b->medium, a->medium)) return false;
@@ -71,8 +71,9 @@ bool is_likelier(const Interface* a, const Interface* b) {
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
 /// an address. It is used only if the interface has no other address, and is a plugged-in cable or
 /// was named by the user.
-bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, bool named) {
-  const bool has_another = std::ranges::any_of(interfaces, [&](const Interface& other) {
+bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>& interfaces,
+               bool named) {
+  const bool has_another = std::ranges::any_of(interfaces, [&](const InterfaceAddress& other) {
     return other.name == each.name && !is_ipv6_link_local(other.address);
   });
   const bool is_cable = each.carrier && each.medium.kind == Medium::Kind::cable;
@@ -81,11 +82,11 @@ bool is_needed(const Interface& each, const std::vector<Interface>& interfaces, 
 
 /// Returns the addresses under which other ranks may reach a listener on all of `interfaces`, the
 /// likeliest first.
-std::vector<Address> reachable(const std::vector<Interface>& interfaces, int family,
+std::vector<Address> reachable(const std::vector<InterfaceAddress>& interfaces, int family,
                                bool named = false) {
-  std::vector<const Interface*> others;
+  std::vector<const InterfaceAddress*> others;
   std::vector<Address> loopback;
-  for (const Interface& each : interfaces) {
+  for (const InterfaceAddress& each : interfaces) {
     const Address& address = each.address;
     if (!each.up || (family == AF_INET && address.family() != AF_INET)) continue;
     if (is_ipv6_link_local(address) && !is_needed(each, interfaces, named)) continue;
@@ -97,7 +98,7 @@ std::vector<Address> reachable(const std::vector<Interface>& interfaces, int fam
   }
   std::stable_sort(others.begin(), others.end(), is_likelier);
   std::vector<Address> addresses;
-  for (const Interface* each : others) addresses.push_back(each->address);
+  for (const InterfaceAddress* each : others) addresses.push_back(each->address);
   return addresses.empty() ? loopback : addresses;
 }
 
@@ -111,12 +112,13 @@ void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log
   own.published.resize(kMaxPublished);
 }
 
-std::vector<Interface> named(const std::string& list, const std::vector<Interface>& interfaces) {
-  std::vector<Interface> chosen;
+std::vector<InterfaceAddress> named(const std::string& list,
+                                    const std::vector<InterfaceAddress>& interfaces) {
+  std::vector<InterfaceAddress> chosen;
   for (const std::string& name : split(list)) {
     const std::size_t before = chosen.size();
     std::copy_if(interfaces.begin(), interfaces.end(), std::back_inserter(chosen),
-                 [&](const Interface& each) { return each.name == name; });
+                 [&](const InterfaceAddress& each) { return each.name == name; });
     if (chosen.size() == before) {
       throw InvalidArgument(
           fmt::format("MCCL_IFNAME names \"{}\", but this host has no such interface with an "
@@ -128,11 +130,12 @@ std::vector<Interface> named(const std::string& list, const std::vector<Interfac
 }
 
 OwnAddresses own_addresses_on_interfaces(const Config& config,
-                                         const std::vector<Interface>& interfaces, const Log& log) {
+                                         const std::vector<InterfaceAddress>& interfaces,
+                                         const Log& log) {
   OwnAddresses own;
   const std::vector<std::string> names = split(config.ifname);
   for (const std::string& name : names) {
-    const std::vector<Interface> chosen = named(name, interfaces);
+    const std::vector<InterfaceAddress> chosen = named(name, interfaces);
     std::vector<Address> addresses = reachable(chosen, AF_INET6, true);
     if (addresses.empty()) {
       throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
@@ -150,7 +153,7 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
 
 /// Returns the addresses of one item of MCCL_LISTEN_ADDR.
 std::vector<Address> resolve_item(const std::string& item,
-                                  const std::vector<Interface>& interfaces) {
+                                  const std::vector<InterfaceAddress>& interfaces) {
   try {
     return transport::tcp::resolve(item, 0);
   } catch (const InvalidArgument& error) {
@@ -164,8 +167,8 @@ std::vector<Address> resolve_item(const std::string& item,
 /// Returns the first address of the item that belongs to this host. Throws InvalidArgument if none
 /// does.
 Address local_address_of(const std::string& item) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
-  if (std::ranges::find(interfaces, item, &Interface::name) != interfaces.end()) {
+  const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
+  if (std::ranges::find(interfaces, item, &InterfaceAddress::name) != interfaces.end()) {
     throw InvalidArgument(
         fmt::format("MCCL_LISTEN_ADDR names \"{}\", which is an interface, not an address: set "
                     "MCCL_IFNAME={} instead, or give one of its addresses; this host has {}",
@@ -183,7 +186,8 @@ Address local_address_of(const std::string& item) {
                   item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
 }
 
-OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Interface>& interfaces,
+OwnAddresses own_addresses_as_listed(const Config& config,
+                                     const std::vector<InterfaceAddress>& interfaces,
                                      const Log& log) {
   OwnAddresses own;
   std::vector<Address> rails;
@@ -204,8 +208,8 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
     rails.push_back(address);
     if (std::ranges::any_of(own.bound, same)) continue;  // rails may share it
     if (!config.ifname.empty()) {
-      const std::vector<Interface> allowed = named(config.ifname, interfaces);
-      if (std::ranges::none_of(allowed, same, &Interface::address)) {
+      const std::vector<InterfaceAddress> allowed = named(config.ifname, interfaces);
+      if (std::ranges::none_of(allowed, same, &InterfaceAddress::address)) {
         throw InvalidArgument(
             fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
                         "MCCL_IFNAME ({}); unset one of the two",
@@ -220,7 +224,7 @@ OwnAddresses own_addresses_as_listed(const Config& config, const std::vector<Int
 }
 
 OwnAddresses own_addresses(const Config& config, Reach reach,
-                           const std::vector<Interface>& interfaces, const Log& log) {
+                           const std::vector<InterfaceAddress>& interfaces, const Log& log) {
   if (!split(config.listen_addr).empty()) return own_addresses_as_listed(config, interfaces, log);
   if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
   OwnAddresses own;
@@ -282,12 +286,12 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
 }
 
 /// Describes the published addresses and their interfaces, for the log.
-std::vector<std::string> told_of(const BoundListeners& binding,
-                                 const std::vector<Interface>& interfaces) {
+std::vector<std::string> descriptions_of(const BoundListeners& binding,
+                                         const std::vector<InterfaceAddress>& interfaces) {
   std::vector<std::string> told;
   for (const std::string& text : binding.endpoint.addresses) {
     const auto address = Address::parse_numeric(text, 0);
-    const Interface* through = address ? find_interface(interfaces, *address) : nullptr;
+    const InterfaceAddress* through = address ? find_interface(interfaces, *address) : nullptr;
     told.push_back(text + (through ? fmt::format(" ({})", through->text()) : ""));
   }
   return told;
@@ -305,7 +309,7 @@ Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes) {
 }
 
 BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
-                              const std::vector<Interface>& interfaces, const Log& log) {
+                              const std::vector<InterfaceAddress>& interfaces, const Log& log) {
   int port = port_for(config, rank);
   const OwnAddresses own = own_addresses(config, reach, interfaces, log);
   BoundListeners binding;
@@ -345,7 +349,7 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
   log.info("on {}, listens at {}; published to the other ranks, best first: {}",
            transport::tcp::host_name(), fmt::join(places, ", "),
-           fmt::join(told_of(binding, interfaces), ", "));
+           fmt::join(descriptions_of(binding, interfaces), ", "));
   return binding;
 }
 

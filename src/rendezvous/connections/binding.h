@@ -29,7 +29,7 @@ enum class Reach { any_host, this_host };
 /// on this host. Blocks while names are resolved. Throws InvalidArgument if it cannot listen or no
 /// address is usable; the message contains the setting to change.
 BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
-                              const std::vector<transport::tcp::Interface>& interfaces,
+                              const std::vector<transport::tcp::InterfaceAddress>& interfaces,
                               const Log& log);
 
 }  // namespace mccl::rendezvous

@@ -15,13 +15,13 @@ namespace mccl::rendezvous {
 namespace {
 
 using transport::tcp::Address;
-using transport::tcp::Interface;
+using transport::tcp::InterfaceAddress;
 using transport::tcp::Medium;
 
 enum class Distance { same_subnet, routed, doubtful, unreachable };
 
 /// An address of the peer and the interface that leads to it.
-struct Way {
+struct AddressRoute {
   Address to;
   Distance distance = Distance::unreachable;
   Medium through;
@@ -32,18 +32,18 @@ struct Way {
 /// Finds the interface and distance of an address. If the peer is on another host, a loopback
 /// address is doubtful, and so is an address that this host also has: many hosts use the same
 /// addresses for bridges.
-Way way_to(const Address& address, bool same_host, const std::vector<Interface>& interfaces,
-           const RouteSource& route) {
-  Way way;
+AddressRoute way_to(const Address& address, bool same_host,
+                    const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
+  AddressRoute way;
   way.to = address;
   way.link_local = address.is_link_local();
   const auto source = route(address);
   if (!source) return way;
-  if (const Interface* through = find_interface(interfaces, *source)) {
+  if (const InterfaceAddress* through = find_interface(interfaces, *source)) {
     way.through = through->medium;
     way.interface = through->name;
   }
-  const bool near = std::ranges::any_of(interfaces, [&](const Interface& each) {
+  const bool near = std::ranges::any_of(interfaces, [&](const InterfaceAddress& each) {
     return each.up && !each.loopback && each.reaches(address);
   });
   way.distance = near ? Distance::same_subnet : Distance::routed;
@@ -54,7 +54,7 @@ Way way_to(const Address& address, bool same_host, const std::vector<Interface>&
 
 /// Order of preference: smaller distance, then better medium, then a configured address rather than
 /// a link-local one.
-bool is_before(const Way& a, const Way& b) {
+bool is_before(const AddressRoute& a, const AddressRoute& b) {
   if (a.distance != b.distance) return a.distance < b.distance;
   if (is_better(a.through, b.through)) return true;
   if (is_better(b.through, a.through)) return false;
@@ -64,7 +64,7 @@ bool is_before(const Way& a, const Way& b) {
 /// Parses a published address. A link-local address names an interface of the peer, but any cable
 /// of this host may lead to it. It is therefore appended once per interface of this host.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
-                   const std::vector<Interface>& interfaces) {
+                   const std::vector<InterfaceAddress>& interfaces) {
   const std::size_t percent = std::min(text.find('%'), text.size());
   const std::string number = text.substr(0, percent);
   const std::string scope = text.substr(std::min(percent + 1, text.size()));
@@ -74,7 +74,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
     to.push_back(*bare);
     return;
   }
-  for (const Interface& each : interfaces) {
+  for (const InterfaceAddress& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
     // Skip software interfaces: a host with containers has one per container.
     if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
@@ -84,7 +84,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
 }
 
 /// True if both ways lead to the peer through different interfaces, and neither is better.
-bool are_equal(const Way& a, const Way& b) {
+bool are_equal(const AddressRoute& a, const AddressRoute& b) {
   return !a.interface.empty() && !b.interface.empty() && a.interface != b.interface &&
          a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);
 }
@@ -135,11 +135,12 @@ std::string fault_of(const Endpoint& endpoint) {
 
 }  // namespace
 
-std::vector<Address> loopbacks(std::uint16_t port, const std::vector<Interface>& interfaces) {
+std::vector<Address> loopbacks(std::uint16_t port,
+                               const std::vector<InterfaceAddress>& interfaces) {
   std::vector<Address> found;
   for (const char* text : {"127.0.0.1", "::1"}) {
     const Address address = *Address::parse_numeric(text, port);
-    const Interface* const own = find_interface(interfaces, address);
+    const InterfaceAddress* const own = find_interface(interfaces, address);
     if (own != nullptr && own->up) found.push_back(address);
   }
   return found;
@@ -150,13 +151,13 @@ std::string Candidate::text() const {
 }
 
 std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-                                      const std::vector<Interface>& interfaces,
+                                      const std::vector<InterfaceAddress>& interfaces,
                                       const RouteSource& route) {
   const bool same_host = peer.host == self.host;
   std::vector<Address> published;
   for (const std::string& text : peer.addresses)
     append_parsed(published, text, peer.port, interfaces);
-  std::vector<Way> ordered;
+  std::vector<AddressRoute> ordered;
   for (const Address& address : published)
     ordered.push_back(way_to(address, same_host, interfaces, route));
   std::ranges::stable_sort(ordered, is_before);
@@ -176,7 +177,7 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
   }
   const bool free = candidates.empty() && !same_host;
   std::set<std::string> through;
-  for (const Way& way : ordered) {
+  for (const AddressRoute& way : ordered) {
     const bool is_known = std::ranges::any_of(
         candidates, [&](const Candidate& each) { return each.to == way.to && !each.from; });
     if (is_known) continue;

@@ -54,7 +54,7 @@ struct RailOfPair {
 
 /// The loopback addresses of this host that are up.
 std::vector<transport::tcp::Address> loopbacks(
-    std::uint16_t port, const std::vector<transport::tcp::Interface>& interfaces);
+    std::uint16_t port, const std::vector<transport::tcp::InterfaceAddress>& interfaces);
 
 /// Type of transport::tcp::route_source: returns the local address from which the kernel sends to a
 /// given address.
@@ -67,8 +67,9 @@ using RouteSource =
 ///
 /// With several rails, the first candidate is the rail's own path, and the others are used if it
 /// fails. Queries the kernel's routing table; sends nothing.
-std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-                                      const std::vector<transport::tcp::Interface>& interfaces,
-                                      const RouteSource& route = transport::tcp::route_source);
+std::vector<Candidate> candidates_for(
+    const Endpoint& peer, const Endpoint& self, RailOfPair rail,
+    const std::vector<transport::tcp::InterfaceAddress>& interfaces,
+    const RouteSource& route = transport::tcp::route_source);
 
 }  // namespace mccl::rendezvous

@@ -94,7 +94,7 @@ class Meeting {
                         }},
         time_, [this] { check_cables(); }, last_answers_);
     try {
-      tell_places();
+      publish_places();
       key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
       listen();
       connect();
@@ -116,7 +116,7 @@ class Meeting {
     return o_.config.transport == "auto" || o_.config.transport == "shm";
   }
 
-  void tell_places() {
+  void publish_places() {
     host_ = transport::tcp::host_identity();
     std::string mine = host_ + "\n" + serialise(cores_of_this_process());
     if (o_.has_gpus) mine += fmt::format("\n{}", kHasGpus);

@@ -23,7 +23,7 @@ using transport::LinkEvent;
 using transport::LinkKey;
 using transport::Making;
 using transport::tcp::Address;
-using transport::tcp::Interface;
+using transport::tcp::InterfaceAddress;
 using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
@@ -55,7 +55,7 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
   return std::make_unique<TcpLink>(
       std::move(socket), peer,
       transport::tcp::TcpLinkOptions{
-          .told_late = is_relayed ? kNewsOnTheWay : Clock::duration(),
+          .report_end_after = is_relayed ? kNewsOnTheWay : Clock::duration(),
           .warn = [log](const std::string& text) { log.warn("{}", text); }});
 }
 
@@ -286,7 +286,7 @@ std::string Mesh::describe(WorldRank peer) const {
   std::set<std::string> named;
   for (int rail = 0; rail < rails; ++rail) {
     const Address* end = own_end(peer.number(), rail);
-    const Interface* through = end ? find_interface(interfaces_, *end) : nullptr;
+    const InterfaceAddress* through = end ? find_interface(interfaces_, *end) : nullptr;
     if (through && named.insert(through->name).second) text += ", " + through->text();
   }
   return text;

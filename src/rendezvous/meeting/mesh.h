@@ -111,7 +111,7 @@ class Mesh final : public transport::Transport {
 
   MeshOptions options_;
   const Party self_;
-  std::vector<transport::tcp::Interface> interfaces_;
+  std::vector<transport::tcp::InterfaceAddress> interfaces_;
   std::vector<Endpoint> endpoints_;  ///< In rank order; set by set_endpoints().
   Endpoint endpoint_;
   std::optional<Acceptor> acceptor_;

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kAfterTheLast{20};
 }  // namespace
 
 Station::Station(const std::shared_ptr<Verbs>& verbs, const std::string& device, int port)
-    : device_(Device::open(verbs, device)), port_(device_->context().port(port)) {
+    : device_(VerbsDevice::open(verbs, device)), port_(device_->context().port(port)) {
   if (!port_.active) throw Error(port_down(device, port_));
   device_->use_port(port);
   try {

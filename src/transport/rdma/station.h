@@ -43,8 +43,8 @@ class Station {
   Station(const Station&) = delete;
   Station& operator=(const Station&) = delete;
 
-  Device& device() { return *device_; }
-  const Device& device() const { return *device_; }
+  VerbsDevice& device() { return *device_; }
+  const VerbsDevice& device() const { return *device_; }
   const Port& port() const { return port_; }
   /// The current addresses of the port, which may change at any time.
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
@@ -81,7 +81,7 @@ class Station {
 
   void sweep(Clock::time_point now);
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<VerbsDevice> device_;
   Port port_;
   /// Null if the device has no channels; its pairs are then polled often.
   std::unique_ptr<CompletionChannel> channel_;

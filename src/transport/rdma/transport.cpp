@@ -170,7 +170,7 @@ void RdmaTransport::take_answer(WorldRank peer, Begun& begun, const Offer& answe
 
 void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, const Gid& theirs) {
   const Port& port = begun.station->port();
-  Route route;
+  PairRoute route;
   route.queue_pair = far.queue_pair;
   route.their_first = far.first_packet;
   route.our_first = begun.pair->first_packet();

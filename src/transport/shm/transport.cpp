@@ -15,7 +15,7 @@ namespace {
 /// Content of an offer: offset and size of the range.
 using PlaceOnWire = std::array<std::uint64_t, 2>;
 
-Blob told_of(const node::RangePlace& place) {
+Blob encode(const node::RangePlace& place) {
   const PlaceOnWire on_wire = {place.offset, place.bytes};
   Blob blob(sizeof on_wire);
   std::memcpy(blob.data(), on_wire.data(), blob.size());
@@ -49,7 +49,7 @@ class ShmTransport final : public Transport {
         ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
     if (!link) throw Error("no memory is left");
     Making offer;
-    offer.tell = told_of(link->place());
+    offer.tell = encode(link->place());
     offered_[{peer, key}] = std::move(link);
     return offer;
   }

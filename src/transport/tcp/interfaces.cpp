@@ -194,7 +194,7 @@ std::string host_name() {
   return printable(name);
 }
 
-bool Interface::reaches(const Address& other) const {
+bool InterfaceAddress::reaches(const Address& other) const {
   const auto mine = address.raw();
   const auto theirs = other.raw();
   if (mine.size() != theirs.size() || prefix_bits <= 0) return false;
@@ -206,19 +206,19 @@ bool Interface::reaches(const Address& other) const {
   return true;
 }
 
-std::string Interface::text() const {
+std::string InterfaceAddress::text() const {
   const std::string through = medium.text();
   return through.empty() ? name : name + " " + through;
 }
 
-std::vector<Interface> list_interfaces() {
+std::vector<InterfaceAddress> list_interfaces() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) {
     throw Error(fmt::format("cannot list the network interfaces: {}",
                             std::system_category().message(errno)));
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
-  std::vector<Interface> interfaces;
+  std::vector<InterfaceAddress> interfaces;
   std::map<std::string, Medium> media;  // An interface may have several addresses.
   for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
@@ -239,10 +239,11 @@ std::vector<Interface> list_interfaces() {
   return interfaces;
 }
 
-const Interface* find_interface(const std::vector<Interface>& interfaces, const Address& address) {
-  const auto found = std::find_if(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
-    return each.address.same_host(address);
-  });
+const InterfaceAddress* find_interface(const std::vector<InterfaceAddress>& interfaces,
+                                       const Address& address) {
+  const auto found =
+      std::find_if(interfaces.begin(), interfaces.end(),
+                   [&](const InterfaceAddress& each) { return each.address.same_host(address); });
   return found == interfaces.end() ? nullptr : &*found;
 }
 

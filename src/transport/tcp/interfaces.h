@@ -32,7 +32,7 @@ bool is_better(const Medium& a, const Medium& b);
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
 /// One address of one interface.
-struct Interface {
+struct InterfaceAddress {
   std::string name;
   Address address;
   int prefix_bits = 0;
@@ -50,10 +50,11 @@ struct Interface {
 };
 
 /// Returns the interfaces in the kernel's order. Throws Error.
-std::vector<Interface> list_interfaces();
+std::vector<InterfaceAddress> list_interfaces();
 
 /// Returns the interface that has the address; null if none has.
-const Interface* find_interface(const std::vector<Interface>& interfaces, const Address& address);
+const InterfaceAddress* find_interface(const std::vector<InterfaceAddress>& interfaces,
+                                       const Address& address);
 
 /// Returns the local address from which packets to `destination` leave; empty if there is no route.
 /// Sends nothing.

@@ -67,22 +67,23 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
 /// return immediately each time.
 int TcpLink::descriptor() const {
   const bool ended = !ended_.empty() || !writing_ended_.empty();
-  return ended && Clock::now() < told_at_ ? -1 : socket_.descriptor();
+  return ended && Clock::now() < report_end_at_ ? -1 : socket_.descriptor();
 }
 
 void TcpLink::end(std::string why) {
-  if (writing_ended_.empty()) told_at_ = Clock::now() + options_.told_late;
+  if (writing_ended_.empty()) report_end_at_ = Clock::now() + options_.report_end_after;
   ended_ = std::move(why);
 }
 
-bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= told_at_; }
+bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= report_end_at_; }
 
 void TcpLink::fail(const std::string& what) const {
   throw LinkClosed(fmt::format("lost the connection to {}: {} ({})", peer_, what, description_),
                    !cut_);
 }
 
-Moved TcpLink::send(std::span<const std::byte> first, std::span<const std::byte> second) const {
+TransferResult TcpLink::send(std::span<const std::byte> first,
+                             std::span<const std::byte> second) const {
   if (SecureStream* const secure = socket_.secure()) return secure->send(first, second);
   if (first.empty()) return {};
   iovec pieces[2] = {piece(first), piece(second)};
@@ -91,7 +92,7 @@ Moved TcpLink::send(std::span<const std::byte> first, std::span<const std::byte>
   // The second piece must not follow a shortened first piece.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
-  return sent >= 0 ? Moved{static_cast<std::size_t>(sent), 0} : Moved{0, errno};
+  return sent >= 0 ? TransferResult{static_cast<std::size_t>(sent), 0} : TransferResult{0, errno};
 }
 
 std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
@@ -111,9 +112,9 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
     if (writing_ended_.empty()) {
       cut_ = is_cut(error);
       writing_ended_ = explain(error);
-      if (ended_.empty()) told_at_ = Clock::now() + options_.told_late;
+      if (ended_.empty()) report_end_at_ = Clock::now() + options_.report_end_after;
     }
-    if (Clock::now() >= told_at_) fail(ended_.empty() ? writing_ended_ : ended_);
+    if (Clock::now() >= report_end_at_) fail(ended_.empty() ? writing_ended_ : ended_);
     return 0;
   }
 }
@@ -215,8 +216,8 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 }
 
 void TcpLink::lose_peer(Loss loss) {
-  options_.told_late = {};
-  told_at_ = {};
+  options_.report_end_after = {};
+  report_end_at_ = {};
   // The peer's system closes the connection, so no shutdown is needed: recv() returns the bytes
   // that have arrived and then reports the end.
   if (loss == Loss::told) return;

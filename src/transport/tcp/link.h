@@ -16,7 +16,7 @@ namespace mccl::transport::tcp {
 struct TcpLinkOptions {
   /// Delay between the end of the connection and the LinkClosed that reports it. On a relayed
   /// connection, the real cause arrives over another connection during this delay.
-  Clock::duration told_late{};
+  Clock::duration report_end_after{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
   /// Not used on an encrypted connection.
@@ -46,14 +46,14 @@ class TcpLink final : public Link {
 
  private:
   /// Sends as much of `first` followed by `second` as the system takes.
-  Moved send(std::span<const std::byte> first, std::span<const std::byte> second) const;
+  TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived, or if the connection
   /// has ended; in the latter case it sets ended_.
   std::size_t receive(std::byte* to, std::size_t limit);
   /// Handles ENOBUFS: the system has no memory for sending.
   void run_short();
   void end(std::string why);
-  /// True if no more bytes will be received and `told_at_` has passed.
+  /// True if no more bytes will be received and `report_end_at_` has passed.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
@@ -72,7 +72,8 @@ class TcpLink final : public Link {
   bool has_ended_sending_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;
-  Clock::time_point told_at_{};  ///< When to report the end; set once either direction has ended.
+  Clock::time_point
+      report_end_at_{};  ///< When to report the end; set once either direction has ended.
   /// The buffered bytes are buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

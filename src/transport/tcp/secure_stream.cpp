@@ -282,7 +282,8 @@ bool SecureStream::replace_key() {
   return SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(ssl_) == 1;
 }
 
-Moved SecureStream::send(std::span<const std::byte> first, std::span<const std::byte> second) {
+TransferResult SecureStream::send(std::span<const std::byte> first,
+                                  std::span<const std::byte> second) {
   const std::size_t total = first.size() + second.size();
   int error = flush();
   while (error == 0 && !(first.empty() && second.empty())) {
@@ -312,7 +313,7 @@ int SecureStream::flush() noexcept {
   return 0;
 }
 
-Moved SecureStream::receive(std::span<std::byte> to) {
+TransferResult SecureStream::receive(std::span<std::byte> to) {
   std::size_t got = 0;
   int empty_records = 0;
   // Stops when the records that were received with one system call are used up.

@@ -57,7 +57,7 @@ class Outbox {
 
 /// Result of sending or receiving bytes: the bytes moved, and an errno, or 0. would_block() tells
 /// whether a call with that errno must be repeated later.
-struct Moved {
+struct TransferResult {
   std::size_t bytes = 0;
   int error = 0;
 };
@@ -90,10 +90,10 @@ class SecureStream {
 
   /// Sends `first` followed by `second`. The bytes returned as moved are accepted, although
   /// pending() may count some of them.
-  Moved send(std::span<const std::byte> first, std::span<const std::byte> second = {});
+  TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second = {});
   /// No bytes and no error mean that the peer has ended the stream. A connection that ends without
   /// that message gives ECONNRESET; a record that does not decrypt gives EBADMSG.
-  Moved receive(std::span<std::byte> to);
+  TransferResult receive(std::span<std::byte> to);
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
   /// Queues the message that replaces the key of this direction, which send() does when it is due.

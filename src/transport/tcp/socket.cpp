@@ -58,8 +58,9 @@ Address address_by(int (*ask)(int, sockaddr*, socklen_t*), int descriptor) {
   return Address::from(reinterpret_cast<const sockaddr*>(&raw), length).value_or(Address());
 }
 
-Moved moved(ssize_t result) {
-  return result >= 0 ? Moved{static_cast<std::size_t>(result), 0} : Moved{0, errno};
+TransferResult moved(ssize_t result) {
+  return result >= 0 ? TransferResult{static_cast<std::size_t>(result), 0}
+                     : TransferResult{0, errno};
 }
 
 }  // namespace
@@ -82,12 +83,12 @@ Address Socket::local() const { return address_by(::getsockname, descriptor()); 
 
 Address Socket::remote() const { return address_by(::getpeername, descriptor()); }
 
-Moved Socket::send(std::span<const std::byte> bytes) const {
+TransferResult Socket::send(std::span<const std::byte> bytes) const {
   if (secure_) return secure_->send(bytes);
   return moved(::send(descriptor(), bytes.data(), bytes.size(), kNoSignal));
 }
 
-Moved Socket::receive(std::span<std::byte> bytes) const {
+TransferResult Socket::receive(std::span<std::byte> bytes) const {
   if (secure_) return secure_->receive(bytes);
   return moved(::recv(descriptor(), bytes.data(), bytes.size(), 0));
 }

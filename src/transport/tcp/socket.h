@@ -59,9 +59,9 @@ class Socket {
   Address local() const;
   Address remote() const;
 
-  Moved send(std::span<const std::byte> bytes) const;
+  TransferResult send(std::span<const std::byte> bytes) const;
   /// No bytes and no error mean that the other end has closed the connection.
-  Moved receive(std::span<std::byte> bytes) const;
+  TransferResult receive(std::span<std::byte> bytes) const;
 
   /// Bytes that send() has accepted and the system has not taken. flush() sends them; it returns an
   /// errno, or 0 if none are left. Always 0 without encryption.

@@ -106,7 +106,7 @@ class LinkMaking : public ::testing::Test {
     EXPECT_THAT(low.lost + high.lost, IsEmpty());
   }
 
-  void tell_high(const ControlMessage& message) {
+  void deliver_to_high(const ControlMessage& message) {
     low.peers.send(WorldRank(1), message);
     high.hear();
   }
@@ -203,7 +203,7 @@ TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
   message.key = {high.group().id, Purpose::collective, 0};
   message.transport = "fast";
   message.failure.reason = "no file descriptors are left";
-  tell_high(message);
+  deliver_to_high(message);
   expect_a_link();
 }
 
@@ -215,7 +215,7 @@ TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
   offer.key = {high.group().id, Purpose::collective, 0};
   offer.transport = "fast";
   offer.blob = *low.transports[0]->dial(WorldRank(1), offer.key, {}).tell;
-  tell_high(offer);
+  deliver_to_high(offer);
   EXPECT_THAT(high.lost, HasSubstr("are malformed"));
   EXPECT_FALSE(high.connected());
 }
@@ -249,7 +249,7 @@ class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
 };
 
 TEST_P(Lies, EndTheConnectionToWhoTellsThem) {
-  tell_high(lie());
+  deliver_to_high(lie());
   EXPECT_THAT(high.lost, HasSubstr("are malformed"));
 }
 
@@ -262,7 +262,7 @@ TEST_F(LinkMaking, AnAnswerByAnotherTransportThanWasOfferedIsALie) {
   answer.kind = ControlKind::link;
   answer.key = {high.group().id, Purpose::collective, 0};
   answer.transport = "slow";
-  tell_high(answer);
+  deliver_to_high(answer);
   EXPECT_THAT(high.lost, HasSubstr("was not offered"));
 }
 

@@ -39,14 +39,14 @@ class Pages {
   void* const memory_;
 };
 
-using Kernel = void (*)(const Fabric&, const Task&);
+using Kernel = void (*)(const Fabric&, const KernelArguments&);
 enum class Result { sum, sum_of_part, gather, exchange, broadcast };
 
 struct Kind {
   const char* name;
   Kernel kernel;
   Result result;
-  std::size_t most_bytes;  ///< Maximum of Task::bytes; 0 means any length.
+  std::size_t most_bytes;  ///< Maximum of KernelArguments::bytes; 0 means any length.
 };
 
 std::vector<Kind> kinds(std::size_t ranks) {
@@ -76,7 +76,7 @@ float number(std::size_t call, std::size_t rank, std::size_t index) {
 struct Call {
   std::size_t number;
   Kind kind;
-  std::size_t count;  ///< Elements of Task::bytes.
+  std::size_t count;  ///< Elements of KernelArguments::bytes.
   int root;
   unsigned blocks, threads;
   std::vector<std::vector<float>> in, out;
@@ -134,7 +134,7 @@ struct Call {
 class Ranks {
  public:
   explicit Ranks(std::size_t count) {
-    const Layout layout = layout_of(static_cast<int>(count));
+    const StagingLayout layout = layout_of(static_cast<int>(count));
     for (std::size_t rank = 0; rank < count; ++rank) {
       areas_.push_back(std::make_unique<Pages>(layout.bytes));
       counters_.push_back(std::make_unique<Counters>());
@@ -158,9 +158,9 @@ class Ranks {
     std::vector<std::vector<KernelLaunch>> streams(fabrics_.size());
     for (std::size_t rank = 0; rank < fabrics_.size(); ++rank) {
       for (Call& call : calls) {
-        const Task task{reinterpret_cast<const std::byte*>(call.in[rank].data()),
-                        reinterpret_cast<std::byte*>(call.out[rank].data()),
-                        call.count * sizeof(float), 1.0F, call.root};
+        const KernelArguments task{reinterpret_cast<const std::byte*>(call.in[rank].data()),
+                                   reinterpret_cast<std::byte*>(call.out[rank].data()),
+                                   call.count * sizeof(float), 1.0F, call.root};
         streams[rank].push_back({call.blocks, call.threads, [this, rank, task, &call] {
                                    call.kind.kernel(fabrics_[rank], task);
                                  }});

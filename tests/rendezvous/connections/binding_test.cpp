@@ -17,7 +17,7 @@ using ::testing::Not;
 using transport::LinkKey;
 using transport::tcp::Address;
 using transport::tcp::BindError;
-using transport::tcp::Interface;
+using transport::tcp::InterfaceAddress;
 using transport::tcp::Listener;
 using transport::tcp::Medium;
 
@@ -155,15 +155,15 @@ TEST(Binding, TheWildcardPublishesInterfaces) {
 TEST(Binding, LoopbackIsPublishedOnlyAlone) {
   const auto interface_of = [](const char* name, const char* address, bool up, bool loopback,
                                bool carrier = true) {
-    return Interface{name, *Address::parse_numeric(address, 0), 24, up, loopback, carrier};
+    return InterfaceAddress{name, *Address::parse_numeric(address, 0), 24, up, loopback, carrier};
   };
   Config config;
   config.port_base = 0;
-  const auto published = [&](std::vector<Interface> interfaces) {
+  const auto published = [&](std::vector<InterfaceAddress> interfaces) {
     return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, LogLevel::off))
         .endpoint.addresses;
   };
-  const Interface lo = interface_of("lo", "127.0.0.1", true, true);
+  const InterfaceAddress lo = interface_of("lo", "127.0.0.1", true, true);
   EXPECT_THAT(published({lo}), ::testing::ElementsAre("127.0.0.1"));
   EXPECT_THAT(
       published(
@@ -176,7 +176,7 @@ TEST(Binding, LoopbackIsPublishedOnlyAlone) {
 }
 
 /// Makes an interface with one address that is up and has a carrier.
-Interface through(const char* name, const char* address, Medium medium) {
+InterfaceAddress through(const char* name, const char* address, Medium medium) {
   return {name, *Address::parse_numeric(address, 0), 24, true, false, true, medium};
 }
 
@@ -185,16 +185,16 @@ constexpr Medium kEthernet = {Medium::Kind::cable, 1000, 1500};
 constexpr Medium kWifi = {Medium::Kind::wireless, 2400, 1500};
 constexpr Medium kContainers = {Medium::Kind::software, 0, 1500};
 
-BoundListeners bind_on(const std::vector<Interface>& interfaces, Config config = {},
+BoundListeners bind_on(const std::vector<InterfaceAddress>& interfaces, Config config = {},
                        LogLevel level = LogLevel::off) {
   config.port_base = 0;
   return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, level));
 }
 
 TEST(Binding, ACableIsToldBeforeWifiThoughNobodyHasConfiguredIt) {
-  const Interface wifi = through("en0", "192.168.1.5", kWifi);
-  const Interface bridge = through("bridge0", "169.254.3.7", kThunderbolt);
-  const Interface ethernet = through("en5", "10.1.0.1", kEthernet);
+  const InterfaceAddress wifi = through("en0", "192.168.1.5", kWifi);
+  const InterfaceAddress bridge = through("bridge0", "169.254.3.7", kThunderbolt);
+  const InterfaceAddress ethernet = through("en5", "10.1.0.1", kEthernet);
   EXPECT_THAT(bind_on({wifi, bridge, ethernet}).endpoint.addresses,
               ::testing::ElementsAre("169.254.3.7", "10.1.0.1", "192.168.1.5"));
 }
@@ -282,8 +282,8 @@ TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
 }
 
 TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
-  const Interface lo = {"lo", *Address::parse_numeric("127.0.0.1", 0), 8, true, true};
-  const Interface other = {"eth9", *Address::parse_numeric("10.1.0.1", 0), 24, true, false};
+  const InterfaceAddress lo = {"lo", *Address::parse_numeric("127.0.0.1", 0), 8, true, true};
+  const InterfaceAddress other = {"eth9", *Address::parse_numeric("10.1.0.1", 0), 24, true, false};
   Config config = loopback_config();
   config.ifname = "eth9";
   try {

@@ -14,7 +14,7 @@ namespace {
 
 using transport::tcp::Address;
 using transport::tcp::BindError;
-using transport::tcp::Interface;
+using transport::tcp::InterfaceAddress;
 using transport::tcp::Listener;
 using transport::tcp::Medium;
 
@@ -34,7 +34,7 @@ std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
 }
 
 TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
+  const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
   const Endpoint self = {0, "here", 1000, {"10.0.0.1"}, false};
   Endpoint peer = {1, "here", 1001, {"127.0.0.9"}, false};
   EXPECT_EQ(texts(candidates_for(peer, self, {}, interfaces)).front(), "127.0.0.1:1001");
@@ -48,10 +48,12 @@ TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
 }
 
 TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
-  const auto wired = std::find_if(interfaces.begin(), interfaces.end(), [](const Interface& each) {
-    return each.up && !each.loopback && each.address.family() == AF_INET && each.prefix_bits < 31;
-  });
+  const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
+  const auto wired =
+      std::find_if(interfaces.begin(), interfaces.end(), [](const InterfaceAddress& each) {
+        return each.up && !each.loopback && each.address.family() == AF_INET &&
+               each.prefix_bits < 31;
+      });
   if (wired == interfaces.end()) GTEST_SKIP() << "no network beside loopback";
   const std::string ours = wired->address.host();
   std::string neighbour = ours;
@@ -63,7 +65,7 @@ TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
 }
 
 TEST(Candidates, RailsPairAddressesInTurn) {
-  const std::vector<Interface> interfaces = transport::tcp::list_interfaces();
+  const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
   const Endpoint self = {0, "here", 1000, {"127.0.0.1", "127.0.0.2"}, true};
   const Endpoint peer = {1, "here", 1001, {"127.0.0.3", "127.0.0.4", "127.0.0.5"}, true};
   const auto first = [&](int rail) {
@@ -79,7 +81,7 @@ TEST(Candidates, RailsPairAddressesInTurn) {
 TEST(Candidates, ALinkLocalAddressIsTriedOnOurInterfaces) {
   const Endpoint self = {0, "here", 1000, {"10.0.0.1"}, false};
   const Endpoint peer = {1, "there", 1001, {"fe80::7%en5"}, true};
-  const Interface local = {"lo", *Address::parse_numeric("fe80::1", 0), 64, true, false};
+  const InterfaceAddress local = {"lo", *Address::parse_numeric("fe80::1", 0), 64, true, false};
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   EXPECT_THAT(texts(candidates_for(peer, self, {}, {local})),
               ::testing::ElementsAre("[fe80::7%lo]:1001"));
@@ -92,14 +94,14 @@ constexpr Medium kThunderbolt = {Medium::Kind::cable, 40'000, 1500};
 constexpr Medium kEthernet = {Medium::Kind::cable, 1000, 1500};
 constexpr Medium kWifi = {Medium::Kind::wireless, 2400, 1500};
 
-Interface through(const char* name, const char* address, int prefix, Medium medium) {
+InterfaceAddress through(const char* name, const char* address, int prefix, Medium medium) {
   return {name, *Address::parse_numeric(address, 0), prefix, true, false, true, medium};
 }
 
 /// Chooses the source address as the kernel does: by subnet, or else by the default route.
-RouteSource routes(const std::vector<Interface>& interfaces, const std::string& by_default) {
+RouteSource routes(const std::vector<InterfaceAddress>& interfaces, const std::string& by_default) {
   return [=](const Address& to) -> std::optional<Address> {
-    for (const Interface& each : interfaces) {
+    for (const InterfaceAddress& each : interfaces) {
       if (each.reaches(to)) return each.address;
     }
     return Address::parse_numeric(by_default, 0);
@@ -107,7 +109,7 @@ RouteSource routes(const std::vector<Interface>& interfaces, const std::string& 
 }
 
 std::vector<std::string> ways(const std::vector<std::string>& published,
-                              const std::vector<Interface>& interfaces,
+                              const std::vector<InterfaceAddress>& interfaces,
                               const std::string& by_default = "192.168.1.5") {
   const Endpoint self = {0, "here", 1000, {"192.168.1.5"}, false};
   const Endpoint peer = {1, "there", 7, published, false};
@@ -142,7 +144,7 @@ TEST(Ways, ThroughOneInterfaceAConfiguredAddressIsBetter) {
 }
 
 TEST(Ways, BetweenEqualsThePeersOrderStands) {
-  const std::vector<Interface> one = {through("eth0", "192.168.1.5", 24, kEthernet)};
+  const std::vector<InterfaceAddress> one = {through("eth0", "192.168.1.5", 24, kEthernet)};
   EXPECT_THAT(ways({"192.168.1.9", "192.168.1.8"}, one),
               ::testing::ElementsAre("192.168.1.9:7", "192.168.1.8:7"));
   EXPECT_THAT(ways({"192.168.1.8", "192.168.1.9"}, one),
@@ -151,7 +153,8 @@ TEST(Ways, BetweenEqualsThePeersOrderStands) {
 
 /// Returns the candidates that rank equal to the first one.
 std::vector<std::string> equals(const std::vector<std::string>& published,
-                                const std::vector<Interface>& interfaces, bool same_host = false) {
+                                const std::vector<InterfaceAddress>& interfaces,
+                                bool same_host = false) {
   const Endpoint self = {0, "here", 1000, {"192.168.1.5"}, false};
   const Endpoint peer = {1, same_host ? "here" : "there", 7, published, false};
   std::vector<std::string> found;
@@ -162,9 +165,9 @@ std::vector<std::string> equals(const std::vector<std::string>& published,
 }
 
 TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
-  const Interface eth0 = through("eth0", "192.168.1.5", 24, kEthernet);
-  const Interface eth1 = through("eth1", "10.0.0.5", 24, kEthernet);
-  const Interface wifi = through("wlan0", "10.9.0.5", 24, kWifi);
+  const InterfaceAddress eth0 = through("eth0", "192.168.1.5", 24, kEthernet);
+  const InterfaceAddress eth1 = through("eth1", "10.0.0.5", 24, kEthernet);
+  const InterfaceAddress wifi = through("wlan0", "10.9.0.5", 24, kWifi);
   const std::vector<std::string> published = {"192.168.1.9", "192.168.1.8", "10.9.0.9", "10.0.0.9"};
   EXPECT_THAT(equals(published, {eth0, eth1, wifi}), ::testing::ElementsAre("eth1 10.0.0.9:7"));
   EXPECT_THAT(ways(published, {eth0, eth1, wifi}),
@@ -177,7 +180,7 @@ TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
 
 TEST(Ways, ContainersAreNotAskedForALinkLocalAddress) {
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
-  Interface veth = through("lo", "fe80::1", 64, {Medium::Kind::software, 0, 1500});
+  InterfaceAddress veth = through("lo", "fe80::1", 64, {Medium::Kind::software, 0, 1500});
   EXPECT_TRUE(ways({"fe80::7%en5"}, {veth}).empty());
   veth.medium = kEthernet;
   EXPECT_THAT(ways({"fe80::7%en5"}, {veth}), ::testing::ElementsAre("[fe80::7%lo]:7"));

@@ -487,7 +487,7 @@ TEST_F(RdmaLinkTest, ManyLinksShareFewRegions) {
   std::vector<PairAtStation> pairs;
   for (int i = 0; i < 300; ++i)
     pairs.push_back(ends_.stations[0]->make_pair(Service::uc, {WorldRank(1), {}}));
-  EXPECT_LE(fabric_.most_regions, Device::kMostRegions);
+  EXPECT_LE(fabric_.most_regions, VerbsDevice::kMostRegions);
   EXPECT_EQ(ends_.stations[0]->device().slots().berths_in_use(), 301u);
   pairs.clear();
   EXPECT_EQ(ends_.stations[0]->device().slots().berths_in_use(), 1u);

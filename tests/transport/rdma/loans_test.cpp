@@ -165,18 +165,18 @@ TEST_F(RdmaLoans, WhereAForkWouldDoHarmEverythingIsCopied) {
 
 TEST_F(RdmaLoans, NoMoreRegionsAreUsedThanADeviceShouldHave) {
   connect();
-  Device& device = ends_.stations[0]->device();
+  VerbsDevice& device = ends_.stations[0]->device();
   const Bytes body(kMuch);
   std::vector<std::unique_ptr<Loan>> loans;
   for (int i = 0; i < 100; ++i) {
     if (auto loan = device.loans().take(body)) loans.push_back(std::move(loan));
   }
-  EXPECT_LE(loans.size(), Device::kMostLoans);
+  EXPECT_LE(loans.size(), VerbsDevice::kMostLoans);
   EXPECT_GT(loans.size(), 0u);
   std::vector<PairAtStation> pairs;
   for (int i = 0; i < 300; ++i)
     pairs.push_back(ends_.stations[0]->make_pair(Service::uc, {WorldRank(1), {}}));
-  EXPECT_LE(fabric_.most_regions, Device::kMostRegions);
+  EXPECT_LE(fabric_.most_regions, VerbsDevice::kMostRegions);
 }
 
 TEST_F(RdmaLoans, WhoGoesOnWithOtherMemoryEndsTheLoan) {

@@ -71,7 +71,7 @@ class RdmaTransportTest : public ::testing::Test {
   RdmaTransport& high() { return *ends_[1]; }
 
   /// Exchanges the messages that make a link, like the engine; rank 1 dials.
-  void tell_each_other(const LinkKey& key = kKey) {
+  void exchange_offers(const LinkKey& key = kKey) {
     const Making offer = high().dial(WorldRank(0), key, kNever);
     const Making answer = low().hear(WorldRank(1), key, *offer.tell);
     EXPECT_FALSE(answer.link);
@@ -101,7 +101,7 @@ TEST_F(RdmaTransportTest, TwoRanksMakeALink) {
   meet();
   EXPECT_TRUE(low().reaches(WorldRank(1)));
   EXPECT_THAT(low().describe(WorldRank(1)), HasSubstr("here0"));
-  tell_each_other();
+  exchange_offers();
   const std::vector<LinkEvent> made = events();
   ASSERT_EQ(made.size(), 2u);
   for (const LinkEvent& event : made) ASSERT_TRUE(event.link) << event.reason;
@@ -113,9 +113,9 @@ TEST_F(RdmaTransportTest, TwoRanksMakeALink) {
 
 TEST_F(RdmaTransportTest, NothingStaysOpen) {
   meet();
-  tell_each_other();
+  exchange_offers();
   events();
-  tell_each_other({.group = 6, .purpose = Purpose::point_to_point, .rail = 0});
+  exchange_offers({.group = 6, .purpose = Purpose::point_to_point, .rail = 0});
   high().cancel(WorldRank(0), {.group = 6, .purpose = Purpose::point_to_point, .rail = 0});
   ends_ = {};
   EXPECT_TRUE(fabric_->all_closed());
@@ -129,7 +129,7 @@ TEST_F(RdmaTransportTest, Fault14AddressesAreChosenByKindAndByWhatTheyHaveInComm
                                        ipv4(GidType::roce_v1, 7, 2, 3),
                                        link_local(GidType::roce_v2, 2, 4)};
   meet();
-  tell_each_other();
+  exchange_offers();
   const std::vector<LinkEvent> made = events();
   for (const LinkEvent& event : made) {
     ASSERT_TRUE(event.link);
@@ -145,7 +145,7 @@ TEST_F(RdmaTransportTest, ASettingChoosesAddresses) {
                                        link_local(GidType::roce_v2, 2)};
   config_.rdma_gid = "ipv6";
   meet();
-  tell_each_other();
+  exchange_offers();
   for (const LinkEvent& event : events()) {
     ASSERT_TRUE(event.link);
     EXPECT_THAT(event.link->description(), HasSubstr("fe80::1"));
@@ -196,7 +196,7 @@ TEST_F(RdmaTransportTest, SeveralDevicesGiveARailEach) {
   EXPECT_EQ(high().rails(WorldRank(0)), 2);
   LinkKey second = kKey;
   second.rail = 1;
-  tell_each_other(second);
+  exchange_offers(second);
   for (const LinkEvent& event : events()) {
     ASSERT_TRUE(event.link);
     EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
@@ -212,7 +212,7 @@ TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
       << R"([[null, ["here1", "here0"]], [["there0", "there1"], null]])";
   meet();
   ASSERT_EQ(low().rails(WorldRank(1)), 2) << low().missing(WorldRank(1));
-  tell_each_other();
+  exchange_offers();
   for (const LinkEvent& event : events()) {
     ASSERT_TRUE(event.link);
     EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
@@ -235,7 +235,7 @@ TEST_F(RdmaTransportTest, OneBadDeviceOfSeveralLosesItsOwnCableOnly) {
     meet();
     ASSERT_EQ(low().rails(WorldRank(1)), 1) << low().missing(WorldRank(1));
     ASSERT_EQ(high().rails(WorldRank(0)), 1) << high().missing(WorldRank(0));
-    tell_each_other();
+    exchange_offers();
     for (const LinkEvent& event : events()) {
       ASSERT_TRUE(event.link) << event.reason;
       EXPECT_THAT(event.link->description(), HasSubstr("10.9.0.11"));
@@ -261,7 +261,7 @@ TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
               ::testing::AllOf(HasSubstr("here0"), HasSubstr("errno 110")));
   high().cancel(WorldRank(0), kKey);
   fabric_->gate = {};
-  tell_each_other();
+  exchange_offers();
   EXPECT_TRUE(events().front().link);
 }
 
@@ -270,7 +270,7 @@ TEST_F(RdmaTransportTest, APathOnWhichNothingComesThroughIsGivenUp) {
   config_.rdma_service = "uc";
   meet();
   fabric_->judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
-  tell_each_other();
+  exchange_offers();
   const std::vector<LinkEvent> failed = events();
   ASSERT_EQ(failed.size(), 2u);
   for (const LinkEvent& event : failed) {
@@ -286,7 +286,7 @@ TEST_F(RdmaTransportTest, GreetingsThatAreLostAreSaidAgain) {
   fabric_->judge = [&](Fabric::Message&) {
     return Fate{messages++ % 2 == 0 && messages < 4 ? Fate::Kind::lost : Fate::Kind::arrives};
   };
-  tell_each_other();
+  exchange_offers();
   const std::vector<LinkEvent> made = events();
   ASSERT_EQ(made.size(), 2u);
   for (const LinkEvent& event : made) EXPECT_TRUE(event.link) << event.reason;
@@ -322,7 +322,7 @@ TEST_F(RdmaTransportTest, AForeignQueuePairNumberGivesNoLinkAndHarmsNone) {
   for (const char* service : {"rc", "uc"}) {
     config_.rdma_service = service;
     meet();
-    tell_each_other();
+    exchange_offers();
     const std::vector<LinkEvent> whole = events();
     ASSERT_EQ(whole.size(), 2u);
     const std::uint32_t foreign = fabric_->pairs.rbegin()->first;
@@ -348,14 +348,14 @@ TEST_F(RdmaTransportTest, AfterAFailedAttemptTheNextOneSucceeds) {
     fabric_->gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
     meet();
     try {
-      if (high().reaches(WorldRank(0))) tell_each_other();
+      if (high().reaches(WorldRank(0))) exchange_offers();
     } catch (const Error&) {
       high().cancel(WorldRank(0), kKey);
       low().cancel(WorldRank(1), kKey);
     }
     fabric_->gate = {};
     if (!low().reaches(WorldRank(1))) meet();
-    tell_each_other();
+    exchange_offers();
     for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << call << event.reason;
     ends_ = {};
     EXPECT_TRUE(fabric_->all_closed()) << call;
@@ -367,7 +367,7 @@ TEST_F(RdmaTransportTest, ADeviceIsOpenedOnceForAProcess) {
   meet();
   const Survey again = survey(config_, WorldRank(0), 2, devices_[0], "");
   for (std::uint64_t group = 5; group < 9; ++group) {
-    tell_each_other({.group = group, .purpose = Purpose::collective, .rail = 0});
+    exchange_offers({.group = group, .purpose = Purpose::collective, .rail = 0});
     for (const LinkEvent& event : events()) EXPECT_TRUE(event.link);
   }
   EXPECT_EQ(fabric_->open["ibv_open_device"], 2) << "one for each machine";
@@ -381,7 +381,7 @@ TEST_F(RdmaTransportTest, ADeviceThatFailedIsOpenedAnew) {
   low().progress(none);
   fabric_->dead.clear();
   meet();
-  tell_each_other();
+  exchange_offers();
   for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << event.reason;
 }
 
@@ -389,7 +389,7 @@ TEST_F(RdmaTransportTest, ADeviceThatFailedIsOpenedAnew) {
 /// and opens its own devices.
 TEST_F(RdmaTransportTest, RightAfterAForkTheChildHasDevicesOfItsOwn) {
   meet();
-  tell_each_other();
+  exchange_offers();
   const std::vector<LinkEvent> made = events();
   const pid_t child = ::fork();
   if (child == 0) {

@@ -23,8 +23,8 @@ namespace {
 struct Open {
   using Key = std::tuple<const Verbs*, std::string, pid_t>;
   struct Entry {
-    const Device* device = nullptr;
-    std::weak_ptr<Device> used;  ///< Expired while the device closes.
+    const VerbsDevice* device = nullptr;
+    std::weak_ptr<VerbsDevice> used;  ///< Expired while the device closes.
   };
   std::mutex mutex;
   std::map<Key, Entry> devices;  // guarded by mutex
@@ -47,7 +47,7 @@ std::mutex& mutex_of_open_devices() { return open_devices().mutex; }
 /// entry from the table, so that no other thread opens the device before it has closed.
 struct Close {
   Open::Key key;
-  void operator()(Device* device) const {
+  void operator()(VerbsDevice* device) const {
     Open& open = open_devices();
     const std::lock_guard lock(open.mutex);
     const auto entry = open.devices.find(key);
@@ -60,9 +60,9 @@ struct Close {
 /// Interval between attempts to open a device that is being closed.
 constexpr std::chrono::milliseconds kWhileItCloses{1};
 
-std::size_t regions_of(const Limits& limits) {
-  if (limits.regions <= 0) return Device::kMostRegions;
-  return std::min(Device::kMostRegions, static_cast<std::size_t>(limits.regions));
+std::size_t regions_of(const RegionLimits& limits) {
+  if (limits.regions <= 0) return VerbsDevice::kMostRegions;
+  return std::min(VerbsDevice::kMostRegions, static_cast<std::size_t>(limits.regions));
 }
 
 /// Numbers of berths (areas for the slots of one link) per region. The first region holds
@@ -93,25 +93,26 @@ std::size_t lockable_bytes() {
 
 }  // namespace
 
-std::shared_ptr<Device> Device::open(const std::shared_ptr<Verbs>& verbs, const std::string& name) {
+std::shared_ptr<VerbsDevice> VerbsDevice::open(const std::shared_ptr<Verbs>& verbs,
+                                               const std::string& name) {
   Open& open = open_devices();
   const Open::Key key{verbs.get(), name, ::getpid()};
   for (;; std::this_thread::sleep_for(kWhileItCloses)) {
     // Declared before the lock, so that it is released after unlocking.
-    std::shared_ptr<Device> known;
+    std::shared_ptr<VerbsDevice> known;
     const std::lock_guard lock(open.mutex);
     if (const auto entry = open.devices.find(key); entry != open.devices.end()) {
       known = entry->second.used.lock();
       if (!known) continue;
       if (!known->failed()) return known;
     }
-    std::shared_ptr<Device> device(new Device(verbs, name), Close{key});
+    std::shared_ptr<VerbsDevice> device(new VerbsDevice(verbs, name), Close{key});
     open.devices[key] = {device.get(), device};
     return device;
   }
 }
 
-Device::Device(std::shared_ptr<Verbs> verbs, std::string name)
+VerbsDevice::VerbsDevice(std::shared_ptr<Verbs> verbs, std::string name)
     : verbs_(std::move(verbs)), name_(std::move(name)), context_(verbs_->open(name_)) {
   limits_ = context_->limits();
   const std::size_t regions = regions_of(limits_);
@@ -120,19 +121,19 @@ Device::Device(std::shared_ptr<Verbs> verbs, std::string name)
   loans_ = std::make_unique<Loans>(*context_, loans);
 }
 
-Device::~Device() = default;
+VerbsDevice::~VerbsDevice() = default;
 
-std::string Device::trouble() const {
+std::string VerbsDevice::trouble() const {
   const std::lock_guard lock(mutex_);
   return trouble_;
 }
 
-void Device::fail(const std::string& why) {
+void VerbsDevice::fail(const std::string& why) {
   if (trouble_.empty()) trouble_ = fmt::format("device {}: {}", name_, why);
   failed_.store(true, std::memory_order_release);
 }
 
-void Device::look() {
+void VerbsDevice::look() {
   const std::lock_guard lock(mutex_);
   while (!failed()) {
     const std::optional<DeviceEvent> event = context_->next_event();
@@ -147,14 +148,14 @@ void Device::look() {
   }
 }
 
-std::string Device::trouble_of_pair(std::uint32_t number) const {
+std::string VerbsDevice::trouble_of_pair(std::uint32_t number) const {
   if (!any_pair_failed_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   const auto found = failed_pairs_.find(number);
   return found == failed_pairs_.end() ? std::string() : found->second;
 }
 
-void Device::forget_pair(std::uint32_t number) {
+void VerbsDevice::forget_pair(std::uint32_t number) {
   if (!any_pair_failed_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   failed_pairs_.erase(number);

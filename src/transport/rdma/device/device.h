@@ -144,7 +144,7 @@ class Loans {
   std::atomic<int> refusals_{0};
 };
 
-class Device {
+class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
@@ -153,17 +153,18 @@ class Device {
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns the device if the process has it open already, else opens it. Throws VerbsError.
-  static std::shared_ptr<Device> open(const std::shared_ptr<Verbs>& verbs, const std::string& name);
-  Device(std::shared_ptr<Verbs> verbs, std::string name);
-  ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  static std::shared_ptr<VerbsDevice> open(const std::shared_ptr<Verbs>& verbs,
+                                           const std::string& name);
+  VerbsDevice(std::shared_ptr<Verbs> verbs, std::string name);
+  ~VerbsDevice();
+  VerbsDevice(const VerbsDevice&) = delete;
+  VerbsDevice& operator=(const VerbsDevice&) = delete;
 
   const std::string& name() const { return name_; }
   VerbsContext& context() { return *context_; }
   SlotMemory& slots() { return *slots_; }
   Loans& loans() { return *loans_; }
-  const Limits& limits() const { return limits_; }
+  const RegionLimits& limits() const { return limits_; }
 
   /// Marks a port as used: if it goes down, the device counts as failed.
   void use_port(int port) { ports_.fetch_or(bit_of(port)); }
@@ -191,7 +192,7 @@ class Device {
   const std::shared_ptr<Verbs> verbs_;
   const std::string name_;
   std::unique_ptr<VerbsContext> context_;
-  Limits limits_;
+  RegionLimits limits_;
   std::unique_ptr<SlotMemory> slots_;
   std::unique_ptr<Loans> loans_;
   std::atomic<bool> failed_{false};

@@ -46,7 +46,7 @@ class Credits {
 
   /// Accounts for a sent message; returns its sequence number.
   std::uint32_t send() {
-    told_ = returned_;
+    announced_ = returned_;
     return sent_++;
   }
   /// Messages sent that the peer has not yet reported as processed.
@@ -56,7 +56,7 @@ class Credits {
   /// Accounts for messages lost in transit, which have used no receive.
   void skip(std::uint32_t lost) { returned_ += lost; }
   std::uint32_t returned() const { return returned_; }
-  bool owes_credit() const { return returned_ - told_ >= kWorthTelling; }
+  bool owes_credit() const { return returned_ - announced_ >= kWorthTelling; }
 
   /// Records the peer's count of returned receives. Returns false if the count is impossible.
   bool hear(std::uint32_t returned) {
@@ -70,7 +70,7 @@ class Credits {
   std::uint32_t sent_ = 0;
   std::uint32_t heard_ = 0;  ///< Number of sent messages that the peer has returned.
   std::uint32_t returned_ = 0;
-  std::uint32_t told_ = 0;  ///< Value of returned_ that was last sent to the peer.
+  std::uint32_t announced_ = 0;  ///< Value of returned_ that was last sent to the peer.
 };
 
 enum class MessageKind : std::uint16_t {

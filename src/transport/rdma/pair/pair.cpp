@@ -39,8 +39,8 @@ QueuePairOptions options_of(Service service, int port, bool lends) {
 
 }  // namespace
 
-Pair::Pair(std::shared_ptr<Device> device, CompletionChannel* channel, Service service, int port,
-           std::string peer)
+Pair::Pair(std::shared_ptr<VerbsDevice> device, CompletionChannel* channel, Service service,
+           int port, std::string peer)
     : device_(std::move(device)),
       service_(service),
       peer_(std::move(peer)),
@@ -63,7 +63,7 @@ std::span<std::byte> Pair::send_slot(std::uint64_t number) const {
   return berth_.memory().subspan(slot * kSlotBytes, std::min(kSlotBytes, far_.shape.slot_bytes));
 }
 
-void Pair::connect(const Route& route, const FarEnd& far, bool dialled) {
+void Pair::connect(const PairRoute& route, const FarEnd& far, bool dialled) {
   far_ = far;
   credits_ = Credits(far.shape.depth);
   dialled_ = dialled;

@@ -35,7 +35,7 @@ class Pair {
 
   /// Posts the receives. `channel` is notified of completions and may be null. `peer` is the name
   /// of the other end in messages: "rank 3". Throws VerbsError or Error.
-  Pair(std::shared_ptr<Device> device, CompletionChannel* channel, Service service, int port,
+  Pair(std::shared_ptr<VerbsDevice> device, CompletionChannel* channel, Service service, int port,
        std::string peer);
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
@@ -45,11 +45,11 @@ class Pair {
   std::uint64_t token() const { return token_; }
   Service service() const { return service_; }
   const std::string& peer() const { return peer_; }
-  const Device& device() const { return *device_; }
+  const VerbsDevice& device() const { return *device_; }
 
   /// Connects the queue pair to the peer's and starts the greeting. `dialled`: true at the dialing
   /// end. Throws VerbsError.
-  void connect(const Route& route, const FarEnd& far, bool dialled);
+  void connect(const PairRoute& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
   /// Sets how long the peer may leave a probe unanswered; uc only.
   void answer_within(Clock::duration patience) { answer_patience_ = patience; }
@@ -143,7 +143,7 @@ class Pair {
   void remind(Clock::time_point now);
   void ask(Clock::time_point now);
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<VerbsDevice> device_;
   const Service service_;
   const std::string peer_;
   const std::uint64_t token_;

@@ -25,20 +25,20 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-struct Wanted {
+struct ConfiguredDevices {
   std::vector<std::string> names;
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
 /// The setting is a list of names, or the path of a table in the format of MLX's jaccl.
-Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
+ConfiguredDevices wanted_devices(const Config& config, WorldRank rank, int size) {
   const std::string& setting = config.rdma_device;
   if (setting.find('/') == setting.npos) {
     if (!config.rdma_ring) return {names_in(setting), {}};
     throw InvalidArgument(
         "MCCL_RDMA_RING is set, but MCCL_RDMA_DEVICE is not the path of a table of RDMA devices");
   }
-  Wanted wanted;
+  ConfiguredDevices wanted;
   DeviceTable table = read_device_table(setting, size);
   if (config.rdma_ring) {
     require_shape(setting, table, true);
@@ -55,7 +55,7 @@ Wanted wanted_devices(const Config& config, WorldRank rank, int size) {
   return wanted;
 }
 
-void require_few(const Wanted& wanted, WorldRank rank) {
+void require_few(const ConfiguredDevices& wanted, WorldRank rank) {
   if (wanted.names.size() <= kMostDevices) return;
   throw InvalidArgument(
       fmt::format("MCCL_RDMA_DEVICE: expected at most {} devices of one rank; found {} of rank {}",
@@ -186,7 +186,7 @@ Card card_without(const std::string& why) {
 
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why) {
-  const Wanted wanted = wanted_devices(config, rank, size);
+  const ConfiguredDevices wanted = wanted_devices(config, rank, size);
   require_few(wanted, rank);
   const bool by_name = !wanted.names.empty();
   Survey found{card_without(why), false, {}};

@@ -79,7 +79,7 @@ struct Functions {
 };
 
 /// Calls functions for one device, whose name is in the errors.
-struct Calls {
+struct CheckedVerbs {
   const Functions& verbs;
   std::string device;
 

@@ -38,7 +38,7 @@ void set_non_blocking(int descriptor) {
 
 class LibraryChannel final : public CompletionChannel {
  public:
-  LibraryChannel(const Calls& calls, ibv_context* context)
+  LibraryChannel(const CheckedVerbs& calls, ibv_context* context)
       : verbs_(calls.verbs), channel_(make(calls, context)) {
     set_non_blocking(channel_->fd);
   }
@@ -52,7 +52,7 @@ class LibraryChannel final : public CompletionChannel {
   ibv_comp_channel* get() { return channel_.get(); }
 
  private:
-  static Owned<ibv_comp_channel> make(const Calls& calls, ibv_context* context) {
+  static Owned<ibv_comp_channel> make(const CheckedVerbs& calls, ibv_context* context) {
     const Functions& v = calls.verbs;
     if (!v.create_comp_channel || !v.get_cq_event || !v.ack_cq_events || !v.destroy_comp_channel)
       calls.fail("ibv_create_comp_channel", ENOSYS);
@@ -74,7 +74,7 @@ class LibraryRegion final : public MemoryRegion {
 
 class LibraryPair final : public QueuePair {
  public:
-  LibraryPair(const Calls& calls, ibv_pd* domain, const QueuePairOptions& options,
+  LibraryPair(const CheckedVerbs& calls, ibv_pd* domain, const QueuePairOptions& options,
               LibraryChannel* channel)
       : calls_(calls),
         service_(options.service),
@@ -89,7 +89,7 @@ class LibraryPair final : public QueuePair {
   std::uint32_t number() const override { return pair_->qp_num; }
   std::uint32_t inline_bytes() const override { return inline_bytes_; }
 
-  void connect(const Route& route) override {
+  void connect(const PairRoute& route) override {
     receive_from(route);
     ibv_qp_attr attr = {};
     attr.qp_state = kReadyToSend;
@@ -171,7 +171,7 @@ class LibraryPair final : public QueuePair {
     modify(attr, mask::kState | mask::kPkeyIndex | mask::kPort | mask::kAccess,
            "ibv_modify_qp (to initialised)");
   }
-  void receive_from(const Route& route) {
+  void receive_from(const PairRoute& route) {
     ibv_qp_attr attr = {};
     attr.qp_state = kReadyToReceive;
     attr.path_mtu = mtu_code(route.mtu_bytes);
@@ -193,7 +193,7 @@ class LibraryPair final : public QueuePair {
            "ibv_modify_qp (to ready to receive)");
   }
 
-  const Calls calls_;
+  const CheckedVerbs calls_;
   const Service service_;
   const int port_;
   std::uint32_t inline_bytes_ = 0;
@@ -203,14 +203,14 @@ class LibraryPair final : public QueuePair {
 
 class LibraryContext final : public VerbsContext {
  public:
-  LibraryContext(Calls calls, void* device)
+  LibraryContext(CheckedVerbs calls, void* device)
       : calls_(std::move(calls)),
         context_(calls_.make(calls_.verbs.open_device, calls_.verbs.close_device, device)),
         domain_(calls_.make(calls_.verbs.alloc_pd, calls_.verbs.dealloc_pd, context_.get())) {
     set_non_blocking(context_->async_fd);
   }
 
-  Limits limits() override {
+  RegionLimits limits() override {
     ibv_device_attr attr = {};
     calls_.check("ibv_query_device", calls_.verbs.query_device(context_.get(), &attr));
     return {.regions = attr.max_mr, .lends = fork_does_no_harm()};
@@ -331,7 +331,7 @@ class LibraryContext final : public VerbsContext {
     if (gid.bytes != GidBytes{}) gids.push_back(gid);
   }
 
-  const Calls calls_;
+  const CheckedVerbs calls_;
   const Owned<ibv_context> context_;
   const Owned<ibv_pd> domain_;
 };
@@ -358,7 +358,7 @@ class VerbsLibrary final : public Verbs {
     const DeviceList list = list_devices(count);
     for (int i = 0; list && i < count; ++i) {
       if (name == verbs_.get_device_name(list.get()[i]))
-        return std::make_unique<LibraryContext>(Calls{verbs_, name}, list.get()[i]);
+        return std::make_unique<LibraryContext>(CheckedVerbs{verbs_, name}, list.get()[i]);
     }
     throw VerbsError("ibv_open_device", name, ENODEV);
   }

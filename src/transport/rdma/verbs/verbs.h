@@ -62,7 +62,7 @@ struct Port {
   std::size_t message_bytes = 0;  ///< Maximum length of a message.
 };
 
-struct Limits {
+struct RegionLimits {
   int regions = 0;
   /// True if memory of callers may be registered for a limited time, because a fork during that
   /// time does no harm.
@@ -117,7 +117,7 @@ struct QueuePairOptions {
 };
 
 /// Connection parameters for another queue pair.
-struct Route {
+struct PairRoute {
   std::uint32_t queue_pair = 0;
   std::uint32_t their_first = 0;  ///< Packet sequence number (PSN) of the peer's first packet.
   std::uint32_t our_first = 0;
@@ -143,7 +143,7 @@ class QueuePair {
   /// Maximum bytes of an inline message, which the device copies while it is posted.
   virtual std::uint32_t inline_bytes() const = 0;
   /// Connects the queue pair, which can then receive and send. Receives may be posted before.
-  virtual void connect(const Route& route) = 0;
+  virtual void connect(const PairRoute& route) = 0;
   virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
   virtual int post_receive(std::uint64_t id, const Piece& into) = 0;
   /// Writes pending completions to the beginning of `into`. Returns their number, or a negative
@@ -160,7 +160,7 @@ enum class Access : std::uint8_t { read, write };
 class VerbsContext {
  public:
   virtual ~VerbsContext() = default;
-  virtual Limits limits() = 0;
+  virtual RegionLimits limits() = 0;
   virtual Port port(int number) = 0;
   virtual std::vector<Gid> gids(int port) = 0;
   /// Memory to which the process has no write access can be registered for reading only.

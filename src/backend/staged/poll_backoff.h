@@ -12,7 +12,7 @@ namespace mccl::staged {
 /// Polls without a pause for 100 us. Then sleeps between polls for a sixteenth of the time waited
 /// so far, at least 20 us and at most 500 us. A long wait thus costs little CPU time, and its end
 /// is noticed with little delay.
-class Patience {
+class PollBackoff {
  public:
   bool naps() const { return Clock::now() - since_ >= kAtOnce; }
   Clock::duration nap() const {
@@ -42,7 +42,7 @@ class Returning {
   virtual bool try_finish() = 0;
   /// Polls until the call has ended. Used if no other thread polls it.
   void finish_alone() {
-    for (const Patience patience; !try_finish();) patience.pause();
+    for (const PollBackoff backoff; !try_finish();) backoff.pause();
   }
 };
 

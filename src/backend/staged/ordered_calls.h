@@ -20,24 +20,24 @@ class NativeGroup;
 
 namespace mccl::staged {
 
-/// Thread-safe. The line's own thread polls the devices; a waiting caller also polls them. Lock
-/// order: the line's lock, then the lock of a call. No lock is held while callbacks run.
-class Line : public std::enable_shared_from_this<Line> {
+/// Thread-safe. The queue's own thread polls the devices; a waiting caller also polls them. Lock
+/// order: the queue's lock, then the lock of a call. No lock is held while callbacks run.
+class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
  public:
-  explicit Line(native::NativeGroup& group) : group_(&group) {}
-  ~Line();
+  explicit OrderedCalls(native::NativeGroup& group) : group_(&group) {}
+  ~OrderedCalls();
 
-  /// True if calls wait in the line, so that a call on host memory must wait behind them.
+  /// True if calls wait in the queue, so that a call on host memory must wait behind them.
   bool is_busy() const { return attention_.load(std::memory_order_acquire) != 0; }
 
   Work enqueue(const Request& request, const CallOptions& options);
-  /// Ends this thread's batch. Returns one Work for its calls in the line and for `others`, those
-  /// of its calls that did not enter the line.
+  /// Ends this thread's batch. Returns one Work for its calls in the queue and for `others`, those
+  /// of its calls that did not enter the queue.
   Work end_batch(Work others);
 
   /// Starts all calls that are ready.
   void advance();
-  /// Makes the line poll `call` until it has ended. Returns false if the line is closed.
+  /// Makes the queue poll `call` until it has ended. Returns false if the queue is closed.
   bool look_after(std::shared_ptr<Returning> call);
 
   /// Called when the group is destroyed. Calls that have not started fail.

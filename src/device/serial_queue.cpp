@@ -1,4 +1,4 @@
-#include "device/lane.h"
+#include "device/serial_queue.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@ constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 32;
 
 }
 
-Lane::Lane(std::shared_ptr<Depot> depot)
+SerialQueue::SerialQueue(std::shared_ptr<Depot> depot)
     : depot_(std::move(depot)),
       words_(depot_->block(sizeof(Word))),
       ended_(reinterpret_cast<Word*>(words_.data())),
@@ -17,7 +17,7 @@ Lane::Lane(std::shared_ptr<Depot> depot)
   *ended_ = 0;
 }
 
-Word Lane::run_beside(void* stream, const Act& act) {
+Word SerialQueue::run_beside(void* stream, const Act& act) {
   const std::lock_guard lock(mutex_);
   if (used_ && !own_queue_is_last_ && last_stream_ != stream) queue_->follow(last_stream_);
   queue_->follow(stream);
@@ -28,7 +28,7 @@ Word Lane::run_beside(void* stream, const Act& act) {
   return number_;
 }
 
-void Lane::run_on(void* stream, bool may_go, const Act& act) {
+void SerialQueue::run_on(void* stream, bool may_go, const Act& act) {
   const std::lock_guard lock(mutex_);
   // A call on the same stream as the last is in order already, without a driver call.
   const bool elsewhere = !used_ || own_queue_is_last_ || last_stream_ != stream;
@@ -50,7 +50,7 @@ void Lane::run_on(void* stream, bool may_go, const Act& act) {
   }
 }
 
-Word Lane::end() {
+Word SerialQueue::end() {
   const std::lock_guard lock(mutex_);
   if (!used_) return number_;
   if (!own_queue_is_last_) queue_->follow(last_stream_);
@@ -60,18 +60,18 @@ Word Lane::end() {
   return number_;
 }
 
-void Lane::give_up() noexcept {
+void SerialQueue::give_up() noexcept {
   std::uint64_t not_yet = 0;
   given_up_.compare_exchange_strong(not_yet, kGivenUp | __atomic_load_n(ended_, __ATOMIC_ACQUIRE));
 }
 
-bool Lane::has_given_up(Word number) const {
+bool SerialQueue::has_given_up(Word number) const {
   const std::uint64_t mark = given_up_;
   const auto last = static_cast<Word>(mark);
   return mark != 0 && !reached(&last, number);
 }
 
-void Lane::lead(void* stream) {
+void SerialQueue::lead(void* stream) {
   const std::lock_guard lock(mutex_);
   if (used_) queue_->lead(stream);
 }

@@ -1,4 +1,4 @@
-#include "backend/staged/line.h"
+#include "backend/staged/ordered_calls.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "backend/native/group.h"
-#include "backend/staged/patience.h"
+#include "backend/staged/poll_backoff.h"
 #include "base/thread.h"
 #include "device/registry.h"
 #include "mccl/error.h"
@@ -14,7 +14,8 @@
 namespace mccl::staged {
 namespace {
 
-/// After this time without a call, a line releases pinned memory that nothing has used for as long.
+/// After this time without a call, a queue releases pinned memory that nothing has used for as
+/// long.
 constexpr std::chrono::seconds kIdle{30};
 
 /// A Work that has failed already.
@@ -33,11 +34,11 @@ bool all_arrived(const std::vector<std::shared_ptr<StagedCall>>& batch) {
 
 }  // namespace
 
-Line::~Line() {
+OrderedCalls::~OrderedCalls() {
   if (watcher_.joinable()) watcher_.detach();
 }
 
-Line::Batch* Line::open_batch() {
+OrderedCalls::Batch* OrderedCalls::open_batch() {
   const auto own = open_.find(std::this_thread::get_id());
   if (own != open_.end()) return &own->second;
   if (!group_->batch_is_open()) return nullptr;
@@ -45,7 +46,7 @@ Line::Batch* Line::open_batch() {
   return &open_[std::this_thread::get_id()];
 }
 
-Work Line::enqueue(const Request& request, const CallOptions& options) {
+Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
   native::NativeGroup* group = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -71,7 +72,7 @@ Work Line::enqueue(const Request& request, const CallOptions& options) {
   return Work(call);
 }
 
-Work Line::end_batch(Work others) {
+Work OrderedCalls::end_batch(Work others) {
   std::vector<Work> works{std::move(others)};
   {
     const std::lock_guard lock(mutex_);
@@ -91,7 +92,7 @@ Work Line::end_batch(Work others) {
 }
 
 /// Fails the whole group, because the other ranks wait for a call that this rank cannot make.
-void Line::fail_group(const StagedCall& call, const std::exception_ptr& error) {
+void OrderedCalls::fail_group(const StagedCall& call, const std::exception_ptr& error) {
   std::string what;
   try {
     std::rethrow_exception(error);
@@ -104,7 +105,7 @@ void Line::fail_group(const StagedCall& call, const std::exception_ptr& error) {
   throw Error(reason);
 }
 
-void Line::start(const Batch& batch, Starts& started) {
+void OrderedCalls::start(const Batch& batch, Starts& started) {
   const bool together = batch.size() > 1;
   std::exception_ptr failure;
   if (together) group_->begin_batch();
@@ -123,10 +124,10 @@ void Line::start(const Batch& batch, Starts& started) {
 }
 
 /// Starts the calls that are ready, in order. If the deadline of the next call passes before its
-/// input has arrived, removes that call from the line and returns it. In a failed group, calls
+/// input has arrived, removes that call from the queue and returns it. In a failed group, calls
 /// start without their input and report the failure. No-op on a thread with an open batch of its
 /// own, since calls started there would be held back until the batch ends.
-Line::CallPtr Line::start_ready(Starts& started) {
+OrderedCalls::CallPtr OrderedCalls::start_ready(Starts& started) {
   const std::lock_guard lock(mutex_);
   if (group_ && group_->batch_is_open()) return nullptr;
   while (group_ && !waiting_.empty()) {
@@ -151,7 +152,7 @@ Line::CallPtr Line::start_ready(Starts& started) {
   return nullptr;
 }
 
-void Line::advance() {
+void OrderedCalls::advance() {
   Starts started;
   const CallPtr late = start_ready(started);
   if (!started.empty()) {
@@ -162,7 +163,7 @@ void Line::advance() {
   if (late) give_up(late);
 }
 
-void Line::give_up(const CallPtr& call) {
+void OrderedCalls::give_up(const CallPtr& call) {
   const std::string reason = fmt::format(
       "{} timed out before its input was copied from the device: earlier work in the stream is not "
       "finished",
@@ -174,7 +175,7 @@ void Line::give_up(const CallPtr& call) {
   call->returned(std::make_exception_ptr(TimeoutError(reason)));
 }
 
-bool Line::look_after(std::shared_ptr<Returning> call) {
+bool OrderedCalls::look_after(std::shared_ptr<Returning> call) {
   {
     const std::lock_guard lock(mutex_);
     if (!group_) return false;
@@ -185,7 +186,7 @@ bool Line::look_after(std::shared_ptr<Returning> call) {
   return true;
 }
 
-bool Line::finish_returning() {
+bool OrderedCalls::finish_returning() {
   std::vector<std::shared_ptr<Returning>> looked;
   {
     const std::lock_guard lock(mutex_);
@@ -204,7 +205,7 @@ bool Line::finish_returning() {
 
 /// Waits for a running call, by which this thread drives the engine. Callers with GPU memory seldom
 /// wait on the host, and the engine goes to sleep sooner if no thread drives it.
-void Line::help_running() {
+void OrderedCalls::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;
   {
@@ -220,13 +221,13 @@ void Line::help_running() {
   }
 }
 
-void Line::begin_watching() {
+void OrderedCalls::begin_watching() {
   if (watcher_.joinable()) return;
   watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
 }
 
-void Line::watch() {
-  Patience patience;
+void OrderedCalls::watch() {
+  PollBackoff backoff;
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -242,9 +243,9 @@ void Line::watch() {
           lock.lock();
           changed_.wait(lock, is_called);
         }
-        patience = Patience();
-      } else if (running_.empty() && patience.naps()) {
-        changed_.wait_for(lock, patience.nap());
+        backoff = PollBackoff();
+      } else if (running_.empty() && backoff.naps()) {
+        changed_.wait_for(lock, backoff.nap());
       }
       if (!group_) return;
     }
@@ -252,12 +253,12 @@ void Line::watch() {
     advance();
     help_running();
     const bool progress = finish_returning() || attention_.load() != before;
-    if (progress) patience = Patience();
-    if (!patience.naps()) std::this_thread::yield();
+    if (progress) backoff = PollBackoff();
+    if (!backoff.naps()) std::this_thread::yield();
   }
 }
 
-void Line::close() {
+void OrderedCalls::close() {
   std::thread watcher;
   std::vector<std::shared_ptr<Returning>> returning;
   std::deque<Batch> waiting;

@@ -13,20 +13,20 @@ namespace mccl::device {
 
 /// Runs calls one after another, whichever streams they use. Every rank uses the same order, so two
 /// ranks never wait for each other in different calls. Thread-safe.
-class Lane {
+class SerialQueue {
  public:
   /// Enqueues a call on the stream that it is given.
   using Act = std::function<void(void* stream)>;
 
-  explicit Lane(std::shared_ptr<Depot> depot);
+  explicit SerialQueue(std::shared_ptr<Depot> depot);
 
-  /// Runs the call on the lane's own queue, after the work that `stream` has been given so far.
-  /// Returns the number of the call.
+  /// Runs the call on a device queue of its own, after the work that `stream` has been given so
+  /// far. Returns the number of the call.
   Word run_beside(void* stream, const Act& act);
   /// Runs the call on the caller's stream. The host cannot find out when it ends. If the stream is
   /// being captured, the caller must order the call relative to calls that are not captured.
   ///
-  /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The lane then
+  /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The queue then
   /// records the end of the call immediately. Otherwise it records the end only if a call on a
   /// different stream follows, so that consecutive calls on one stream need no driver calls.
   void run_on(void* stream, bool may_go, const Act& act);
