@@ -111,7 +111,7 @@ class AutoPaths : public ::testing::Test {
   const std::shared_ptr<DeviceDouble> device_ = std::make_shared<DeviceDouble>();
 };
 
-TEST_F(AutoPaths, WhereAllAreOnDevicesTheFirstCallGoesDirectly) {
+TEST_F(AutoPaths, TheFirstCallUsesThePathIfAllRanksHaveDeviceMemory) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     EXPECT_EQ(all_reduce(group, true), 42);
@@ -145,7 +145,7 @@ TEST_F(AutoPaths, TheFirstCallOnDevicesIsRefusedWhileItsStreamIsCaptured) {
   });
 }
 
-TEST_F(AutoPaths, WhereOneIsOnTheHostAllGoThroughIt) {
+TEST_F(AutoPaths, AllRanksUseTheHostIfOneHasHostMemory) {
   run_ranks(3, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     for (int call = 0; call < 3; ++call) {
@@ -188,7 +188,7 @@ float all_to_all_of_equal_counts(Group& group, const std::shared_ptr<DeviceDoubl
   return found;
 }
 
-TEST_F(AutoPaths, EqualCountsGoDirectlyAndElsewhereMatchCountsPerRank) {
+TEST_F(AutoPaths, EqualCountsUseThePathAndMatchCountsPerRank) {
   run_ranks(3, [this](Context& context) {
     const auto group = [&]() -> Group& {
       return use(context, {way("one", 42, std::chrono::microseconds(0))});
@@ -198,7 +198,7 @@ TEST_F(AutoPaths, EqualCountsGoDirectlyAndElsewhereMatchCountsPerRank) {
   });
 }
 
-TEST_F(AutoPaths, WhoReachMemoryHaveMet) {
+TEST_F(AutoPaths, NeedNoAgreementAfterReachingMemory) {
   WayDouble::times_reached = 0;
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
@@ -211,7 +211,7 @@ TEST_F(AutoPaths, WhoReachMemoryHaveMet) {
   EXPECT_EQ(WayDouble::times_reached, 2) << "the second time, on each rank; a way meets by itself";
 }
 
-TEST_F(AutoPaths, MemoryIsNotReachedThroughTheHost) {
+TEST_F(AutoPaths, TheHostPathDoesNotReachPeerMemory) {
   WayDouble::times_reached = 0;
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
@@ -223,7 +223,7 @@ TEST_F(AutoPaths, MemoryIsNotReachedThroughTheHost) {
   EXPECT_EQ(WayDouble::times_reached, 0);
 }
 
-TEST_F(AutoPaths, CallsOfTheHostBeforeLeaveItOpen) {
+TEST_F(AutoPaths, EarlierHostCallsDoNotDecide) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     for (int call = 1; call <= 5; ++call) EXPECT_EQ(all_reduce(group, false), 2);
@@ -234,7 +234,7 @@ TEST_F(AutoPaths, CallsOfTheHostBeforeLeaveItOpen) {
   });
 }
 
-TEST_F(AutoPaths, WhoCannotWaitForTheOthersGoesThroughTheHost) {
+TEST_F(AutoPaths, ACallerThatMustNotBlockUsesTheHost) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     EXPECT_EQ(all_reduce(group, true, context.rank() == 0), 2);
@@ -244,7 +244,7 @@ TEST_F(AutoPaths, WhoCannotWaitForTheOthersGoesThroughTheHost) {
   });
 }
 
-TEST_F(AutoPaths, TheFasterWayIsTaken) {
+TEST_F(AutoPaths, UsesTheFasterPath) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("slow", 1000, std::chrono::microseconds(2000)),
                                  way("fast", 42, std::chrono::microseconds(0))});
@@ -252,7 +252,7 @@ TEST_F(AutoPaths, TheFasterWayIsTaken) {
   });
 }
 
-TEST_F(AutoPaths, WhatTheFasterWayDoesNotDoGoesByTheOther) {
+TEST_F(AutoPaths, UsesTheOtherPathForUnsupportedCalls) {
   run_ranks(2, [this](Context& context) {
     Group& group =
         use(context, {way("fast", 1000, std::chrono::microseconds(0), Collective::broadcast),
@@ -261,7 +261,7 @@ TEST_F(AutoPaths, WhatTheFasterWayDoesNotDoGoesByTheOther) {
   });
 }
 
-TEST_F(AutoPaths, AWayThatOneRankHasNotIsTakenByNone) {
+TEST_F(AutoPaths, SkipsAPathThatOneRankLacks) {
   run_ranks(2, [this](Context& context) {
     std::vector<direct::PathCandidate> candidates{way("one", 42, std::chrono::microseconds(0))};
     if (context.rank() == 1) candidates.front() = missing("there is none");
@@ -270,7 +270,7 @@ TEST_F(AutoPaths, AWayThatOneRankHasNotIsTakenByNone) {
   });
 }
 
-TEST_F(AutoPaths, MessagesAndBatchesAreNotAskedAbout) {
+TEST_F(AutoPaths, MessagesAndBatchesDoNotStartTheAgreement) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     DeviceDouble::Queue stream(*device_);

@@ -170,7 +170,7 @@ TEST(Cables, AStarAroundTheLastRank) {
       4, [](int a, int b) { return a == 3 || b == 3; }, sum_and_talk);
 }
 
-TEST(Cables, WhereAllReachEachOtherNobodyPassesAnythingOn) {
+TEST(Cables, NoRankRelaysIfAllReachEachOther) {
   run(
       3, [](int, int) { return true; }, sum_and_talk);
 }
@@ -189,7 +189,7 @@ TEST(Cables, ARankInTheMiddleMayEndFirst) {
   });
 }
 
-TEST(Cables, APlaceIsFreeAgainOnceItsRankHasLeft) {
+TEST(Cables, ARankNumberIsFreeAgainAfterItsRankLeft) {
   const AddressTable table = free_places(3);
   const auto left = run_at(table, in_a_line, sum_and_talk);
   run_at(table, in_a_line, sum_and_talk);
@@ -228,7 +228,7 @@ TEST(Cables, ARankThatDiesWhileTheRanksMeetIsNamedByAll) {
   ::waitpid(dying, nullptr, 0);
 }
 
-TEST(Cables, PartsThatNothingJoinsAreTold) {
+TEST(Cables, TheErrorNamesDisconnectedParts) {
   const AddressTable table = free_places(3);
   Config config;
   config.job_key = "key";

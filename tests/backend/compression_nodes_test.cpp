@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, CompressionAcrossHosts,
 
 /// The result and the residuals of all ranks add up to the exact average over ranks, not over
 /// hosts.
-TEST(CompressionAcrossHosts, KeepsWhatItLeavesOut) {
+TEST(CompressionAcrossHosts, ReturnsItsRoundingError) {
   check_codecs({0, 0, 1, 1}, [&](Context& context, const Compression& compression, const Coding&) {
     std::vector<float> mean = given(context.rank()), exact = mean, left(kCount, 7);
     const Buffer in_mean{mean.data(), kCount, DType::f32};
@@ -160,7 +160,7 @@ TEST(CompressionAcrossHosts, KeepsWhatItLeavesOut) {
   });
 }
 
-TEST(CompressionAcrossHosts, AReduceScatterKeepsWhatItLeavesOut) {
+TEST(CompressionAcrossHosts, AReduceScatterReturnsItsRoundingError) {
   constexpr std::size_t kPart = kCount / 5;
   check_codecs(
       {0, 0, 0, 1, 1}, [&](Context& context, const Compression& compression, const Coding&) {

@@ -189,7 +189,7 @@ TEST(Compression, IsChosenByGroupAndByCall) {
 }
 
 /// The link rate comes from the settings. "auto" compresses to bf16.
-TEST(Compression, AutoRoundsWhereTheWireIsSlow) {
+TEST(Compression, AutoRoundsOnSlowLinks) {
   for (const double gbit : {1.0, 1000.0}) {
     testing::run_ranks(
         2,
@@ -214,7 +214,7 @@ TEST(Compression, AutoRoundsWhereTheWireIsSlow) {
   }
 }
 
-TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
+TEST(Compression, RefusesCallsThatCannotBeRounded) {
   testing::run_ranks(
       2,
       [](Context& context) {
@@ -239,7 +239,7 @@ TEST(Compression, WhatCannotBeRoundedIsRefusedWhereItIsAskedFor) {
 
 /// Nothing is lost: the result and the residuals of all ranks add up to the exact sum, or to the
 /// exact average times the number of ranks.
-TEST(Compression, WhatIsLeftOutIsKeptOnce) {
+TEST(Compression, TheRoundingErrorIsReturnedOnce) {
   constexpr std::size_t kCount = 50'003;
   for (const int size : {2, 3}) {
     testing::run_ranks(
@@ -268,7 +268,7 @@ TEST(Compression, WhatIsLeftOutIsKeptOnce) {
   }
 }
 
-TEST(Compression, AReduceScatterKeepsWhatItLeavesOut) {
+TEST(Compression, AReduceScatterReturnsItsRoundingError) {
   constexpr std::size_t kPart = 20'011;
   testing::run_ranks(
       3,
@@ -291,7 +291,7 @@ TEST(Compression, AReduceScatterKeepsWhatItLeavesOut) {
       [](int) { return over_tcp("none"); });
 }
 
-TEST(Compression, AnExactSumLeavesNothingOut) {
+TEST(Compression, AnExactSumHasNoRoundingError) {
   testing::run_ranks(
       2,
       [](Context& context) {
@@ -310,7 +310,7 @@ TEST(Compression, AnExactSumLeavesNothingOut) {
       [](int) { return over_tcp("none"); });
 }
 
-TEST(Compression, RanksThatChooseDifferentCodecsAreTold) {
+TEST(Compression, RanksThatChooseDifferentCodecsRaise) {
   for (const bool by_ratio : {false, true}) {
     const auto errors = testing::run_failing_ranks(
         2,

@@ -77,7 +77,7 @@ class UnevenCounts : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(UnevenCounts, OfOneSumAreAMismatchThatBothAreTold) {
+TEST_P(UnevenCounts, WithEqualSumsAreAMismatchOnBothRanks) {
   for (const Uneven& uneven : kUneven) {
     SCOPED_TRACE(uneven.name);
     for (const Counts& theirs : {Counts{2, 6}, Counts{5, 3}}) {
@@ -107,7 +107,7 @@ TEST_P(UnevenCounts, ThatAreEqualAreAnEvenCall) {
       config);
 }
 
-TEST_P(UnevenCounts, AnEvenExchangeAgainstOneWithCountsIsAMismatchThatBothAreTold) {
+TEST_P(UnevenCounts, AnEvenCallAgainstAnUnevenOneIsAMismatchOnBothRanks) {
   const auto even = [](Group& group) {
     std::vector<double> in(8), out(8);
     group.all_to_all({in.data(), 8, kType}, {out.data(), 8, kType}).wait();
@@ -122,7 +122,7 @@ TEST_P(UnevenCounts, AnEvenExchangeAgainstOneWithCountsIsAMismatchThatBothAreTol
   }
 }
 
-TEST_P(UnevenCounts, ThatAddUpToMoreThanThereCanBeAreRefused) {
+TEST_P(UnevenCounts, AreRefusedIfTheirSumOverflows) {
   run_ranks(
       3,
       [](Context& context) {

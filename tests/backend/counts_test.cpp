@@ -26,7 +26,7 @@ void expect_refusal(const std::function<void()>& call, const char* name, const c
   }
 }
 
-TEST(Counts, WhoseSumWrapsAroundAreRefused) {
+TEST(Counts, RefusesCountsWhoseSumOverflows) {
   run_ranks(2, [](Context& context) {
     Group& group = *context.world();
     // {SIZE_MAX, 2} adds up to 1; rank 1 sends and receives its 2 elements.
@@ -49,7 +49,7 @@ TEST(Counts, WhoseSumWrapsAroundAreRefused) {
   });
 }
 
-TEST(Counts, WhoseBytesWrapAroundAreRefused) {
+TEST(Counts, RefusesCountsWhoseBytesOverflow) {
   run_ranks(2, [](Context& context) {
     Group& group = *context.world();
     float two[2] = {};
@@ -64,7 +64,7 @@ TEST(Counts, WhoseBytesWrapAroundAreRefused) {
   });
 }
 
-TEST(Counts, OfEqualPartsThatWrapAroundAreRefused) {
+TEST(Counts, RefusesEqualPartsThatOverflow) {
   run_ranks(4, [](Context& context) {
     Group& group = *context.world();
     float one[1] = {};
@@ -81,7 +81,7 @@ TEST(Counts, OfEqualPartsThatWrapAroundAreRefused) {
   });
 }
 
-TEST(Counts, ThatAreAllZeroAreFine) {
+TEST(Counts, AcceptsZeroCounts) {
   run_ranks(2, [](Context& context) {
     Group& group = *context.world();
     const std::vector<std::size_t> counts = {0, 0};

@@ -39,7 +39,7 @@ Request in_parts(Collective collective, std::size_t part) {
   return request;
 }
 
-TEST(CudaLaunch, AnAllReduceGoesByItsLength) {
+TEST(CudaLaunch, TheKernelOfAnAllReduceDependsOnItsLength) {
   EXPECT_EQ(kernel_of(4000, 2), Kernel::packed_sum);
   EXPECT_EQ(kernel_of(10'000, 2), Kernel::packed_parts);
   EXPECT_EQ(kernel_of(10'002, 2), Kernel::all_reduce);
@@ -52,7 +52,7 @@ TEST(CudaLaunch, WithoutWholeLinesEachLineOf16BytesHasItsFlag) {
   EXPECT_EQ(kernel_of(6002, 2, limits), Kernel::all_reduce);
 }
 
-TEST(CudaLaunch, OtherCallsGoByTheirLongerBuffer) {
+TEST(CudaLaunch, TheKernelOfOtherCallsDependsOnTheLongerBuffer) {
   const auto kernel = [](Collective collective, std::size_t part, bool reaches_inputs = false) {
     return launch_of(in_parts(collective, part), 4, kAll, kMostProcessors, reaches_inputs).kernel;
   };
@@ -68,7 +68,7 @@ TEST(CudaLaunch, OtherCallsGoByTheirLongerBuffer) {
   EXPECT_EQ(kernel(Collective::broadcast, 1252), Kernel::broadcast);
 }
 
-TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
+TEST(CudaLaunch, CountsPartsByTheBytesOfOneRank) {
   EXPECT_EQ(launch_of(in_parts(Collective::reduce_scatter, 2000), 4, kAll).task.bytes, 2000U);
   EXPECT_EQ(launch_of(in_parts(Collective::all_to_all, 2000), 4, kAll).task.bytes, 2000U);
   EXPECT_EQ(launch_of(in_parts(Collective::all_gather, 2000), 4, kAll).task.bytes, 2000U);
@@ -76,7 +76,7 @@ TEST(CudaLaunch, PartsAreCountedByWhatOneRankGets) {
 }
 
 /// A model that trains computes while long sums run.
-TEST(CudaLaunch, LongCallsOfTrainingLeaveHalfOfTheMultiprocessors) {
+TEST(CudaLaunch, LongCallsLeaveHalfOfTheMultiprocessorsToTheProgram) {
   const std::size_t part = std::size_t{8} << 20;
   for (const Collective collective :
        {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
@@ -95,7 +95,7 @@ TEST(CudaLaunch, ThereAreThreadsForTheFlagsOfPackedLines) {
   }
 }
 
-TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
+TEST(CudaLaunch, ChoosesNoKernelWhoseDataDoesNotFit) {
   constexpr std::size_t kAny = ~std::size_t{0};
   const KernelLimits none{kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny, kAny};
   using kernels::cuda::kMostFlagged;
@@ -106,7 +106,7 @@ TEST(CudaLaunch, NothingGoesWhereItHasNoRoom) {
   EXPECT_EQ(kernel_of(2 * kMostPacked + 8, 4, none), Kernel::all_reduce);
 }
 
-TEST(CudaLaunch, TheGridIsWithinWhatTheAreaHasFlagsFor) {
+TEST(CudaLaunch, TheGridDoesNotExceedTheFlagsOfTheArea) {
   for (std::size_t bytes = 2; bytes <= std::size_t{1} << 30; bytes *= 2) {
     for (const int ranks : {2, 8}) {
       const Launch launch = launch_of(all_reduce_of(bytes), ranks, limits_of(ranks));
@@ -131,7 +131,7 @@ TEST(CudaLaunch, AllBlocksFitTheMultiprocessors) {
   }
 }
 
-TEST(CudaLaunch, KernelsAreNamedAsTheImageHasThem) {
+TEST(CudaLaunch, KernelNamesMatchTheImage) {
   EXPECT_EQ(name_of(Kernel::packed_parts, place_of(DType::bf16)), "mccl_packed_parts_bf16");
   EXPECT_EQ(name_of(Kernel::all_gather, 0), "mccl_all_gather");
   EXPECT_EQ(name_of(Kernel::pooled_reduce_scatter, 2), "mccl_pooled_reduce_scatter_bf16");

@@ -31,9 +31,9 @@ void all_to_all(Group& group) {
   group.all_to_all({in.data(), in.size(), DType::f32}, {out.data(), out.size(), DType::f32}).wait();
 }
 
-class KilledBehindALateOne : public ::testing::TestWithParam<Scene> {};
+class KilledBehindALateRank : public ::testing::TestWithParam<Scene> {};
 
-TEST_P(KilledBehindALateOne, EndsTheCallOfEveryRankThatWaits) {
+TEST_P(KilledBehindALateRank, EndsTheCallOfEveryWaitingRank) {
   const Scene scene = GetParam();
   Processes job(4,
                 [scene](Context& context, const Processes::Say& say) {
@@ -66,7 +66,7 @@ TEST_P(KilledBehindALateOne, EndsTheCallOfEveryRankThatWaits) {
   }
 }
 
-class BehindALateOne : public ::testing::TestWithParam<const char*> {
+class BehindALateRank : public ::testing::TestWithParam<const char*> {
  protected:
   Processes::Options options() const {
     return {.store_address = {},
@@ -85,7 +85,7 @@ class BehindALateOne : public ::testing::TestWithParam<const char*> {
 };
 
 /// Messages in progress between other members do not hide the loss.
-TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
+TEST_P(BehindALateRank, AKilledRankEndsCollectivesWhileMessagesMove) {
   Processes job(
       4,
       [](Context& context, const Processes::Say& say) {
@@ -116,7 +116,7 @@ TEST_P(BehindALateOne, AKilledRankEndsCollectivesWhileMessagesMove) {
 }
 
 /// Ranks notice that a member has left without waiting for the late rank.
-TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
+TEST_P(BehindALateRank, ADepartedRankEndsCollectivesThatItHasNotCalled) {
   Processes job(
       4,
       [](Context& context, const Processes::Say& say) {
@@ -149,7 +149,7 @@ TEST_P(BehindALateOne, ARankThatHasLeftEndsCollectivesThatItHasNotCalled) {
 Store* the_store = nullptr;
 
 /// If a rank completed a call before it left, the others complete it too.
-TEST(ARankThatHasLeft, EndsNoCollectiveThatItHasCalled) {
+TEST(ARankThatHasLeft, DoesNotFailCollectivesThatItTookPartIn) {
   Processes job(4,
                 [](Context& context, const Processes::Say&) {
                   Group& world = *context.world();
@@ -175,11 +175,11 @@ TEST(ARankThatHasLeft, EndsNoCollectiveThatItHasCalled) {
   job.expect_good_end();
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, BehindALateOne, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Over, BehindALateRank, ::testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(
-    In, KilledBehindALateOne,
+    In, KilledBehindALateRank,
     ::testing::Values(Scene{"a_window", "shm", "auto", all_reduce<40'000>},
                       Scene{"a_ring_of_memory", "shm", "ring", all_reduce<2'000'000>},
                       Scene{"blocks_in_memory", "shm", "auto", all_to_all},

@@ -131,7 +131,7 @@ TEST_P(LateReceiver, GetsAllMessagesOfASenderThatHasLeft) {
 }
 
 /// Only the message to the departed rank fails. Messages that it sent before are still received.
-TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnToASenderThatHasLeftHasFailed) {
+TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnSendToADepartedRankFailed) {
   Processes job(
       2,
       [](Context& context, const Processes::Say&) {

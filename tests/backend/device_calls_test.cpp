@@ -106,7 +106,7 @@ TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
       });
 }
 
-TEST_F(DeviceCalls, AnotherStreamMayWaitForItToo) {
+TEST_F(DeviceCalls, SeveralStreamsMayWaitForACall) {
   run_ranks(2, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);
     DeviceDouble::Queue other(*device_);
@@ -185,7 +185,7 @@ TEST_F(DeviceCalls, ABatchOfBothKindsStartsInItsOrder) {
   });
 }
 
-TEST_F(DeviceCalls, AStreamThatNeverComesThereEndsWithTheTimeout) {
+TEST_F(DeviceCalls, AStreamThatNeverReachesTheCallTimesOut) {
   const auto open = std::make_shared<std::atomic<bool>>(false);
   const auto said = testing::run_failing_ranks(2, [this, open](Context& context) {
     DeviceDouble::Queue stream(*device_);
@@ -222,7 +222,7 @@ TEST_F(DeviceCalls, ACallOfAFailedGroupFailsAndTouchesNoMemory) {
   EXPECT_THAT(said[0], HasSubstr("the test says so"));
 }
 
-TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
+TEST_F(DeviceCalls, ErrorsNameTheFault) {
   run_ranks(1, [this](Context& context) {
     Group& group = *context.world();
     DeviceDouble::Queue stream(*device_);
@@ -249,7 +249,7 @@ TEST_F(DeviceCalls, WhatIsWrongIsNamed) {
   });
 }
 
-TEST(NoDevice, SaysSoInOneSentence) {
+TEST(NoDevice, IsReportedInOneSentence) {
   run_ranks(1, [](Context& context) {
     float value = 0;
     const std::string said = failure_of<InvalidArgument>([&] {

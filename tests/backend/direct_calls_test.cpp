@@ -99,7 +99,7 @@ class DirectCalls : public ::testing::Test {
   std::shared_ptr<testing::ForbiddenMemory> memory_;
 };
 
-TEST_F(DirectCalls, WhatGroupsCannotUseIsLoggedOncePerJobAndReason) {
+TEST_F(DirectCalls, LogsAnUnusableFeatureOncePerJobAndReason) {
   run_ranks(1, [](Context& context) {
     const Group& group = *context.world();
     ::testing::internal::CaptureStderr();
@@ -117,7 +117,7 @@ TEST_F(DirectCalls, WhatGroupsCannotUseIsLoggedOncePerJobAndReason) {
   });
 }
 
-TEST_F(DirectCalls, ACallInACapturedStreamLiesInIt) {
+TEST_F(DirectCalls, ACapturedCallIsInItsStream) {
   run_ranks(1, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
@@ -131,7 +131,7 @@ TEST_F(DirectCalls, ACallInACapturedStreamLiesInIt) {
   });
 }
 
-TEST_F(DirectCalls, WhatThePathTakesGoesByIt) {
+TEST_F(DirectCalls, SupportedCallsUseThePath) {
   run_ranks(1, [this](Context& context) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
@@ -155,7 +155,7 @@ TEST_F(DirectCalls, ThePathReachesMemory) {
   });
 }
 
-TEST_F(DirectCalls, ACallerThatWaitsHasItOnItsOwnStream) {
+TEST_F(DirectCalls, ABlockingCallRunsOnTheCallersStream) {
   run_ranks(1, [this](Context& context) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
@@ -167,7 +167,7 @@ TEST_F(DirectCalls, ACallerThatWaitsHasItOnItsOwnStream) {
   });
 }
 
-TEST_F(DirectCalls, ABatchAndHostMemoryDoNotGoByIt) {
+TEST_F(DirectCalls, BatchesAndHostMemoryDoNotUseThePath) {
   run_ranks(1, [this](Context& context) {
     Group& group = group_of(context);
     DeviceDouble::Queue stream(*device_);
@@ -217,7 +217,7 @@ TEST_F(DirectCalls, CallsBehindOneThatTimedOutHaveNoResult) {
   });
 }
 
-TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
+TEST_F(DirectCalls, AnAbortEndsRunningCalls) {
   run_ranks(1, [this](Context& context) {
     const auto other = context.group("other", {0}, std::chrono::seconds(30));
     auto& group = dynamic_cast<native::NativeGroup&>(*other);
@@ -233,7 +233,7 @@ TEST_F(DirectCalls, AnAbortEndsWhatRuns) {
 }
 
 /// The caller waits, so the call has no Work through which it could be ended.
-TEST_F(DirectCalls, AnAbortOfAnotherRankEndsWhatRuns) {
+TEST_F(DirectCalls, AnAbortOfAnotherRankEndsRunningCalls) {
   testing::run_failing_ranks(2, [this](Context& context) {
     Group& world = *context.world();
     if (context.rank() == 1) {
@@ -298,7 +298,7 @@ TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
 #endif
 
 /// No call on the host is in progress that would fail with the rank.
-TEST(DirectCallsOfProcesses, ADeathEndsWhatRunsOnTheDevice) {
+TEST(DirectCallsOfProcesses, ADeathEndsCallsOnTheDevice) {
   testing::Processes ranks(2, [](Context& context, const testing::Processes::Say& say) {
     context.world()->barrier().wait();
     if (context.rank() == 1) {

@@ -94,7 +94,7 @@ TEST(Mismatch, OfSplitsInAllToAll) {
   expect_all(errors, {"disagree about counts"});
 }
 
-TEST(Timeout, NamesTheRankThatIsMissing) {
+TEST(Timeout, NamesTheMissingRank) {
   const auto errors = run_failing_ranks(3, [](Context& context) {
     all_reduce(*context.world(), 4);
     if (context.rank() == 2) {
@@ -112,7 +112,7 @@ TEST(Timeout, NamesTheRankThatIsMissing) {
 
 /// Regression test for fault 20 of the earlier system: the exception left a thread that was never
 /// joined, which ended the process.
-TEST(Timeout, Fault20OfConnectingIsAnErrorThatLeavesNoThread) {
+TEST(Timeout, OfConnectingIsAnErrorThatLeavesNoThread) {
   const std::shared_ptr<Store> store = make_memory_store();
   Config config = test_config();
   config.connect_timeout = 3;
@@ -162,7 +162,7 @@ TEST(Abort, FreesACallThatIsStuck) {
   expect_all(errors, {"enough"});
 }
 
-TEST(Departure, OfARankIsAnErrorThatNamesIt) {
+TEST(Departure, TheErrorNamesTheRankThatLeft) {
   const auto errors = run_failing_ranks(3, [](Context& context) {
     all_reduce(*context.world(), 4);
     if (context.rank() == 2) throw std::runtime_error("rank 2 leaves");
@@ -182,7 +182,7 @@ TEST(Settings, ThatDifferAreAnErrorOnEveryRank) {
   expect_all(errors, {"chunk_bytes", "1048576", "4194304"});
 }
 
-TEST(Settings, Fault24AWrongKeyKeepsARankOut) {
+TEST(Settings, RefusesARankWithAWrongKey) {
   const auto errors = run_failing_ranks(
       2, [](Context&) {},
       [](int rank) {

@@ -22,7 +22,7 @@ Request request_of(Collective call, std::size_t bytes) {
   return request;
 }
 
-TEST(Figures, TheFasterWayOfALengthComesFirst) {
+TEST(Figures, OrdersPathsByTheirTimeForALength) {
   const std::vector<Figures> ways{figures_of(1, 5, 100), figures_of(2, 4, 90)};
   const auto order = [&](std::size_t bytes) {
     return fastest_first(ways, request_of(Collective::all_reduce, bytes));
@@ -35,20 +35,20 @@ TEST(Figures, TheFasterWayOfALengthComesFirst) {
   EXPECT_THAT(order(std::size_t{1} << 40), ElementsAre(1, 0));
 }
 
-TEST(Figures, WhatIsNotMeasuredComesLastAndLikeWaysInTheirOrder) {
+TEST(Figures, UnmeasuredPathsComeLastAndEqualPathsKeepTheirOrder) {
   const std::vector<Figures> ways{Figures{}, figures_of(1, 1, 1), figures_of(1, 1, 1)};
   EXPECT_THAT(fastest_first(ways, request_of(Collective::broadcast, 100)), ElementsAre(1, 2, 0));
   EXPECT_THAT(fastest_first(ways, request_of(Collective::barrier, 0)), ElementsAre(0, 1, 2));
 }
 
-TEST(Figures, ACallWithoutFiguresGoesAsTheOneMostLikeIt) {
+TEST(Figures, ACallWithoutFiguresUsesThoseOfTheNearest) {
   std::vector<Figures> ways{figures_of(1, 1, 1), figures_of(2, 2, 2)};
   ways[0].seconds[1] = {9, 9, 9};  // in reduce_scatter
   EXPECT_THAT(fastest_first(ways, request_of(Collective::reduce, 10)), ElementsAre(1, 0));
   EXPECT_THAT(fastest_first(ways, request_of(Collective::gather, 10)), ElementsAre(0, 1));
 }
 
-TEST(Figures, TheSlowestRankCounts) {
+TEST(Figures, UsesTheTimeOfTheSlowestRank) {
   Figures figures = figures_of(1, 5, 3);
   figures.take_slower(figures_of(2, 4, 3));
   for (const auto& row : figures.seconds) EXPECT_THAT(row, ElementsAre(2, 5, 3));

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Over, Groups, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// The other rank uses all groups before this one makes the first.
-TEST_P(Groups, MoreThanAThousandThatAPeerHasNotMadeYetLoseNothing) {
+TEST_P(Groups, MessagesForAThousandUnmadeGroupsAreKept) {
   constexpr int kGroups = 1100;
   const bool tcp = std::string(GetParam()) == "tcp";
   // With tcp every group is a pair of sockets in this one process.
@@ -128,7 +128,7 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
 }
 
 /// Memory has room for about thirty groups of full size.
-TEST(GroupMemory, HasRoomForHundredsOfGroupsAndNoneFallsBackToTcp) {
+TEST(GroupMemory, HundredsOfGroupsFitWithoutFallingBackToTcp) {
   run_ranks(
       2,
       [](Context& context) {
@@ -151,7 +151,7 @@ TEST(GroupMemory, HasRoomForHundredsOfGroupsAndNoneFallsBackToTcp) {
       [](int) { return over("shm"); });
 }
 
-TEST(GroupMemory, GoesBackWithTheGroupAndServesTheNext) {
+TEST(GroupMemory, IsReleasedWithTheGroupAndReused) {
   run_ranks(
       2,
       [](Context& context) {
@@ -176,7 +176,7 @@ TEST(GroupMemory, GoesBackWithTheGroupAndServesTheNext) {
 
 /// The group fails before its window is complete, so a neighbour's part was offered but never
 /// mapped.
-TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
+TEST(GroupMemory, OfFailedGroupsIsReleased) {
   run_ranks(
       2,
       [](Context& context) {
@@ -210,7 +210,7 @@ TEST(GroupMemory, OfGroupsThatFailGoesBackToo) {
 
 /// Resources held by a Work of a closed group are released under the engine's lock, not by the
 /// thread that drops the Work. ThreadSanitizer checks this here.
-TEST(GroupMemory, OfAClosedGroupIsNotGivenBackByTheLastWork) {
+TEST(GroupMemory, OfAClosedGroupIsNotReleasedByTheThreadThatDropsAWork) {
   run_ranks(
       2,
       [](Context& context) {

@@ -321,7 +321,7 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
-TEST(HostilePeer, TwoThousandConnectionsHoldNothingUp) {
+TEST(HostilePeer, TwoThousandConnectionsDelayNothing) {
   allow_many_files();
   Job job;
   flood(job, 2000, 2000);
@@ -329,7 +329,7 @@ TEST(HostilePeer, TwoThousandConnectionsHoldNothingUp) {
 }
 
 /// `make test-long` runs it (tests/python/test_hostile_peer.py).
-TEST(HostilePeer, DISABLED_AHundredThousandConnectionsHoldNothingUp) {
+TEST(HostilePeer, DISABLED_AHundredThousandConnectionsDelayNothing) {
   allow_many_files();
   Job job;
   flood(job, 100'000, 4000);

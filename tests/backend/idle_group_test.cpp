@@ -53,7 +53,7 @@ void expect_sum(Group& group, float addend) {
   }
 }
 
-TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
+TEST(AnIdleGroup, KeepsThePlanOfTheNextCall) {
   Processes job(2,
                 [](Context& context, const Processes::Say&) {
                   // Overwrites freed memory, so that use of a freed plan fails.
@@ -73,7 +73,7 @@ TEST(AnIdleGroup, KeepsThePlanOfTheCallThatFindsItIdle) {
 }
 
 /// The scratch memory of a large call is released when its group is idle.
-TEST(AnIdleGroup, GivesItsScratchBack) {
+TEST(AnIdleGroup, ReleasesItsScratchMemory) {
   constexpr int kRanks = 3;
   Processes job(kRanks,
                 [](Context& context, const Processes::Say& say) {

@@ -46,7 +46,7 @@ TEST(Context, MayBeDroppedByACallback) {
 
 /// A callback that holds the last reference releases it once it has run. No thread holds a lock
 /// then that the destructor needs.
-TEST(Context, MayBeHeldByACallbackLast) {
+TEST(Context, ACallbackMayHoldTheLastReference) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -74,7 +74,7 @@ TEST(Context, MayBeHeldByACallbackLast) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-TEST(Context, ThatEndsTellsItsPendingCallsSo) {
+TEST(Context, FailsItsPendingCallsWhenItEnds) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::thread> ranks;
   std::array<std::string, 2> said;

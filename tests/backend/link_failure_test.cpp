@@ -35,7 +35,7 @@ void leave_little_room() {
   if (::setrlimit(RLIMIT_AS, &limit) != 0) throw Error("no limit");
 }
 
-TEST(ALinkThatCannotBeMapped, IsReplacedByTcpWhichBothAgreeOn) {
+TEST(UnmappableSharedMemory, BothRanksFallBackToTcp) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space of its own";
   for (const int limited : {0, 1}) {
     Processes job(2,
@@ -58,7 +58,7 @@ TEST(ALinkThatCannotBeMapped, IsReplacedByTcpWhichBothAgreeOn) {
   }
 }
 
-TEST(AWindowThatCannotBeMapped, IsTheErrorOfTheRankThatCannot) {
+TEST(UnmappableWindow, IsTheErrorOfTheRankThatCannotMapIt) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space of its own";
   Processes job(3,
                 [](Context& context, const Processes::Say&) {
@@ -116,7 +116,7 @@ TEST(ARankWithoutDescriptors, IsNamedByItselfAndByItsPeer) {
 }
 
 /// A shortage that ends before the timeout causes no failure.
-TEST(ARankWithoutDescriptors, MeetsItsPeerWhenItHasSomeAgain) {
+TEST(ARankWithoutDescriptors, ConnectsOnceDescriptorsAreFree) {
   for (const int limited : {0, 1}) {
     Processes job(2,
                   [limited](Context& context, const Processes::Say&) {

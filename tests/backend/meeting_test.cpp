@@ -117,7 +117,7 @@ TEST(Meeting, ADeathAfterTheStoreIsNamedByAll) {
 
 /// The store reports no deaths. The dead rank has published an address where nothing listens,
 /// whether it is the one that dials or the one dialled.
-TEST(Meeting, ARankWhoseAddressRefusesIsDead) {
+TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
   for (const int dead : {0, 1}) {
     const auto store = make_memory_store();
     std::thread dying([&] {
@@ -154,7 +154,7 @@ void only_publish(Incarnation& start, int rank, const std::string& host, int por
 
 /// Rank 1 of an earlier run still dials the address of its rank 0, where a new run with the same
 /// key has started.
-TEST(Meeting, ARankOfAnEarlierRunTakesNobodysPlace) {
+TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
   Config config = quick();
   config.job_key = "the same for both runs";
   const auto old_store = make_memory_store();
@@ -267,7 +267,7 @@ class SlowAtTheEnd final : public Store {
 };
 
 /// The program only joins a job. The store is in rank 0, so rank 0 must end last.
-TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
+TEST(Meeting, Rank0EndsAfterTheOthersHaveReadItsLastValues) {
   for (const bool calibrate : {false, true}) {
     Config config = quick();
     config.calibrate = calibrate;
@@ -292,7 +292,7 @@ TEST(Meeting, Rank0EndsWhenTheOthersHaveReadWhatItToldLast) {
 
 /// Per pair, a control connection and two descriptors of shared memory stay open. Ranks hold few
 /// other files while they meet.
-TEST(Meeting, NeedsFewFilesBesideThoseThatStay) {
+TEST(Meeting, NeedsFewTemporaryDescriptors) {
   constexpr int kSize = 24;
   Processes job(
       kSize,

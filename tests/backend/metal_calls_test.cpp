@@ -61,7 +61,7 @@ TEST_P(MetalCalls, BeginWhenTheirFenceHasPassedAndCopyOnlyWhatIsPrivate) {
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
 }
 
-TEST_P(MetalCalls, OfPrivateMemoryGoInPieces) {
+TEST_P(MetalCalls, OfPrivateMemoryAreCopiedInPieces) {
   run_ranks(2, [this](Context& context) {
     for (int round = 1; round <= 3; ++round) {
       const auto memory = floats(5001, static_cast<float>(round * (1 + context.rank())));
@@ -78,7 +78,7 @@ TEST_P(MetalCalls, OfPrivateMemoryGoInPieces) {
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
 }
 
-TEST_P(MetalCalls, AreStagedWhereThatIsForced) {
+TEST_P(MetalCalls, AreStagedIfForced) {
   run_ranks(
       2,
       [this](Context& context) {
@@ -140,7 +140,7 @@ TEST_P(MetalCalls, ABarrierCanHaveAFence) {
   });
 }
 
-TEST_P(MetalCalls, AStreamThatIsToWaitHasTheHostWait) {
+TEST_P(MetalCalls, AWaitOfAStreamBlocksTheHost) {
   run_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
     const Work work =
@@ -153,7 +153,7 @@ TEST_P(MetalCalls, AStreamThatIsToWaitHasTheHostWait) {
 }
 
 /// Each call keeps its own time limit: the first call outlasts the time limit of the second.
-TEST_P(MetalCalls, Fault21AStepOfTheGpuHasTheTimeOfItsCall) {
+TEST_P(MetalCalls, AGpuStepHasTheTimeoutOfItsCall) {
   const auto said = run_failing_ranks(1, [this](Context& context) {
     const auto patient = floats(10, 1.0F);
     const auto memory = floats(10, 1.0F);
@@ -196,7 +196,7 @@ TEST_P(MetalCalls, ACopyThatFailsIsAnErrorOnEveryRank) {
   for (const std::string& each : said) EXPECT_THAT(each, ::testing::HasSubstr("a copy failed"));
 }
 
-TEST_P(MetalCalls, WhatRoundingLeavesOutIsClearedBehindTheFence) {
+TEST_P(MetalCalls, ClearTheRoundingErrorAfterTheFence) {
   if (!GetParam()) GTEST_SKIP() << "left_out is of host memory, and shared memory is that";
   run_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
@@ -241,7 +241,7 @@ TEST(MetalElsewhere, SaysThatThereIsNone) {
 
 // --- Tests of MetalDouble itself -----------------------------------------------------------------
 
-TEST(MetalDoubleDeathTest, TheHostMayNotTouchWhatTheGpuHasYetToWrite) {
+TEST(MetalDoubleDeathTest, DetectsAHostReadBeforeTheGpuHasWritten) {
   const auto gpu = std::make_shared<MetalDouble>();
   device::metal::replace_driver(gpu);
   const auto memory = gpu->make(4, true);

@@ -30,7 +30,7 @@ std::string refusal(const Identity& identity, const Environment& environment,
   return {};
 }
 
-TEST(MpiLauncher, IsFoundByWhatItSets) {
+TEST(MpiLauncher, IsFoundByItsVariables) {
   EXPECT_EQ(launcher_of({}).kind, Launcher::Kind::none);
   EXPECT_EQ(launcher_of(kOpenMpi).kind, Launcher::Kind::open_mpi);
   EXPECT_EQ(launcher_of(kHydra).kind, Launcher::Kind::hydra);
@@ -38,7 +38,7 @@ TEST(MpiLauncher, IsFoundByWhatItSets) {
   for (const Environment& each : {kOpenMpi, kHydra, kSrun}) EXPECT_EQ(launcher_of(each).ranks, 4);
 }
 
-TEST(MpiLibrary, IsWhatAVariableNamesElseWhatIsThereElseTheLaunchers) {
+TEST(MpiLibrary, IsTakenFromAVariableThenThePathThenTheLauncher) {
   const auto names = [](Environment environment, const std::vector<std::string>& loaded) {
     return wanted_of(environment, launcher_of(environment), loaded).names;
   };
@@ -59,7 +59,7 @@ TEST(MpiLibrary, OfAnotherLauncherIsRefusedByBothNames) {
   EXPECT_THAT(refusal(kOfOpenMpi, kHydra), HasSubstr("MPICH's mpirun"));
 }
 
-TEST(MpiLibrary, UnderSrunThatTellsNothingIsRefused) {
+TEST(MpiLibrary, IsRefusedUnderSrunWithoutPmi) {
   EXPECT_THAT(refusal(kOfOpenMpi, kSrun), HasSubstr("--mpi=pmix"));
   EXPECT_THAT(refusal(kOfMpich, kSrun), HasSubstr("--mpi=pmi2"));
   Environment tells = kSrun;

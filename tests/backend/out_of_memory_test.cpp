@@ -50,7 +50,7 @@ using testing::Processes;
 using testing::test_config;
 
 /// A peer's notice that a group failed is too long for the memory of this rank.
-TEST(OutOfMemory, BesideTheDataEndsTheGroupsAndNotTheProcess) {
+TEST(OutOfMemory, InInternalStructuresFailsTheGroupsAndNotTheProcess) {
   constexpr std::size_t kReason = 1777;
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {

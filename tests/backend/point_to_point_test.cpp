@@ -46,7 +46,7 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
 const CallOptions kWaits{.caller_waits = true};
 
 /// Receives of a batch look for their messages on the caller's thread.
-TEST(PointToPoint, AnErrorInABatchIsThatOfItsCalls) {
+TEST(PointToPoint, ABatchReportsTheErrorOfItsCall) {
   run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();
     std::vector<std::int32_t> sent = numbers(8, 1), first(4), second(4);
@@ -98,7 +98,7 @@ TEST(PointToPoint, ACallbackOfABatchSendsAfterTheBatch) {
 
 /// Two receives are posted together. The second fails the group, but the first has its data and
 /// completes.
-TEST(PointToPoint, AReceiveThatHasItsBytesIsDoneThoughTheNextFails) {
+TEST(PointToPoint, ACompleteReceiveSucceedsIfTheNextFails) {
   run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();
     std::vector<std::int32_t> good = numbers(4, 1), bad = numbers(5, 2);

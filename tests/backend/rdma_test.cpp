@@ -159,7 +159,7 @@ TEST_F(RdmaGroups, CallsGoThroughTheDevices) {
 }
 
 /// The topology of cabled machines on a desk: each rank's device reaches only its two neighbours.
-TEST_F(RdmaGroups, ARingOfCablesIsWhereCollectivesGo) {
+TEST_F(RdmaGroups, CollectivesFollowTheRingOfCables) {
   write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
                   [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
   for (const std::string uncabled : {"relay", "tcp"}) {
@@ -190,7 +190,7 @@ TEST_F(RdmaGroups, MessagesBetweenRanksWithoutACableTakeTcp) {
   }
 }
 
-TEST_F(RdmaGroups, OfAMeshARingCanBeAskedFor) {
+TEST_F(RdmaGroups, AMeshMayBeUsedAsARing) {
   write_table(R"([[null, "mem0", "mem0", "mem0"], ["mem1", null, "mem1", "mem1"],
                   ["mem2", "mem2", null, "mem2"], ["mem3", "mem3", "mem3", null]])");
   config_.rdma_ring = true;
@@ -200,7 +200,7 @@ TEST_F(RdmaGroups, OfAMeshARingCanBeAskedFor) {
   for (const Rank& rank : ranks_) EXPECT_EQ(rank.metrics->summary().rdma_links, 2u);
 }
 
-TEST_F(RdmaGroups, WhatIsMissingIsDrawnOnEveryRank) {
+TEST_F(RdmaGroups, EveryRankDrawsMissingLinks) {
   write_table(R"([[null, "mem0", "mem0"], ["mem1", null, "mem1"], ["mem2", "gone7", null]])");
   add_ranks(3);
   ranks_[1].verbs->known["mem1"].port.active = false;
@@ -216,7 +216,7 @@ TEST_F(RdmaGroups, WhatIsMissingIsDrawnOnEveryRank) {
 }
 
 /// Every rank reports the missing cable, even if its own cables are intact.
-TEST_F(RdmaGroups, WhereACableOfOthersIsMissingEveryRankSaysSo) {
+TEST_F(RdmaGroups, EveryRankReportsAMissingCable) {
   write_table(R"([[null, "mem0", null, "mem0"], ["mem1", null, "mem1", null],
                   [null, "mem2", null, "mem2"], ["mem3", null, "mem3", null]])");
   add_ranks(4);
@@ -245,7 +245,7 @@ TEST_F(RdmaGroups, SeveralDevicesShareTheWork) {
   EXPECT_EQ(ranks_[0].metrics->summary().rdma_links, 2u);
 }
 
-TEST_F(RdmaGroups, Fault13WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
+TEST_F(RdmaGroups, EveryRankNamesTheRankWithoutADevice) {
   add_ranks(3);
   ranks_[1].verbs->known.clear();
   run([](Group&) {});
@@ -257,7 +257,7 @@ TEST_F(RdmaGroups, Fault13WhereOneHasNoDeviceEveryRankSaysWhichAndWhy) {
 
 /// The failure is found when the link is made. Both ranks fall back to TCP, and the result is
 /// correct.
-TEST_F(RdmaGroups, AQueuePairThatCannotBeHadIsReplacedByTcp) {
+TEST_F(RdmaGroups, AnUnavailableQueuePairIsReplacedByTcp) {
   for (const std::string call : {"ibv_modify_qp", "ibv_create_qp", "ibv_reg_mr"}) {
     ranks_.clear();
     add_ranks(2);
@@ -270,7 +270,7 @@ TEST_F(RdmaGroups, AQueuePairThatCannotBeHadIsReplacedByTcp) {
   }
 }
 
-TEST_F(RdmaGroups, APathOnWhichNothingComesThroughIsReplacedByTcp) {
+TEST_F(RdmaGroups, ASilentPathIsReplacedByTcp) {
   config_.rdma_service = "uc";
   add_ranks(2);
   fabric_->judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
@@ -284,7 +284,7 @@ TEST_F(RdmaGroups, APathOnWhichNothingComesThroughIsReplacedByTcp) {
 
 /// The last message of the greeting is lost or refused when the other end already has a link. Both
 /// ends must reach the same outcome.
-TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
+TEST_F(RdmaGroups, ALostFinalGreetingIsAnErrorOnBothEnds) {
   for (const bool refused : {false, true}) {
     config_.rdma_service = refused ? "rc" : "uc";
     ranks_.clear();
@@ -312,7 +312,7 @@ TEST_F(RdmaGroups, ALastWordOfTheGreetingThatIsLostIsAnErrorOnBoth) {
 
 /// The sender's call is over, and it makes no other call. The receiver must get the error
 /// nevertheless.
-TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
+TEST_F(RdmaGroups, ReportsASendThatFailsAfterItsCall) {
   for (const char* service : {"uc", "rc"}) {
     config_.rdma_service = service;
     ranks_.clear();
@@ -343,7 +343,7 @@ TEST_F(RdmaGroups, ASendThatFailsAfterItsCallIsTold) {
 
 /// A rank receives its message and ends, but the message that says it has closed is lost. The other
 /// ranks need nothing from it and go on.
-TEST_F(RdmaGroups, ARankThatIsGoneDoesNotEndTheGroupOfTheOthers) {
+TEST_F(RdmaGroups, ADepartedRankDoesNotFailTheGroupOfTheOthers) {
   config_.rdma_service = "uc";
   config_.liveness_interval = 1;
   add_ranks(3);
@@ -372,7 +372,7 @@ TEST_F(RdmaGroups, ARankThatIsGoneDoesNotEndTheGroupOfTheOthers) {
   for (const Rank& rank : ranks_) EXPECT_EQ(rank.failure, "");
 }
 
-TEST_F(RdmaGroups, WhatFailsInMidCollectiveEndsItOnEveryRank) {
+TEST_F(RdmaGroups, AFailureDuringACollectiveEndsItOnEveryRank) {
   for (const Fate::Kind kind : {Fate::Kind::lost, Fate::Kind::sender_fails,
                                 Fate::Kind::receiver_fails, Fate::Kind::forgotten}) {
     for (const char* service : {"uc", "rc"}) {

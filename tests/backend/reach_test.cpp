@@ -58,7 +58,7 @@ TEST(Reach, InfoHasAFewLinesForAJob) {
   }
 }
 
-TEST(Reach, InfoHasALineForEachWay) {
+TEST(Reach, InfoHasALineForEachRoute) {
   const std::string shared = said_by_ranks("auto", "INFO");
   EXPECT_THAT(shared, HasSubstr("rank 0] rank 1: shared memory\n"));
   EXPECT_THAT(shared, HasSubstr("rank 1] rank 0: shared memory\n"));
@@ -74,7 +74,7 @@ TEST(Reach, InfoHasALineForEachWay) {
 }
 
 /// Costs that were not measured are not logged.
-TEST(Reach, InfoHasOnlyFiguresThatWereMeasured) {
+TEST(Reach, InfoLogsOnlyMeasuredFigures) {
   const std::string tcp = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(tcp, ContainsRegex("measured: [0-9.e+-]+ us per link, "));
   EXPECT_THAT(tcp, Not(HasSubstr("per window")));

@@ -45,7 +45,7 @@ TEST_F(Cpus, WithoutAThirdLevelTheSecondCounts) {
   EXPECT_EQ(shared_cache_bytes_in(root_.string()), std::size_t{12} << 20);
 }
 
-TEST_F(Cpus, WhatCannotBeReadCountsNothing) {
+TEST_F(Cpus, IgnoresUnreadableFiles) {
   add(0, 3, "large", "0");
   EXPECT_EQ(shared_cache_bytes_in(root_.string()), 0u);
   EXPECT_EQ(shared_cache_bytes_in((root_ / "none").string()), 0u);

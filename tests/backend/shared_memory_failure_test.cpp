@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 /// The killed rank is asleep, waiting for the others, so its wake-up socket has no reader any more.
-TEST(Killed, InItsSleepHarmsNobody) {
+TEST(KilledWhileAsleep, HarmsNoOtherProcess) {
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {
                   all_reduce(*context.world(), 10);
@@ -109,7 +109,7 @@ TEST(Killed, InItsSleepHarmsNobody) {
   EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
 }
 
-TEST(Stopped, IsATimeoutThatNamesTheRank) {
+TEST(StoppedRank, IsATimeoutThatNamesIt) {
   for (const char* algorithm : {"auto", "ring"}) {
     Processes job(3,
                   [](Context& context, const Processes::Say& say) {
@@ -136,7 +136,7 @@ TEST(Stopped, IsATimeoutThatNamesTheRank) {
   }
 }
 
-TEST(Stopped, ForAWhileIsNoError) {
+TEST(StoppedRank, ThatContinuesInTimeIsNoError) {
   Processes job(3,
                 [](Context& context, const Processes::Say& say) {
                   for (int i = 0; i < 2000; ++i) {
@@ -157,7 +157,7 @@ TEST(Stopped, ForAWhileIsNoError) {
   job.expect_good_end();
 }
 
-TEST(Crowded, EightRanksFinish) {
+TEST(OversubscribedCores, EightRanksFinish) {
   Processes job(8,
                 [](Context& context, const Processes::Say&) {
                   Group& group = *context.world();
@@ -182,7 +182,7 @@ void forbid_large_files() {
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw Error("no limit");
 }
 
-TEST(ARankThatCannotShare, IsAClearErrorWhereItMust) {
+TEST(ARankThatCannotShare, IsAnErrorIfSharedMemoryIsRequired) {
   Processes job(3, [](Context&, const Processes::Say&) {},
                 {.store_address = {},
                  .config_of = [](int) { return shared_memory(); },

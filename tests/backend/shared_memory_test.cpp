@@ -206,7 +206,7 @@ TEST(SharedMemoryGroups, SixtyStayWithinTheBudgetAndWork) {
 
 /// Each group is destroyed on all ranks before the next one is made, so all can use the same
 /// memory.
-TEST(SharedMemoryGroups, ThatComeAndGoTakeNoMoreThanAFew) {
+TEST(SharedMemoryGroups, GroupsInTurnUseTheMemoryOfAFew) {
   run_ranks(
       2,
       [](Context& context) {
@@ -225,7 +225,7 @@ TEST(SharedMemoryGroups, ThatComeAndGoTakeNoMoreThanAFew) {
 }
 
 /// Some groups are never called; torch makes such groups.
-TEST(SharedMemoryGroups, ThatAreNeverUsedLeaveTheMemoryToOthers) {
+TEST(SharedMemoryGroups, UnusedGroupsUseNoMemory) {
   run_ranks(
       2,
       [](Context& context) {
@@ -240,7 +240,7 @@ TEST(SharedMemoryGroups, ThatAreNeverUsedLeaveTheMemoryToOthers) {
 }
 
 /// One rank makes its group again while the other still has the old group of that name.
-TEST(SharedMemoryGroups, OfOneNameFollowEachOther) {
+TEST(SharedMemoryGroups, MayReuseAName) {
   run_ranks(
       2,
       [](Context& context) {

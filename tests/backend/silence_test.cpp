@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 /// The interval is counted from the stop, not from the last message before it.
-TEST(AStop, IsNoticedWhenTheIntervalIsOver) {
+TEST(StoppedProcess, IsNoticedAfterTheLivenessInterval) {
   constexpr double kInterval = 2;
   for (const char* transport : {"tcp", "shm"}) {
     Processes job(2,
@@ -112,7 +112,7 @@ TEST(AStop, IsNoticedWhenTheIntervalIsOver) {
 
 /// Liveness depends on the process, not on its program: a rank that computes for long is not
 /// silent.
-TEST(Computing, ForSeveralIntervalsIsNoSilence) {
+TEST(LongComputation, IsNotTakenForSilence) {
   Processes job(2,
                 [](Context& context, const Processes::Say&) {
                   all_reduce(*context.world(), 10);

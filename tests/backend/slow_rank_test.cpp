@@ -95,7 +95,7 @@ TEST_P(SlowRank, IsNamedWithItsLastCall) {
   job.expect_good_end();
 }
 
-TEST_P(SlowRank, IsSilentIfItIsStopped) {
+TEST_P(SlowRank, DoesNotLogWhileItIsStopped) {
   Processes job = start([this](Context& context, const Processes::Say& say) {
     all_reduce(*context.world());
     say("ready");

@@ -73,7 +73,7 @@ TEST(Units, ThereAreNoneByDefault) {
   EXPECT_EQ(native::units_of(config), nullptr);
 }
 
-TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
+TEST(Units, RefusesMissingShadersEvenIfUnused) {
   Config config;
   config.shader_path = "/no/such/shaders.metallib";
   try {
@@ -87,7 +87,7 @@ TEST(Units, ShadersThatAreNotThereAreRefusedAlsoWhereTheyWouldNotBeUsed) {
   EXPECT_EQ(native::units_of(config), nullptr);
 }
 
-TEST(Units, WhatThisMachineHasNotIsRefused) {
+TEST(Units, RefusesAUnitThatThisMachineLacks) {
   for (const auto& [name, value, what] :
        {std::tuple{"reduce_on", "gpu", "no Metal"},
         {"accelerate", "true", "Accelerate is available only on macOS"}}) {

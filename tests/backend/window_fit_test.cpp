@@ -31,7 +31,7 @@ double taken(Collective collective, int ranks, std::size_t bytes, const Facts& f
   return schedule::cost(choice.algorithm, problem, sizeof(float), facts);
 }
 
-TEST(WindowFit, FindsTheFactsOfAMachineWhoseRanksHaveACoreEach) {
+TEST(WindowFit, FitsAMachineWithACorePerRank) {
   for (const int ranks : {2, 3, 8}) {
     Facts machine = at_calls(ranks);
     machine.window_latency_s = 0.4e-6;
@@ -44,7 +44,7 @@ TEST(WindowFit, FindsTheFactsOfAMachineWhoseRanksHaveACoreEach) {
   }
 }
 
-TEST(WindowFit, FindsTheFactsOfAMachineWhoseRanksShareCores) {
+TEST(WindowFit, FitsAMachineWithSharedCores) {
   for (const double ranks_per_core : {1.5, 2.0, 4.0}) {
     Facts machine = at_calls(4);
     machine.ranks_per_core = ranks_per_core;
@@ -56,7 +56,7 @@ TEST(WindowFit, FindsTheFactsOfAMachineWhoseRanksShareCores) {
   }
 }
 
-TEST(WindowFit, WhatWasDisturbedIsPossibleAllTheSame) {
+TEST(WindowFit, DisturbedMeasurementsStillGiveValidFacts) {
   const WindowFit alone(at_calls(2), 2, 1, kSmall);
   EXPECT_GT(alone.window_latency_s(0), 0);
   EXPECT_GT(alone.cached_bytes_per_s(kCached, -1), 0);
@@ -66,7 +66,7 @@ TEST(WindowFit, WhatWasDisturbedIsPossibleAllTheSame) {
 }
 
 /// A setting may force calls through links; then nothing is learned about the window.
-TEST(WindowFit, CallsThatTookNoWindowTellNothing) {
+TEST(WindowFit, IgnoresCallsWithoutAWindow) {
   Facts forced = at_calls(4);
   forced.forced = schedule::Algorithm::direct;
   const WindowFit fit(forced, 4, 2, kSmall);

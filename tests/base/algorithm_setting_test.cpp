@@ -9,7 +9,7 @@ namespace mccl {
 namespace {
 
 // The setting table must not include the schedule layer, so this test compares the names.
-TEST(AlgorithmSetting, TakesEveryAlgorithmThereIs) {
+TEST(AlgorithmSetting, AcceptsEveryAlgorithm) {
   Config config;
   for (int i = 0; i < schedule::kAlgorithmCount; ++i) {
     const std::string name{schedule::name_of(static_cast<schedule::Algorithm>(i))};

@@ -27,7 +27,7 @@ TEST(Cabling, WithoutCablesEveryRankReachesEveryOther) {
   EXPECT_EQ(cabling.next(3, 5), 5);
 }
 
-TEST(Cabling, OnARingTheWayIsTheShorterOne) {
+TEST(Cabling, TakesTheShorterRouteAroundARing) {
   const Cabling cabling = ring(6);
   EXPECT_FALSE(cabling.is_complete());
   EXPECT_TRUE(cabling.joins(0, 5));
@@ -37,7 +37,7 @@ TEST(Cabling, OnARingTheWayIsTheShorterOne) {
   EXPECT_TRUE(ring(3).is_complete());
 }
 
-TEST(Cabling, WhereAllAreJoinedTheCablesMayBeTheirOwnOrThoseOfASwitch) {
+TEST(Cabling, AFullMeshMayConsistOfCablesOrOfASwitch) {
   EXPECT_TRUE(Cabling().is_one_network());
   EXPECT_FALSE(ring(4).is_one_network());
   EXPECT_FALSE(ring(3).is_one_network());
@@ -49,13 +49,13 @@ TEST(Cabling, WhereAllAreJoinedTheCablesMayBeTheirOwnOrThoseOfASwitch) {
   EXPECT_TRUE(Cabling(3, own).is_one_network());
 }
 
-TEST(Cabling, EndsAreInTheOrderOfRanks) {
+TEST(Cabling, OrdersTheEndsOfACableByRank) {
   const Cabling cabling(3, {{.a = 2, .b = 1, .at_a = "two", .at_b = "one"}});
   EXPECT_EQ(cabling.cables()[0], (Cable{.a = 1, .b = 2, .at_a = "one", .at_b = "two"}));
   EXPECT_EQ(text_of(cabling.cables()[0]), "the cable between rank 1 (one) and rank 2 (two)");
 }
 
-TEST(Cabling, TellsItsPartsTheLargestFirst) {
+TEST(Cabling, ListsDisconnectedPartsLargestFirst) {
   const Cabling cabling(5, {{.a = 1, .b = 3}, {.a = 3, .b = 4}});
   EXPECT_THAT(cabling.parts(), ElementsAre(ElementsAre(1, 3, 4), ElementsAre(0), ElementsAre(2)));
   EXPECT_EQ(cabling.next(0, 1), -1);
@@ -73,7 +73,7 @@ TEST(Cabling, RefusesCablesThatJoinNoTwoRanks) {
 
 /// In random cablings, every hop of a path is a cable, and every path is as short as one found by
 /// Floyd-Warshall. Every rank on a path agrees on its next hop.
-TEST(Cabling, WaysAreShortestAndAgreedOn) {
+TEST(Cabling, RoutesAreShortestAndEqualOnAllRanks) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int size = 2 + static_cast<int>(random() % 9);

@@ -21,7 +21,7 @@ std::string refusal_of(const std::string& text) {
   return message;
 }
 
-TEST(MergeJson, ReadsEveryTypeOverWhatIsThere) {
+TEST(MergeJson, OverridesValuesOfEveryType) {
   Config config;
   config.set("ifname", "en5");
   config.merge_json(R"({"transport": "tcp", "port_base": 31000, "chunk_bytes": "1M",
@@ -77,13 +77,13 @@ TEST(MergeJson, RefusesTheWrongTypeAndNamesTheKey) {
   EXPECT_THAT(refusal_of(R"({"transport_crc": 1.5})"), HasSubstr("transport_crc: expected"));
 }
 
-TEST(MergeJson, DoesNotQuoteAKeyOfTheJob) {
+TEST(MergeJson, DoesNotQuoteTheJobKey) {
   EXPECT_THAT(refusal_of(R"({"job_key": "hush" "rank": 1})"), Not(HasSubstr("hush")));
   EXPECT_THAT(refusal_of(R"({"job_key": "hush)"), Not(HasSubstr("hush")));
   EXPECT_THAT(refusal_of("{\"job_key\": \"hush\\n\"}"), Not(HasSubstr("hush")));
 }
 
-TEST(MergeJson, AnEmptyJobKeyIsAnErrorAndNotNoKey) {
+TEST(MergeJson, AnEmptyJobKeyIsAnError) {
   EXPECT_THAT(refusal_of(R"({"job_key": ""})"), HasSubstr("job.json: job_key is set and empty"));
 }
 
@@ -93,7 +93,7 @@ TEST(MergeJson, TakesDeepNestingWithoutOverflow) {
   refusal_of("{\"rank\": " + std::string(depth, '[') + std::string(depth, ']') + "}");
 }
 
-TEST(MergeJson, ANumberBeyondAllIsRefusedWithItsPlace) {
+TEST(MergeJson, RefusesAnOverflowingNumberWithItsPosition) {
   const std::string refusal = refusal_of("{\"rank\": 1,\n \"timeout\": 1e400}");
   EXPECT_THAT(refusal, HasSubstr("job.json, line 2, column "));
   EXPECT_THAT(refusal, HasSubstr("a number too large"));

@@ -43,7 +43,7 @@ TEST(ToTable, AFieldWithNewlinesStaysOneLine) {
   EXPECT_THAT(agreement_of(config), Not(HasSubstr("forged")));
 }
 
-TEST(Agreement, ChangesWithTheSettingsThatMustAgreeOnly) {
+TEST(Agreement, ChangesOnlyWithSettingsThatMustAgree) {
   const Config defaults;
   for (const SettingInfo& info : settings()) {
     Config config;
@@ -95,7 +95,7 @@ TEST(ChangedSettings, AreThoseThatDifferWithWhereTheyComeFrom) {
   EXPECT_THAT(changed_settings(config, environment), HasSubstr("timeout=60 (program)"));
 }
 
-TEST(ChangedSettings, TellWhatHasNoEffectWithoutAnother) {
+TEST(ChangedSettings, WarnOfASettingWithoutEffect) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"fast_math", "0"}, {"gpu_threshold", "1"}, {"shader_path", "/x"}}) {
     Config config;
@@ -109,7 +109,7 @@ TEST(ChangedSettings, TellWhatHasNoEffectWithoutAnother) {
   }
 }
 
-TEST(Warnings, AJobKeyThatCanBeGuessed) {
+TEST(Warnings, OfAGuessableJobKey) {
   Config config;
   config.job_key = "fifteen letters";
   EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr("openssl rand")));

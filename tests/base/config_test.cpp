@@ -65,7 +65,7 @@ TEST(Config, EverySettingTakesItsDefaultAsText) {
   }
 }
 
-TEST(Config, WhatIsSetIsGot) {
+TEST(Config, ReturnsTheValueThatWasSet) {
   std::mt19937 random(11);
   for (int round = 0; round < 100; ++round) {
     Config config;
@@ -80,7 +80,7 @@ TEST(Config, WhatIsSetIsGot) {
   }
 }
 
-TEST(Config, SettingOneLeavesTheOthers) {
+TEST(Config, SettingOneFieldLeavesTheOthers) {
   std::mt19937 random(12);
   for (const SettingInfo& changed : settings()) {
     Config config;
@@ -155,7 +155,7 @@ TEST(Config, RefusesWhatIsOutOfRange) {
   }
 }
 
-TEST(Config, ANumberJustInsideTheRangeIsTaken) {
+TEST(Config, AcceptsTheBoundsOfARange) {
   Config config;
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"chunk_bytes", "4096"},
@@ -240,7 +240,7 @@ TEST(FromEnvironment, AGidIsAKindOrAnAddress) {
   EXPECT_THAT(refusal([&] { read("roce_2"); }), HasSubstr("did you mean roce_v2?"));
 }
 
-TEST(FromEnvironment, AnEmptyJobKeyIsAnErrorAndNotNoKey) {
+TEST(FromEnvironment, AnEmptyJobKeyIsAnError) {
   const std::string message = refusal([] {
     Config::from_environment(Environment{{"MCCL_JOB_KEY", ""}});
   });
@@ -248,7 +248,7 @@ TEST(FromEnvironment, AnEmptyJobKeyIsAnErrorAndNotNoKey) {
   EXPECT_THAT(message, HasSubstr("openssl rand"));
 }
 
-TEST(FromEnvironment, MasterPortIsTakenWhenItIsAPort) {
+TEST(FromEnvironment, MasterPortIsUsedIfItIsAPort) {
   const auto port = [](const std::string& text) {
     return Config::from_environment(Environment{{"MASTER_PORT", text}}).master_port;
   };
@@ -268,7 +268,7 @@ TEST(FromEnvironment, RefusesAFileThatCannotBeRead) {
   EXPECT_THAT(message(large.path()), HasSubstr("larger"));
 }
 
-TEST(FromEnvironment, ReadsTheProcessesOwn) {
+TEST(FromEnvironment, ReadsTheEnvironmentOfTheProcess) {
   ::setenv("MCCL_SPIN_US", "77", 1);
   EXPECT_EQ(Config::from_environment().spin_us, 77);
   ::unsetenv("MCCL_SPIN_US");

@@ -11,7 +11,7 @@ namespace {
 Cores on(std::vector<int> allowed) { return {std::move(allowed), 0, "-"}; }
 Cores within(double quota, const std::string& group) { return {{0, 1, 2, 3}, quota, group}; }
 
-TEST(Cores, AQuotaIsTimeOverPeriod) {
+TEST(Cores, ComputesTheQuotaAsTimeOverPeriod) {
   EXPECT_EQ(quota_of_cpu_max("150000 100000\n"), 1.5);
   EXPECT_EQ(quota_of_cpu_max("max 100000\n"), 0);
   EXPECT_EQ(quota_of_cpu_max(""), 0);
@@ -21,7 +21,7 @@ TEST(Cores, AQuotaIsTimeOverPeriod) {
   EXPECT_EQ(quota_of_cfs("", ""), 0);
 }
 
-TEST(Cores, TheControlGroupIsThatOfTheController) {
+TEST(Cores, FindsTheControlGroupOfTheController) {
   const char* first = "4:memory:/a\n2:cpu,cpuacct:/jobs/7\n0::/all\n";
   EXPECT_EQ(control_group_path(first, "cpu"), "/jobs/7");
   EXPECT_EQ(control_group_path(first, ""), "/all");
@@ -29,7 +29,7 @@ TEST(Cores, TheControlGroupIsThatOfTheController) {
   EXPECT_EQ(control_group_path("nonsense", "cpu"), "");
 }
 
-TEST(Cores, ComeBackFromTheirText) {
+TEST(Cores, SurviveFormattingAndParsing) {
   for (const Cores& cores : {on({0}), on({0, 1, 2, 5, 7, 8}), on({}), within(2.5, "3:99")}) {
     EXPECT_EQ(parse_cores(serialise(cores)), cores) << serialise(cores);
   }
@@ -40,7 +40,7 @@ TEST(Cores, ComeBackFromTheirText) {
   }
 }
 
-TEST(Cores, AreSharedWhereRanksOutnumberThem) {
+TEST(Cores, AreSharedIfRanksOutnumberThem) {
   const auto crowd = [](std::vector<Cores> ranks) { return processes_per_core(ranks, 8); };
   EXPECT_EQ(crowd({on({0, 1}), on({0, 1})}), 1);
   EXPECT_EQ(crowd({on({0}), on({0})}), 2) << "both on one core";
@@ -50,7 +50,7 @@ TEST(Cores, AreSharedWhereRanksOutnumberThem) {
   EXPECT_EQ(crowd({on({}), on({})}), 0.25) << "nothing is known but the number of cores";
 }
 
-TEST(Cores, AreSharedWhereAQuotaIsSmallerThanItsRanks) {
+TEST(Cores, AreSharedIfTheQuotaIsBelowTheNumberOfRanks) {
   const auto crowd = [](std::vector<Cores> ranks) { return processes_per_core(ranks, 8); };
   EXPECT_EQ(crowd({within(1, "a"), within(1, "a")}), 2) << "one container for both";
   EXPECT_EQ(crowd({within(1, "a"), within(1, "b")}), 1) << "a container each";
@@ -58,7 +58,7 @@ TEST(Cores, AreSharedWhereAQuotaIsSmallerThanItsRanks) {
 }
 
 #ifdef __linux__
-TEST(Cores, OfAPinnedProcessAreThoseItIsPinnedTo) {
+TEST(Cores, OfAPinnedProcessFollowItsAffinity) {
   const pid_t child = ::fork();
   if (child == 0) {
     const std::vector<int> before = cores_of_this_process().allowed;

@@ -60,7 +60,7 @@ TEST(OwnDescriptor, IsAboveTheStandardStreams) {
   EXPECT_EQ(::read(pipe.ends[0], &byte, 1), 1);
 }
 
-TEST(OwnDescriptor, NothingIsLeftOpenWhereThereIsNoRoomForIt) {
+TEST(OwnDescriptor, LeavesNothingOpenIfItFails) {
   const Closed input(STDIN_FILENO);
   const int low = ::open("/dev/null", O_RDONLY);
   ASSERT_EQ(low, STDIN_FILENO);
@@ -76,7 +76,7 @@ TEST(OwnDescriptor, NothingIsLeftOpenWhereThereIsNoRoomForIt) {
   EXPECT_TRUE(input.still());
 }
 
-TEST(OwnDescriptor, WakePipesKeepToIt) {
+TEST(OwnDescriptor, AppliesToWakePipes) {
   const Closed input(STDIN_FILENO);
   WakePipe pipe;
   EXPECT_GT(pipe.descriptor(), STDERR_FILENO);
@@ -84,7 +84,7 @@ TEST(OwnDescriptor, WakePipesKeepToIt) {
   EXPECT_TRUE(input.still());
 }
 
-TEST(OwnDescriptor, ALogMadeWhileStandardErrorIsClosedWritesToNothingThatTakesItsNumber) {
+TEST(OwnDescriptor, ALogCreatedWithStandardErrorClosedNeverWritesToAReusedDescriptor) {
   Pipe pipe;
   const Closed error(STDERR_FILENO);
   const Log log(0, LogLevel::trace);

@@ -8,7 +8,7 @@
 namespace mccl {
 namespace {
 
-TEST(EnvironmentFingerprint, ChangesWithTheVariablesItIsOf) {
+TEST(EnvironmentFingerprint, ChangesWithItsVariables) {
   constexpr std::string_view kPrefixes[] = {"FINGER_"};
   ::unsetenv("FINGER_A");
   const auto none = environment_fingerprint(kPrefixes);

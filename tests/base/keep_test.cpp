@@ -16,7 +16,7 @@ struct Counted {
   std::atomic<int>* alive;
 };
 
-TEST(Keep, WhatIsKeptByManyThreadsIsNeverDestroyed) {
+TEST(Keep, ObjectsKeptByManyThreadsAreNeverDestroyed) {
   static std::atomic<int> alive{0};
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 8; ++thread)

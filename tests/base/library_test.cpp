@@ -51,7 +51,7 @@ TEST_F(Library, ARequiredFunctionIsNamedIfItIsMissing) {
   }
 }
 
-TEST(MissingLibrary, TheErrorIsTheLoaders) {
+TEST(MissingLibrary, ReportsTheErrorOfTheLoader) {
   try {
     const SharedLibrary library({"libno_such_library.so"});
     FAIL() << "no error";

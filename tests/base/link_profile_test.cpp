@@ -27,7 +27,7 @@ TEST(LinkProfile, SetsTheLargestMessage) {
   EXPECT_EQ(chunk_bytes_of(config), 8 * kMiB);
 }
 
-TEST(LinkProfile, LeavesAMessageThatWasGiven) {
+TEST(LinkProfile, KeepsAnExplicitMessageSize) {
   Config config;
   config.set("link_profile", "thunderbolt");
   config.set("chunk_bytes", "4M");

@@ -58,7 +58,7 @@ TEST(Log, TwoLogsDoNotShareTheirLevel) {
               HasSubstr("kept"));
 }
 
-TEST(Log, WithoutARankThereIsNone) {
+TEST(Log, OmitsTheRankIfThereIsNone) {
   EXPECT_THAT(stderr_of([] { Log(-1, LogLevel::info).info("x"); }), HasSubstr("[mccl] x"));
 }
 
@@ -78,7 +78,7 @@ TEST(Log, LinesOfManyThreadsStayWhole) {
     EXPECT_TRUE(text.substr(begin, end - begin).ends_with(" end"));
 }
 
-TEST(LogLevelOf, TakesEveryNameInAnyCase) {
+TEST(LogLevelOf, AcceptsEveryNameInAnyCase) {
   EXPECT_EQ(log_level_of("TRACE"), LogLevel::trace);
   EXPECT_EQ(log_level_of("warn"), LogLevel::warn);
   EXPECT_EQ(log_level_of("OFF"), LogLevel::off);

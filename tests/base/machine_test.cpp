@@ -8,12 +8,12 @@
 namespace mccl {
 namespace {
 
-TEST(Machine, PagesAreTheSystems) {
+TEST(Machine, ReportsThePageSizeOfTheSystem) {
   EXPECT_EQ(page_bytes(), static_cast<std::size_t>(::getpagesize()));
   EXPECT_TRUE(std::has_single_bit(page_bytes()));
 }
 
-TEST(Machine, ALineFitsIntoTheLongestAndDividesAPage) {
+TEST(Machine, TheCacheLineDividesAPage) {
   EXPECT_TRUE(std::has_single_bit(line_bytes()));
   EXPECT_LE(line_bytes(), kLongestLine);
   EXPECT_GE(line_bytes(), 64U);

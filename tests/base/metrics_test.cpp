@@ -33,7 +33,7 @@ TEST(Histogram, QuantilesAreWithinFivePercentOverElevenDecades) {
   }
 }
 
-TEST(Histogram, OneValueIsGivenBackExactly) {
+TEST(Histogram, ReportsASingleValueExactly) {
   Histogram histogram;
   EXPECT_EQ(histogram.quantile(0.5), 0);
   histogram.add(0.0123);
@@ -42,7 +42,7 @@ TEST(Histogram, OneValueIsGivenBackExactly) {
   EXPECT_EQ(histogram.quantile(1), 0.0123);
 }
 
-TEST(Histogram, TakesWhatIsNoDuration) {
+TEST(Histogram, HandlesInvalidDurations) {
   Histogram histogram;
   for (const double value :
        {0.0, -1.0, 1e-300, 1e300, std::numeric_limits<double>::infinity(),
@@ -85,7 +85,7 @@ TEST(Metrics, AveragesOverTheCallsThatSucceeded) {
   EXPECT_NEAR(summary.p99_latency_ms, 33, 0.05 * 33);
 }
 
-TEST(Metrics, StagingIsWhatIsHeldAndWhatWasHeldAtMost) {
+TEST(Metrics, StagingHasACurrentValueAndAPeak) {
   Metrics metrics;
   metrics.record_staging(1000);
   metrics.record_staging(500);
@@ -97,13 +97,13 @@ TEST(Metrics, StagingIsWhatIsHeldAndWhatWasHeldAtMost) {
   EXPECT_EQ(metrics.summary().peak_staging_bytes, 300u);
 }
 
-TEST(Metrics, Fault30CountsBeyondTenThousandCalls) {
+TEST(Metrics, CountsBeyondTenThousandCalls) {
   Metrics metrics;
   for (int i = 0; i < 25'000; ++i) metrics.record(call_of(0, 0.001, 0, 0));
   EXPECT_EQ(metrics.summary().total_ops, 25'000u);
 }
 
-TEST(Metrics, PeakIsOfAnyCallHoweverSmall) {
+TEST(Metrics, ThePeakIncludesSmallCalls) {
   Metrics metrics;
   CallSample call = call_of(0, 1e-6, 0, 0);
   call.payload_bytes = 25;
@@ -129,7 +129,7 @@ TEST(Metrics, OverlappingPartsLeaveNoNegativeSync) {
   EXPECT_EQ(metrics.summary().avg_sync_ms, 0);
 }
 
-TEST(Metrics, SamplesThatAreNoTimesDoNotSpoilTheAverages) {
+TEST(Metrics, InvalidTimesDoNotSpoilTheAverages) {
   Metrics metrics;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   metrics.record(call_of(nan, -1, nan, std::numeric_limits<double>::infinity()));

@@ -45,7 +45,7 @@ TEST(NearestOf, PrefersTheClosestThenTheFirst) {
   EXPECT_EQ(nearest_of("sevice", alike), "service");
 }
 
-TEST(NearestOf, TakesSwappedLettersForASwap) {
+TEST(NearestOf, CountsASwapOfLettersOnce) {
   // Unless a swap counts as one edit, "fro" is as far from "for" as from "frog" and "fry".
   const std::array<std::string_view, 3> names = {"frog", "fry", "for"};
   EXPECT_EQ(nearest_of("fro", names), "for");
@@ -68,7 +68,7 @@ TEST(NearestOf, KnowsEveryFlagWithTwoLettersSwapped) {
   }
 }
 
-TEST(NearestOf, TakesAWordOfALongerNameWhereNoneIsCloser) {
+TEST(NearestOf, MatchesAWordOfALongerName) {
   const std::array<std::string_view, 4> names = {"auto", "direct", "binomial_tree", "cable_tree"};
   EXPECT_EQ(nearest_of("tree", names), "binomial_tree");
   EXPECT_EQ(nearest_of("cable", names), "cable_tree");
@@ -77,7 +77,7 @@ TEST(NearestOf, TakesAWordOfALongerNameWhereNoneIsCloser) {
 }
 
 /// A word that is near no name was meant as something else, so a suggestion would mislead.
-TEST(NearestOf, TakesNothingWhereNoneIsNear) {
+TEST(NearestOf, ReturnsNothingIfNoNameIsNear) {
   const std::array<std::string_view, 3> commands = {"launch", "bench", "plan"};
   EXPECT_EQ(nearest_of("help", commands), std::nullopt);
   const std::array<std::string_view, 3> levels = {"INFO", "WARN", "ERROR"};
@@ -94,7 +94,7 @@ TEST(NearestOf, DoesNotCountDashes) {
   EXPECT_EQ(nearest_of("--repeat", flags), "--repeat-hosts");
 }
 
-TEST(NearestOf, TakesVeryLongNames) {
+TEST(NearestOf, AcceptsVeryLongNames) {
   const std::array<std::string_view, 2> names = {"a", "port_base"};
   EXPECT_EQ(nearest_of("port_base" + std::string(10'000'000, 'x'), names), std::nullopt);
 }

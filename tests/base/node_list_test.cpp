@@ -21,7 +21,7 @@ TEST(NodeList, Expands) {
   EXPECT_THAT(expand_node_list("r[1-2]n[1-2]x"), ElementsAre("r1n1x", "r1n2x", "r2n1x", "r2n2x"));
 }
 
-TEST(NodeList, RefusesWhatIsNone) {
+TEST(NodeList, RefusesInvalidLists) {
   for (const char* text :
        {"", ",", "a,", "n[", "n]", "n[]", "n[a]", "n[3-1]", "n[1-]", "n[[1]]", "n[-1]", "a b",
         "n[1-99999999]", "n[1-9999999999]", "n[0-9999]m[0-9999]"})
@@ -35,7 +35,7 @@ TEST(NodeList, ManyBracketsInOneNameAreRefused) {
   EXPECT_THAT(expand_node_list("a[1]b[2]c[3]d[4]"), ElementsAre("a1b2c3d4"));
 }
 
-TEST(NodeList, AnyTextGivesNamesOrARefusal) {
+TEST(NodeList, ArbitraryTextGivesNamesOrAnError) {
   std::mt19937 random(7);
   constexpr std::string_view kLetters = "ab01-9[],.";
   for (int round = 0; round < 50000; ++round) {

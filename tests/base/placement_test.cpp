@@ -70,11 +70,11 @@ TEST(Placement, NeedsNoMeetingPointWhereMpiHasOne) {
   EXPECT_EQ(find_placement(config, {})->rank, 1);
 }
 
-TEST(Placement, IsNothingUnderNoLauncher) {
+TEST(Placement, IsEmptyWithoutALauncher) {
   EXPECT_FALSE(find_placement({}, {{"PATH", "/bin"}, {"MASTER_PORT", "1"}}));
 }
 
-TEST(Placement, ComesFromTheSettingsFirst) {
+TEST(Placement, PrefersTheSettings) {
   const auto found = find_placement(config_with(1, 2, "h:1"), kTorchrun);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 1);
@@ -128,11 +128,11 @@ TEST(Placement, OfSlurmMeetsOnTheFirstNodeOfTheStep) {
   EXPECT_THAT(find_placement({}, next)->root, ::testing::StartsWith("127.0.0.1:"));
 }
 
-TEST(Placement, TheScriptOfABatchJobIsNoRank) {
+TEST(Placement, TheScriptOfABatchJobIsNotARank) {
   EXPECT_FALSE(find_placement({}, without(kSlurm, "SLURM_STEP_ID")));
 }
 
-TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
+TEST(Placement, OfMlxUsesTheMeetingAddressOfItsNccl) {
   const Environment mlx = {{"MLX_RANK", "1"},
                            {"MLX_WORLD_SIZE", "4"},
                            {"NCCL_HOST_IP", "10.0.0.7"},
@@ -157,16 +157,16 @@ TEST(Placement, OfMlxMeetsWhereItsNcclWould) {
   EXPECT_THAT(why_not(wrong), HasSubstr("rank 4, as set by mlx.launch, is outside 0 to 3"));
 }
 
-TEST(Placement, RanksOfMpiMayInheritWhatSlurmSaidToTheirDaemon) {
+TEST(Placement, IgnoresSlurmVariablesInheritedByMpiRanks) {
   EXPECT_EQ(find_placement({}, merged(kOpenMpi, kSlurm))->found_by, "Open MPI");
   EXPECT_EQ(find_placement({}, merged(kMpich, kSlurm))->found_by, "MPICH");
 }
 
-TEST(Placement, HalfOfOneLauncherGivesWayToAnotherThatTellsAll) {
+TEST(Placement, ACompleteLauncherTakesPrecedenceOverAnIncompleteOne) {
   EXPECT_EQ(find_placement({}, merged(without(kTorchrun, "RANK"), kSlurm))->found_by, "Slurm");
 }
 
-TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
+TEST(Placement, AnIncompleteLauncherIsRefusedWithItsFoundAndMissingVariables) {
   for (const Environment& whole : {kTorchrun, kOpenMpi, kSlurm, kMpich}) {
     for (const auto& [name, value] : whole) {
       if (name == "LOCAL_RANK" || name == "SLURM_LOCALID" || name == "SLURM_JOB_NODELIST") continue;
@@ -185,7 +185,7 @@ TEST(Placement, HalfOfALauncherIsRefusedWithWhatWasFoundAndWhatWasNot) {
               HasSubstr("is outside 0 to 1: MCCL_RANK is 2 and MCCL_WORLD_SIZE is 2"));
 }
 
-TEST(Placement, NonsenseIsRefused) {
+TEST(Placement, RefusesInvalidValues) {
   for (const char* value : {"-1", "x", "99999999999", "8"}) {
     Environment wrong = kTorchrun;
     wrong["RANK"] = value;
@@ -193,7 +193,7 @@ TEST(Placement, NonsenseIsRefused) {
   }
 }
 
-TEST(Placement, DerivedPortsAreSpreadBelowThoseThatSystemsHandOut) {
+TEST(Placement, DerivedPortsLieBelowTheEphemeralRange) {
   std::set<int> ports;
   for (int job = 0; job < 1000; ++job) {
     Environment torchrun = kTorchrun;
@@ -207,7 +207,7 @@ TEST(Placement, DerivedPortsAreSpreadBelowThoseThatSystemsHandOut) {
   EXPECT_GT(ports.size(), 900U);
 }
 
-TEST(Placement, ARootAloneIsHalfAPlace) {
+TEST(Placement, ARootAloneIsIncomplete) {
   const Config config = config_with(-1, -1, "h:1");
   EXPECT_THAT(why_not({{"MASTER_ADDR", "h"}}, config),
               HasSubstr("MCCL_ROOT is set, but neither MCCL_RANK nor MCCL_WORLD_SIZE is"));

@@ -36,7 +36,7 @@ TEST(Settings, NamesAreUniqueAndEveryRowIsComplete) {
 }
 
 // The settings and defaults that the earlier MCCL documented.
-TEST(Settings, HoldTheEarlierOnesWithTheirDefaults) {
+TEST(Settings, KeepTheEarlierNamesAndDefaults) {
   const std::map<std::string, std::string> documented = {
       {"transport", "auto"},      {"log_level", "WARN"},
       {"listen_addr", ""},        {"link_profile", ""},
@@ -67,7 +67,7 @@ TEST(Settings, EveryFieldOfConfigHasARow) {
   EXPECT_EQ(settings().size(), 48u);
 }
 
-TEST(Settings, ADefaultThatIsGivenIsToldFromOneThatMayGiveWay) {
+TEST(Settings, DistinguishesAnExplicitDefault) {
   for (const Setting& setting : setting_table()) {
     if (!setting.given) continue;
     const std::string name{setting.info.name};
@@ -83,7 +83,7 @@ TEST(Settings, ADefaultThatIsGivenIsToldFromOneThatMayGiveWay) {
   }
 }
 
-TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {
+TEST(Settings, SettingsThatChangeDataOrResultsMustAgree) {
   std::set<std::string_view> agreeing;
   for (const SettingInfo& info : settings())
     if (info.must_agree) agreeing.insert(info.name);
@@ -94,7 +94,7 @@ TEST(Settings, AgreeingOnesAreThoseThatChangeWhatIsSentOrComputed) {
                           "rdma_ring", "reduce_on", "rdma_uncabled", "test_only_shared_gpu"}));
 }
 
-TEST(FindSetting, TakesNameAndVariable) {
+TEST(FindSetting, AcceptsNameAndVariable) {
   EXPECT_EQ(&find_setting("port_base"), &find_setting("MCCL_PORT_BASE"));
 }
 
@@ -111,7 +111,7 @@ TEST(FindSetting, NamesTheNearestForEveryDroppedLetter) {
   }
 }
 
-TEST(FindSetting, SaysWhatTheFileVariableIs) {
+TEST(FindSetting, ExplainsTheVariableOfTheFile) {
   EXPECT_NE(refusal([] { find_setting("MCCL_CONFIG"); }).find("file"), std::string::npos);
   EXPECT_NE(refusal([] { find_setting("MCCL_MLX"); }).find("mccl.mlx.install()"),
             std::string::npos);

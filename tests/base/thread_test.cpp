@@ -18,13 +18,13 @@ sigset_t mask_of_a_new_thread() {
   return mask;
 }
 
-TEST(Thread, LeavesSignalsToTheProgramsOwnThreads) {
+TEST(Thread, BlocksSignalsInItsThreads) {
   const sigset_t mask = mask_of_a_new_thread();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM})
     EXPECT_TRUE(sigismember(&mask, signal)) << signal;
 }
 
-TEST(Thread, ReportsItsOwnFaults) {
+TEST(Thread, LeavesSynchronousSignalsUnblocked) {
   const sigset_t mask = mask_of_a_new_thread();
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
     EXPECT_FALSE(sigismember(&mask, signal)) << signal;
@@ -66,7 +66,7 @@ class NoRoomForThreads {
   pthread_attr_t before_;
 };
 
-TEST(Thread, ThatCannotStartNamesTheLimits) {
+TEST(Thread, NamesTheLimitsIfItCannotStart) {
   const NoRoomForThreads limited;
   try {
     start_thread("mccl test", [] {}).join();

@@ -7,14 +7,14 @@
 namespace mccl {
 namespace {
 
-TEST(ParseInteger, TakesWholeIntegersOnly) {
+TEST(ParseInteger, AcceptsOnlyWholeIntegers) {
   EXPECT_EQ(parse_integer("42"), 42);
   EXPECT_EQ(parse_integer(" -1 \n"), -1);
   for (const char* text : {"", " ", "4x", "0x10", "1.0", "1e3", "--1", "+1", "9223372036854775808"})
     EXPECT_EQ(parse_integer(text), std::nullopt) << text;
 }
 
-TEST(ParseNumber, TakesFiniteDecimals) {
+TEST(ParseNumber, AcceptsFiniteDecimals) {
   EXPECT_EQ(parse_number("0.01"), 0.01);
   EXPECT_EQ(parse_number("1e-3"), 1e-3);
   EXPECT_EQ(parse_number(" 30 "), 30.0);
@@ -23,14 +23,14 @@ TEST(ParseNumber, TakesFiniteDecimals) {
     EXPECT_EQ(parse_number(text), std::nullopt) << text;
 }
 
-TEST(ParseNumbers, TakesATextOfNumbersOnly) {
+TEST(ParseNumbers, AcceptsOnlyTextOfNumbers) {
   EXPECT_EQ(parse_numbers("1 2.5\t-3e2 \n"), (std::vector<double>{1, 2.5, -300}));
   EXPECT_EQ(parse_numbers(" "), std::vector<double>());
   for (const char* text : {"1 x", "1,2", "nan", "1 inf", "1 2x"})
     EXPECT_EQ(parse_numbers(text), std::nullopt) << text;
 }
 
-TEST(ParseBytes, AUnitIsTheSameInEverySpelling) {
+TEST(ParseBytes, AcceptsEverySpellingOfAUnit) {
   for (const char* text : {"1048576", "1048576B", "1M", "1m", "1MB", "1mb", "1Mb", "1MiB", "1 mib"})
     EXPECT_EQ(parse_bytes(text), 1u << 20) << text;
   for (const char* text : {"64K", "64kB", "64KiB"}) EXPECT_EQ(parse_bytes(text), 64u << 10) << text;
@@ -50,7 +50,7 @@ TEST(ParseBytes, UnitsAreOf1024) {
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
 }
 
-TEST(ParseBoolean, TakesTheEightWords) {
+TEST(ParseBoolean, AcceptsTheEightWords) {
   for (const char* text : {"1", "true", "YES", "On", " on "}) EXPECT_EQ(parse_boolean(text), true);
   for (const char* text : {"0", "false", "NO", "Off"}) EXPECT_EQ(parse_boolean(text), false);
   for (const char* text : {"", "2", "t", "enable"}) EXPECT_EQ(parse_boolean(text), std::nullopt);

@@ -19,7 +19,7 @@ class ManualState final : public detail::WorkState {
   void help(Clock::time_point deadline) override { sleep_until_done(deadline); }
 };
 
-TEST(Work, OfNothingIsDone) {
+TEST(Work, OfAnEmptyBatchIsDone) {
   const Work work;
   EXPECT_TRUE(work.done());
   EXPECT_EQ(work.error(), nullptr);
@@ -30,7 +30,7 @@ TEST(Work, OfNothingIsDone) {
   EXPECT_TRUE(called);
 }
 
-TEST(Work, RethrowsWhatTheCallFailedWithEveryTime) {
+TEST(Work, RethrowsTheErrorEachTime) {
   const auto state = std::make_shared<ManualState>();
   const Work work(state);
   EXPECT_THROW(work.wait(std::chrono::milliseconds(1)), TimeoutError);
@@ -40,7 +40,7 @@ TEST(Work, RethrowsWhatTheCallFailedWithEveryTime) {
   EXPECT_NE(work.error(), nullptr);
 }
 
-TEST(Work, ThatIsWaitedForInSlicesTellsOfTheWholeTime) {
+TEST(Work, WaitedForInSlicesReportsTheWholeTime) {
   using std::chrono::milliseconds;
   const auto state = std::make_shared<ManualState>();
   const Work work(state);
@@ -75,7 +75,7 @@ TEST(Work, EndsOnce) {
   EXPECT_EQ(work.error(), nullptr);
 }
 
-TEST(Work, OfAllIsDoneWithTheLastAndFailsWithTheFirstError) {
+TEST(Work, OfABatchEndsWithTheLastCallAndFailsWithTheFirstError) {
   const auto first = std::make_shared<ManualState>();
   const auto second = std::make_shared<ManualState>();
   const Work both = Work::all_of({Work(first), Work(second)});

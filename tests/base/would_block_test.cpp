@@ -5,7 +5,7 @@
 namespace mccl {
 namespace {
 
-TEST(WouldBlock, WhatIsForLaterAndWhatIsAnError) {
+TEST(WouldBlock, DistinguishesRetriesFromErrors) {
   for (const int error : {EAGAIN, EWOULDBLOCK, EINTR, ENOBUFS}) EXPECT_TRUE(would_block(error));
   for (const int error : {0, EPIPE, ECONNRESET, EBADF, ENOMEM, ETIMEDOUT})
     EXPECT_FALSE(would_block(error)) << error;

@@ -77,7 +77,7 @@ struct Group {
   }
 };
 
-TEST(Turns, StartInOrderOnWhateverStream) {
+TEST(Turns, StartInOrderOnAnyStream) {
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
     Group group;
@@ -90,7 +90,7 @@ TEST(Turns, StartInOrderOnWhateverStream) {
   }
 }
 
-TEST(Turns, OperationsThatNeverRunHoldUpNobody) {
+TEST(Turns, OperationsThatNeverRunBlockNoOthers) {
   std::mt19937 random(11);
   Group group;
   int kept = 0;

@@ -30,12 +30,12 @@ TEST(Boundary, EveryErrorHasAStatus) {
   expect(std::system_error(EMFILE, std::generic_category(), "socket"), MCCL_ERROR_OTHER, "socket");
 }
 
-TEST(Boundary, WhatNobodyExpectsIsAFaultOfTheLibrary) {
+TEST(Boundary, UnknownExceptionsAreInternalErrors) {
   expect(std::logic_error("never"), MCCL_ERROR_INTERNAL, "never");
   expect(42, MCCL_ERROR_INTERNAL, "report");
 }
 
-TEST(Boundary, MemoryThatIsNotThereIsAnError) {
+TEST(Boundary, OutOfMemoryIsAnError) {
   expect(std::bad_alloc(), MCCL_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 

@@ -27,7 +27,7 @@ class KeptFile : public ::testing::Test {
   const std::string path_ = (folder_ / "hosts.json").string();
 };
 
-TEST_F(KeptFile, TheOldOneIsKeptOnce) {
+TEST_F(KeptFile, KeepsOneBackup) {
   write_keeping_old(path_, "first");
   EXPECT_EQ(files(), 1U);
   write_keeping_old(path_, "second");
@@ -40,7 +40,7 @@ TEST_F(KeptFile, TheOldOneIsKeptOnce) {
   EXPECT_EQ(files(), 2U);
 }
 
-TEST_F(KeptFile, RightsAndLinksStay) {
+TEST_F(KeptFile, KeepsPermissionsAndSymbolicLinks) {
   write_keeping_old(path_, "first");
   fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write);
   const std::string link = (folder_ / "link").string();
@@ -51,7 +51,7 @@ TEST_F(KeptFile, RightsAndLinksStay) {
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(KeptFile, WhatCannotBeWrittenLeavesTheOldOne) {
+TEST_F(KeptFile, AFailedWriteLeavesTheOldFile) {
   EXPECT_THROW(write_keeping_old("/dev/full", "text"), Error);
   EXPECT_THROW(write_keeping_old((folder_ / "no/hosts.json").string(), "text"), Error);
   write_keeping_old(path_, "first");
@@ -62,7 +62,7 @@ TEST_F(KeptFile, WhatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(files(), 2U);
 }
 
-TEST(NamedFile, AFileThatCannotBeWrittenIsRefusedBeforehand) {
+TEST(NamedFile, RefusesAnUnwritableFileBeforeTheRun) {
   EXPECT_THROW(check_writable("--json", "/no/such/folder/file"), InvalidArgument);
   EXPECT_NO_THROW(check_writable("--json", ""));
 }

@@ -57,7 +57,7 @@ TEST(ParseError, NamesTheFlagAndWhatIsWrong) {
   EXPECT_THAT(said({"foo"}), HasSubstr("foo"));
 }
 
-TEST(ParseError, NamesTheNearestOfAnUnknownFlag) {
+TEST(ParseError, SuggestsTheNearestFlag) {
   EXPECT_THAT(said({"--numbr", "4"}),
               StartsWith("\"--numbr\" is not a flag; did you mean \"--number\"?"));
   EXPECT_THAT(said({"--numbr=4"}), StartsWith("\"--numbr\" is not a flag; did you mean \"--num"));
@@ -65,7 +65,7 @@ TEST(ParseError, NamesTheNearestOfAnUnknownFlag) {
   EXPECT_THAT(said({"-q"}), StartsWith("\"-q\" is not a flag"));
 }
 
-TEST(ParseError, NamesOurFlagForThatOfAnotherLauncher) {
+TEST(ParseError, SuggestsOurFlagForAFlagOfAnotherLauncher) {
   EXPECT_THAT(said({"-np", "2"}), StartsWith("\"-np\" is not a flag; did you mean \"-n\"?"));
   EXPECT_THAT(said({"--nproc=2"}), StartsWith("\"--nproc\" is not a flag; did you mean \"-n\"?"));
 }

@@ -39,7 +39,7 @@ TEST(LaunchSilence, ExceedsTheLivenessIntervalOfTheRanks) {
   EXPECT_EQ(silence_of(job_of({{"MCCL_LIVENESS_INTERVAL", "wrong"}}), {}, {}), 20s);
 }
 
-TEST(LaunchSilence, AWishThatIsTooShortIsRefused) {
+TEST(LaunchSilence, RefusesAnIntervalThatIsTooShort) {
   try {
     silence_of(job_of(), {}, 10);
     FAIL();
@@ -49,7 +49,7 @@ TEST(LaunchSilence, AWishThatIsTooShortIsRefused) {
   }
 }
 
-TEST(LaunchSilence, IsThatOfSshAndOfTheGuard) {
+TEST(LaunchSilence, AppliesToSshAndTheGuard) {
   const Job job = job_of();
   const auto words = ssh_words(job.hosts[0], SshRole::master, "/s", 18s, {}, "true");
   // ssh probes a silent server three times, and gives up five seconds after the last probe.
@@ -79,7 +79,7 @@ class LaunchContact : public ::testing::Test {
   Contact contact_{parse_host("", "me@b"), 20s};
 };
 
-TEST_F(LaunchContact, ThereIsNothingToSayWhileWordsPass) {
+TEST_F(LaunchContact, IsQuietWhileOutputArrives) {
   talk_until(100);
   EXPECT_EQ(text(), "");
   contact_.ending(at(101));
@@ -89,7 +89,7 @@ TEST_F(LaunchContact, ThereIsNothingToSayWhileWordsPass) {
   EXPECT_EQ(text(), "") << "the guard ended ranks after the job had ended";
 }
 
-TEST_F(LaunchContact, AConnectionThatBreaksInSilenceIsTheNetworks) {
+TEST_F(LaunchContact, BlamesTheNetworkForABreakDuringSilence) {
   talk_until(5);
   contact_.broke(at(25), "Timeout, server b not responding.");
   contact_.ending(at(25.1));
@@ -99,7 +99,7 @@ TEST_F(LaunchContact, AConnectionThatBreaksInSilenceIsTheNetworks) {
                             HasSubstr("a larger --silence, now 20 s, allows")));
 }
 
-TEST_F(LaunchContact, AConnectionThatBreaksAmidWordsIsExplained) {
+TEST_F(LaunchContact, ExplainsAConnectionThatBreaksDuringOutput) {
   talk_until(5);
   contact_.broke(at(5.5), "Connection to b closed by remote host.");
   EXPECT_TRUE(ranks_lost());
@@ -107,7 +107,7 @@ TEST_F(LaunchContact, AConnectionThatBreaksAmidWordsIsExplained) {
               AllOf(HasSubstr("closed by remote host"), Not(HasSubstr("nothing was received"))));
 }
 
-TEST_F(LaunchContact, AFailureElsewhereDuringSilenceIsTheNetworks) {
+TEST_F(LaunchContact, BlamesTheNetworkForAFailureDuringSilence) {
   talk_until(5);
   contact_.ending(at(15));
   contact_.ending(at(20));
@@ -130,7 +130,7 @@ TEST_F(LaunchContact, AGuardThatEndedItsRanksNamesTheNetwork) {
                             HasSubstr("the network between them failed")));
 }
 
-TEST_F(LaunchContact, ALauncherThatStoodStillSaysSo) {
+TEST_F(LaunchContact, ReportsThatTheLauncherWasStopped) {
   talk_until(5);
   contact_.beat(at(6), at(31));
   contact_.ended_there();

@@ -47,7 +47,7 @@ TEST(LaunchHost, IsWrittenAsItWasRead) {
     EXPECT_EQ(text_of(parse_host("", text)), text);
 }
 
-TEST(LaunchHost, WhatIsNoneIsRefusedByName) {
+TEST(LaunchHost, RefusesAnInvalidHostByName) {
   for (const char* text : {"", "@a", "a:", "a:0", "a:65536", "a:b", "a b", "-oProxyCommand=x",
                            "[a]:1", "[fd77::1", "a;b", "a$b", "a\nb", "me@", "[fd77::1]22", "a@-b"})
     EXPECT_THAT(refusal([&] { parse_host("--hosts", text); }), HasSubstr("--hosts: ")) << text;
@@ -59,7 +59,7 @@ TEST(LaunchHost, SlotsBehindAColonAreNoPort) {
   }
 }
 
-TEST(LaunchHostfile, AKeyThatComesTwiceIsRefused) {
+TEST(LaunchHostfile, RefusesADuplicateKey) {
   EXPECT_THAT(refusal([] { parse_hostfile("f", R"([{"ssh": "a"}, {"ssh": "b", "ssh": "c"}])"); }),
               HasSubstr("f, line 1, column"));
   EXPECT_THAT(refusal([] { parse_hostfile("f", R"({"hosts": [{"ssh": "a"}], "hosts": []})"); }),
@@ -68,7 +68,7 @@ TEST(LaunchHostfile, AKeyThatComesTwiceIsRefused) {
       parse_hostfile("f", R"([{"ssh": "a", "env": {"ssh": "x"}}, {"ssh": "b"}])").hosts.size(), 2U);
 }
 
-TEST(LaunchHostfile, BothOfMlxsForms) {
+TEST(LaunchHostfile, ReadsBothFormsOfMlx) {
   const Hostfile list = parse_hostfile("f", R"([{"ssh": "a", "ips": ["10.0.0.1"]}, {"ssh": "b"}])");
   EXPECT_EQ(list.hosts.size(), 2U);
   EXPECT_THAT(list.hosts[0].addresses, ElementsAre("10.0.0.1"));
@@ -79,7 +79,7 @@ TEST(LaunchHostfile, BothOfMlxsForms) {
   EXPECT_EQ(object.hosts[1].rdma[0][0], "r1");
 }
 
-TEST(LaunchHostfile, WhatAHostMaySay) {
+TEST(LaunchHostfile, AcceptsEveryKeyOfAHost) {
   const Host host =
       parse_hostfile("f", R"([{"ssh": "a", "user": "me", "port": 2222, "slots": 4, "python": "/p",
                                "cwd": "/w", "env": {"A": "1"}}])")
@@ -91,7 +91,7 @@ TEST(LaunchHostfile, WhatAHostMaySay) {
   EXPECT_EQ(host.environment.at("A"), "1");
 }
 
-TEST(LaunchHostfile, KeysThatAreNotKnownAreIgnoredWithOneWarning) {
+TEST(LaunchHostfile, IgnoresUnknownKeysWithOneWarning) {
   const Hostfile file = parse_hostfile(
       "f", R"({"x": 1, "hosts": [{"ssh": "a", "slot": 2}, {"ssh": "b", "comment": ["y"]}]})");
   EXPECT_EQ(file.hosts.size(), 2U);
@@ -121,7 +121,7 @@ TEST(LaunchHostfile, DevicesAreOnlyCheckedForTheBackendThatReadsThem) {
   }
 }
 
-TEST(LaunchHostfile, ErrorsNameTheFileThePlaceAndWhatWasExpected) {
+TEST(LaunchHostfile, ErrorsNameTheFileThePositionAndTheExpectedValue) {
   EXPECT_THAT(refused("[\n{\"ssh\": \"a\",}\n]"),
               HasSubstr("desk.json, line 2, column 13: expected JSON, a list of hosts"));
   EXPECT_THAT(refused("3"), HasSubstr("desk.json: expected a list of hosts"));
@@ -154,7 +154,7 @@ constexpr const char* kMesh =
 constexpr const char* kRing =
     R"([[null,"x",null,"x"],["x",null,"x",null],[null,"x",null,"x"],["x",null,"x",null]])";
 
-TEST(LaunchRdma, AMeshAndARingAreWhatJacclTakes) {
+TEST(LaunchRdma, AcceptsAMeshAndARing) {
   for (const Backend backend : {Backend::any, Backend::jaccl, Backend::jaccl_ring})
     EXPECT_EQ(rdma_refused(kMesh, backend), "(accepted)");
   EXPECT_EQ(rdma_refused(kRing, Backend::any), "(accepted)");
@@ -165,7 +165,7 @@ TEST(LaunchRdma, AMeshAndARingAreWhatJacclTakes) {
                 "c (#2) to a (#0) and 1 more; jaccl needs"));
 }
 
-TEST(LaunchRdma, ADeviceToTheHostItselfAndALinkThatIsMissingNameTheHosts) {
+TEST(LaunchRdma, ErrorsNameTheHostsOfASelfLinkAndOfAMissingLink) {
   EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, "r"]}, {"ssh": "b", "rdma": ["r", "s"]}])"),
               HasSubstr("\"rdma\" of b (#1): expected null for the host itself"));
   EXPECT_THAT(refused(R"([{"ssh": "a", "rdma": [null, null]}, {"ssh": "b", "rdma": ["r", null]}])"),
@@ -178,20 +178,20 @@ TEST(LaunchRdma, JacclWithoutDevicesIsRefused) {
   EXPECT_THAT(refusal([&] { check_rdma("f", hosts, Backend::jaccl); }), HasSubstr("rdma"));
 }
 
-TEST(LaunchHostfile, DeepNestingIsRefusedWhereItGetsTooDeep) {
+TEST(LaunchHostfile, RefusesDeepNesting) {
   const std::string deep = "[\n" + std::string(300'000, '[') + std::string(300'000, ']') + "]";
   EXPECT_THAT(refused(deep), HasSubstr("desk.json, line 2, column 65: "));
   EXPECT_THAT(refused("{\"hosts\": " + deep + "}"), HasSubstr("brackets more than 64 deep"));
 }
 
-TEST(LaunchHostfile, ANumberBeyondAllIsRefusedInOurWords) {
+TEST(LaunchHostfile, RefusesAnOverflowingNumber) {
   const std::string refusal = refused("[{\"ssh\": \"a\",\n \"slots\": 1e400}]");
   EXPECT_THAT(refusal, HasSubstr("desk.json, line 2, column "));
   EXPECT_THAT(refusal, HasSubstr("a number too large"));
   EXPECT_THAT(refusal, Not(HasSubstr("json.exception")));
 }
 
-TEST(LaunchHostfile, AnyTextGivesHostsOrARefusal) {
+TEST(LaunchHostfile, ArbitraryTextGivesHostsOrAnError) {
   const std::string seed =
       R"({"backend":"ring","envs":["A=1"],"hosts":[{"ssh":"me@a:1","ips":["10.0.0.1"],"slots":2,"rdma":[null]}]})";
   std::mt19937 random(9);

@@ -42,7 +42,7 @@ TEST(LaunchJob, RanksFollowTheHosts) {
   EXPECT_FALSE(job.all_here());
 }
 
-TEST(LaunchJob, SlotsSayHowManyUnlessAFlagDoes) {
+TEST(LaunchJob, SlotsGiveTheNumberOfRanksWithoutAFlag) {
   JobRequest request = request_for("a,b", {});
   request.hosts[0].slots = 3;
   EXPECT_EQ(plan_job(request, "key").size(), 4);
@@ -52,7 +52,7 @@ TEST(LaunchJob, SlotsSayHowManyUnlessAFlagDoes) {
   EXPECT_THROW(plan_job(request, "key"), InvalidArgument);
 }
 
-TEST(LaunchJob, APythonScriptGetsThePythonOfItsHost) {
+TEST(LaunchJob, AScriptRunsWithThePythonOfItsHost) {
   JobRequest request = request_for("a,b", {});
   request.program = {"train.py", "x"};
   request.python = "/here/python";
@@ -62,7 +62,7 @@ TEST(LaunchJob, APythonScriptGetsThePythonOfItsHost) {
   EXPECT_THAT(job.ranks[1].argv, ElementsAre("/there/python", "train.py", "x"));
 }
 
-TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
+TEST(LaunchJob, TheWordPythonMeansTheInterpreterOfScripts) {
   JobRequest request = request_for("a,b", {});
   request.program = {"python", "-m", "train"};
   request.python = "/here/python";
@@ -74,7 +74,7 @@ TEST(LaunchJob, PythonByItsNameIsTheOneThatScriptsGet) {
   EXPECT_THAT(plan_job(request, "key").ranks[0].argv, ElementsAre("/own/python", "x.py"));
 }
 
-TEST(LaunchJob, FlagsOfPythonAreForPython) {
+TEST(LaunchJob, PassesPythonsFlagsToPython) {
   const auto argv = [](std::vector<std::string> program) {
     JobRequest request = request_for("a", {});
     request.program = std::move(program);
@@ -87,7 +87,7 @@ TEST(LaunchJob, FlagsOfPythonAreForPython) {
   EXPECT_THAT(argv({"/o/python3.11", "x.py"}), ElementsAre("/o/python3.11", "x.py"));
 }
 
-TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
+TEST(LaunchJob, FindsTheScriptAtAnyPosition) {
   const auto script = [](std::vector<std::string> argv) {
     const RankPlan rank{.argv = std::move(argv), .directory = ""};
     const std::string* found = script_of(rank);
@@ -98,7 +98,7 @@ TEST(LaunchJob, TheScriptIsFoundWhereverItStands) {
   EXPECT_EQ(script({"program"}), "");
 }
 
-TEST(LaunchJob, EveryFaceFindsItsVariables) {
+TEST(LaunchJob, SetsTheVariablesOfEveryFramework) {
   JobRequest request = request_for("a,b", 2);
   request.environment = {{"A", "1"}, {"B", "1"}};
   request.hosts[1].environment = {{"B", "2"}};
@@ -131,7 +131,7 @@ TEST(LaunchJob, EveryFaceFindsItsVariables) {
   EXPECT_EQ(third, expected);
 }
 
-TEST(LaunchJob, TheRingsFileIsMlxs) {
+TEST(LaunchJob, WritesTheRingFileOfMlx) {
   JobRequest request = request_for("a,b", {});
   request.hosts[0].addresses = {"10.0.0.1", "10.1.0.1"};
   request.connections_per_address = 2;
@@ -164,7 +164,7 @@ Variables variables_with(Backend backend, int ranks, bool verbose = false,
   return environment_of(job, job.ranks.back(), ports_from(job, 100), kPlaces, inherited);
 }
 
-TEST(LaunchJob, MlxIsToldOfOneBackendOnly) {
+TEST(LaunchJob, SetsTheVariablesOfOneMlxBackendOnly) {
   const auto ring = ElementsAre("MLX_HOSTFILE", "MLX_RANK");
   EXPECT_THAT(names_for_mlx(variables_with(Backend::any, 2)), ring);
   EXPECT_THAT(names_for_mlx(variables_with(Backend::ring, 2)), ring);
@@ -179,7 +179,7 @@ TEST(LaunchJob, MlxIsToldOfOneBackendOnly) {
   EXPECT_THAT(names_for_mlx(variables_with(Backend::mpi, 2)), ElementsAre());
 }
 
-TEST(LaunchJob, ALauncherInAJobPassesItsOwnPlaceToNobody) {
+TEST(LaunchJob, ANestedLauncherDoesNotPassOnItsRank) {
   const Variables inherited = {{"MLX_HOSTFILE", "/outer"},
                                {"MLX_RANK", "7"},
                                {"NCCL_PORT", "1"},
@@ -192,7 +192,7 @@ TEST(LaunchJob, ALauncherInAJobPassesItsOwnPlaceToNobody) {
   EXPECT_EQ(inner.at("MLX_METAL_FAST_SYNCH"), "1");
 }
 
-TEST(LaunchJob, ALauncherInAJobPassesItsTableOfDevicesToNobody) {
+TEST(LaunchJob, ANestedLauncherDoesNotPassOnItsDeviceTable) {
   Variables inherited = {{kMark, "/outer/"},
                          {"MCCL_RDMA_DEVICE", "/outer/devices.json"},
                          {"MCCL_RDMA_RING", "1"},
@@ -207,7 +207,7 @@ TEST(LaunchJob, ALauncherInAJobPassesItsTableOfDevicesToNobody) {
 }
 
 /// torch and C++ programs use only MCCL's variables.
-TEST(LaunchJob, AllProgramsAreToldOfTheTableOfDevices) {
+TEST(LaunchJob, EveryProgramGetsTheDeviceTable) {
   const Variables inherited = {{"MCCL_RDMA_DEVICE", "roce7"}};
   const Variables mesh = variables_with(Backend::jaccl, 2, false, inherited);
   EXPECT_EQ(mesh.at("MCCL_RDMA_DEVICE"), mesh.at("MLX_IBV_DEVICES"));
@@ -220,13 +220,13 @@ TEST(LaunchJob, AllProgramsAreToldOfTheTableOfDevices) {
 }
 
 /// With one rank, MLX's ring and jaccl would wait for a second rank or fail.
-TEST(LaunchJob, OneRankIsAloneForMlx) {
+TEST(LaunchJob, MlxRunsASingleRankWithoutABackend) {
   for (const Backend backend : {Backend::any, Backend::ring, Backend::jaccl})
     EXPECT_THAT(names_for_mlx(variables_with(backend, 1)), ElementsAre());
   EXPECT_EQ(variables_with(Backend::any, 1).at("MCCL_WORLD_SIZE"), "1");
 }
 
-TEST(LaunchJob, AVerboseLauncherHasMlxTellToo) {
+TEST(LaunchJob, VerboseAlsoAppliesToMlx) {
   EXPECT_EQ(variables_with(Backend::ring, 2, true).at("MLX_RING_VERBOSE"), "1");
   EXPECT_EQ(variables_with(Backend::nccl, 2, true).at("NCCL_DEBUG"), "INFO");
   EXPECT_FALSE(variables_with(Backend::ring, 2).contains("MLX_RING_VERBOSE"));
@@ -246,7 +246,7 @@ TEST(LaunchJob, DevicesGoToEveryPairOfRanks) {
   EXPECT_EQ(first.at("MLX_JACCL_RING"), "1");
 }
 
-TEST(LaunchJob, AHostThatIsNamedTwiceKeepsWhatEachEntrySays) {
+TEST(LaunchJob, AHostNamedTwiceKeepsTheSettingsOfEachEntry) {
   JobRequest request = request_for("a,b,a", {});
   request.hosts[0].addresses = {"10.0.0.1"};
   request.hosts[2].addresses = {"10.0.0.9"};
@@ -278,7 +278,7 @@ TEST(LaunchJob, ThisMachineIsOneByAnyOfItsNames) {
   EXPECT_EQ(job.ranks[2].local_rank, 2);
 }
 
-TEST(LaunchJob, AnAddressThatIsGivenTwiceHasTwoLinks) {
+TEST(LaunchJob, AnAddressGivenTwiceHasTwoLinks) {
   JobRequest request = request_for("a,b", {});
   request.hosts[0].addresses = {"10.0.0.1", "10.0.0.1"};
   const Job job = plan_job(request, "key");
@@ -328,7 +328,7 @@ TEST(LaunchRemote, NothingButATokenIsOnACommandLine) {
   EXPECT_THAT(words, ::testing::Contains("BatchMode=yes"));
 }
 
-TEST(LaunchRemote, ComplaintsOfSshComeWithTheCure) {
+TEST(LaunchRemote, ErrorsOfSshComeWithARemedy) {
   const Host host = parse_host("", "me@a");
   EXPECT_THAT(explain_ssh(host, "me@a: Permission denied (publickey).\r\n"),
               HasSubstr("ssh-copy-id me@a"));
@@ -346,7 +346,7 @@ TEST(LaunchRemote, ComplaintsOfSshComeWithTheCure) {
   EXPECT_THAT(explain_ssh(host, ""), HasSubstr("ssh me@a"));
 }
 
-TEST(LaunchVerdict, TheCauseIsTheRankThatWasKilledElseTheFirst) {
+TEST(LaunchVerdict, TheCauseIsTheKilledRankOrElseTheFirst) {
   const RankFailure failed{1, "a", {.status = 1}};
   const RankFailure killed{2, "b", {.status = 139}};
   const RankFailure lost{0, "c", {.status = 255, .connection_lost = true}};
@@ -355,7 +355,7 @@ TEST(LaunchVerdict, TheCauseIsTheRankThatWasKilledElseTheFirst) {
   EXPECT_EQ(first_cause({failed, killed, lost}).rank, 0);
 }
 
-TEST(LaunchVerdict, ItTellsWhoWhereAndHow) {
+TEST(LaunchVerdict, NamesRankHostAndExit) {
   EXPECT_EQ(
       text_of(RankFailure{3, "a", {.status = 139}}, 4),
       "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "

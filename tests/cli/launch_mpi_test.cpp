@@ -44,7 +44,7 @@ std::vector<std::string> words_of(const Job& job, const MpiOptions& options, Mpi
   return words;
 }
 
-TEST(LaunchMpi, RanksOnSeveralHostsGetSettingsAndWhereToMeet) {
+TEST(LaunchMpi, RanksOnSeveralHostsGetSettingsAndTheMeetingAddress) {
   const MpiOptions options{
       {},
       {{"MCCL_LOG_LEVEL", "INFO"}, {"MLX_RANK", "3"}, {"MCCL_RANK", "3"}, {"HOME", "/root"}},
@@ -66,7 +66,7 @@ TEST(LaunchMpi, RanksOnSeveralHostsGetSettingsAndWhereToMeet) {
   EXPECT_EQ(variables_of("localhost").at("MASTER_ADDR"), "127.0.0.1");
 }
 
-TEST(LaunchMpi, TheFolderIsSaidAsEachMpirunWantsIt) {
+TEST(LaunchMpi, PassesTheFolderInTheFormOfEachMpirun) {
   Job job = job_on("a");
   job.request.directory = "/work";
   EXPECT_THAT(words_of(job, {}, MpirunKind::open_mpi),
@@ -75,13 +75,13 @@ TEST(LaunchMpi, TheFolderIsSaidAsEachMpirunWantsIt) {
               ElementsAre("mpirun", "-n", "1", "-hosts", "a:1", "-wdir", "/work", "./program"));
 }
 
-TEST(LaunchMpi, WhatThePersonSaysStands) {
+TEST(LaunchMpi, UserSettingsTakePrecedence) {
   const MpiOptions options{{}, {{"MCCL_ROOT", "c:1"}, {"MCCL_BACKEND", "native"}}, {}, 0};
   EXPECT_EQ(variables_of("a,b", options).at("MCCL_ROOT"), "c:1");
   EXPECT_EQ(variables_of("a,b", options).at("MCCL_BACKEND"), "native");
 }
 
-TEST(LaunchMpi, TheLibraryOfOpenMpiHasBothOfItsNames) {
+TEST(LaunchMpi, AcceptsBothNamesOfTheOpenMpiLibrary) {
   const mccl::testing::Folder made;
   const std::filesystem::path folder = made.path();
   const Mpirun mpirun{folder / "bin/mpirun", MpirunKind::open_mpi};
@@ -106,7 +106,7 @@ TEST(LaunchMpi, AnArgumentMayBeSeveralWords) {
                InvalidArgument);
 }
 
-TEST(LaunchMpi, AnMpirunIsKnownByItsVersion) {
+TEST(LaunchMpi, RecognisesMpirunByItsVersion) {
   EXPECT_EQ(kind_of_mpirun("m", "mpirun (Open MPI) 4.1.4\n"), MpirunKind::open_mpi);
   EXPECT_EQ(kind_of_mpirun("m", "HYDRA build details:\n"), MpirunKind::hydra);
   EXPECT_EQ(kind_of_mpirun("m", "Intel(R) MPI Library for Linux* OS, Version 2021.13"),

@@ -34,7 +34,7 @@ TEST(LaunchBinding, RanksShareAllCoresInEqualParts) {
               ElementsAre("0", "4", "1", "5", "2", "6", "3", "7"));
 }
 
-TEST(LaunchBinding, PartsAreEqualAndTogetherAll) {
+TEST(LaunchBinding, DividesAllCoresIntoEqualParts) {
   for (int cores = 1; cores < 20; ++cores) {
     const Processors processors =
         processors_of(list_of([&] {
@@ -66,7 +66,7 @@ TEST(LaunchBinding, OneCoreEach) {
   EXPECT_THAT(lists(BindTo::core, kTwoSockets, 5), ElementsAre("0", "4", "1", "5", "2"));
 }
 
-TEST(LaunchBinding, NothingIsBoundWhereItWouldDoHarm) {
+TEST(LaunchBinding, DoesNotBindIfItWouldDoHarm) {
   const auto why = [](BindTo bind_to, const Processors& processors, std::size_t ranks) {
     return lists(bind_to, processors, ranks).front();
   };
@@ -81,7 +81,7 @@ TEST(LaunchBinding, NothingIsBoundWhereItWouldDoHarm) {
   EXPECT_EQ(bindings_of(BindTo::core, kTwoSockets, users)[1].why_not, "OMP_PROC_BIND is set");
 }
 
-TEST(LaunchBinding, WhatAHostSaysIsChecked) {
+TEST(LaunchBinding, ChecksTheAnswerOfAHost) {
   EXPECT_TRUE(processors_of("", "0:0:0").allowed.empty());
   EXPECT_TRUE(processors_of("x", "0:0:0").allowed.empty());
   EXPECT_TRUE(processors_of("3-1", "").allowed.empty());

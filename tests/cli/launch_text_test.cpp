@@ -114,7 +114,7 @@ std::vector<std::string> taken_of(std::string_view text, std::mt19937& random, s
   return taken;
 }
 
-TEST(LaunchLines, ComeOutWholeWhateverThePiecesAre) {
+TEST(LaunchLines, AreWholeForAnyPieces) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
     std::string text(random() % 600, 'x');
@@ -130,7 +130,7 @@ TEST(LaunchLines, ComeOutWholeWhateverThePiecesAre) {
   }
 }
 
-TEST(LaunchLines, ALineWithoutEndDoesNotFillTheMemory) {
+TEST(LaunchLines, BoundsTheMemoryOfAnEndlessLine) {
   Lines lines;
   std::size_t taken = 0;
   for (std::size_t given = 0; given < 4 * Lines::kLongest;) {
@@ -164,7 +164,7 @@ std::string filtered(RankWords& words, std::string_view text, std::mt19937& rand
   return left + words.rest();
 }
 
-TEST(LaunchRankWords, OnlyTheProgramsOutputIsLeft) {
+TEST(LaunchRankWords, RemovesTheWordsOfTheLauncher) {
   std::mt19937 random(23);
   const std::string token = "mccl-0123";
   for (int round = 0; round < 2000; ++round) {
@@ -180,7 +180,7 @@ TEST(LaunchRankWords, OnlyTheProgramsOutputIsLeft) {
   }
 }
 
-TEST(LaunchRankWords, WhatIsNoneOfThemPasses) {
+TEST(LaunchRankWords, PassesOnOtherOutput) {
   std::mt19937 random(29);
   for (const std::string text : {"t", "t exit", "t exit x\n", "t begins\n", "tt exit 1 or 2\n",
                                  "t exit 1234567890123456789012345\n"}) {
@@ -192,7 +192,7 @@ TEST(LaunchRankWords, WhatIsNoneOfThemPasses) {
   EXPECT_EQ(filtered(never, "sh: rank.0: not found\n", random), "sh: rank.0: not found\n");
 }
 
-TEST(LaunchLogins, FewAreUnderWayAtEachMachine) {
+TEST(LaunchLogins, LimitsLoginsInProgressPerMachine) {
   Logins logins;
   for (int i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"jump", std::to_string(i)}));
   EXPECT_FALSE(logins.begin({"a", "jump"}));
@@ -202,7 +202,7 @@ TEST(LaunchLogins, FewAreUnderWayAtEachMachine) {
   EXPECT_TRUE(logins.begin({"b", "jump"}));
 }
 
-TEST(LaunchLogins, TakePlaceAtJumpHostsToo) {
+TEST(LaunchLogins, CountAtJumpHostsToo) {
   EXPECT_THAT(machines_of_login("user me\nhostname 10.0.0.1\nport 22\nproxyjump none\n"),
               ElementsAre("10.0.0.1 22"));
   EXPECT_THAT(machines_of_login("hostname a\nport 22\nproxyjump me@x,y:2222\n"),
@@ -230,7 +230,7 @@ TEST(LaunchWords, WhatWasQuotedIsReadBack) {
   }
 }
 
-TEST(LaunchInput, EveryReaderGetsAllAtItsOwnPace) {
+TEST(LaunchInput, EveryReaderGetsAllBytesAtItsOwnPace) {
   std::mt19937 random(5);
   Input input(3);
   std::string given;
@@ -259,7 +259,7 @@ TEST(LaunchInput, EveryReaderGetsAllAtItsOwnPace) {
   }
 }
 
-TEST(LaunchInput, OneThatReadsNothingHoldsUpTheOthersLateAndOneThatLeavesNever) {
+TEST(LaunchInput, BuffersABoundedNumberOfBytesForASlowReaderAndNoneForOneThatLeft) {
   Input input(2);
   const std::string piece(1 << 20, 'x');
   std::size_t given = 0;

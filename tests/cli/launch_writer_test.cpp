@@ -46,7 +46,7 @@ TEST(LaunchWriter, KeepsTheOrderAndWritesAllBeforeItEnds) {
   EXPECT_EQ(read_all(pipe, expected.size()), expected);
 }
 
-TEST(LaunchWriter, NeverWaitsForAReaderAndSaysWhenThereIsRoomAgain) {
+TEST(LaunchWriter, NeverWaitsForAReaderAndReportsFreeSpace) {
   const Pipe pipe = make_pipe();
   Writer writer;
   std::size_t given = 0;
@@ -56,7 +56,7 @@ TEST(LaunchWriter, NeverWaitsForAReaderAndSaysWhenThereIsRoomAgain) {
   EXPECT_FALSE(writer.lost_output());
 }
 
-TEST(LaunchWriter, NoticesThatNobodyReads) {
+TEST(LaunchWriter, NoticesAClosedReader) {
   std::signal(SIGPIPE, SIG_IGN);
   Pipe pipe = make_pipe();
   pipe.reader.close();
@@ -68,7 +68,7 @@ TEST(LaunchWriter, NoticesThatNobodyReads) {
   EXPECT_FALSE(writer.full());
 }
 
-TEST(LaunchWriter, SaysWhyAndWhereItCouldNotWrite) {
+TEST(LaunchWriter, ReportsWhyAndWhereAWriteFailed) {
   const int full = ::open("/dev/full", O_WRONLY);
   if (full < 0) GTEST_SKIP() << "no /dev/full here";
   Writer writer;

@@ -69,7 +69,7 @@ TEST_P(EveryReduction, IsExactInAnyOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryReduction, ::testing::Values(1, 2, 3, 4, 7, 16));
 
-TEST(Reduction, IsExactWhereTheTypeCannotCountTheRanks) {
+TEST(Reduction, IsExactIfTheTypeCannotCountTheRanks) {
   for (const DType dtype : {DType::i8, DType::u8, DType::bf16, DType::f16})
     for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::avg}) expect_exact(dtype, kind, 300);
 }
@@ -85,7 +85,7 @@ TEST(Reduction, DiffersFromEveryContribution) {
 }
 
 /// Without the limit, the largest sum would be infinite in fp16.
-TEST(Reduction, KeepsWithinWhatEveryCodecCarries) {
+TEST(Reduction, StaysWithinTheRangeOfEveryCodec) {
   for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::avg}) {
     for (const int ranks : {2, 8}) {
       const auto bytes = data_of(reduction(DType::f32, kind, ranks, kMostRounded), DType::f32);
@@ -97,7 +97,7 @@ TEST(Reduction, KeepsWithinWhatEveryCodecCarries) {
   }
 }
 
-TEST(Pattern, GoesOnFromAnyElement) {
+TEST(Pattern, ContinuesFromAnyElement) {
   const Pattern pattern = message(DType::i16, 5);
   std::vector<std::byte> whole(2 * 3 * kPeriod);
   pattern.fill(whole);
@@ -119,7 +119,7 @@ TEST(Pattern, CountsEachWrongElementOnce) {
   EXPECT_EQ(pattern.count_wrong(data), 4U);
 }
 
-TEST(Pattern, DataThatLandsAtAWrongOffsetShows) {
+TEST(Pattern, DetectsDataAtAWrongOffset) {
   const Pattern pattern = message(DType::u8, 1);
   std::vector<std::byte> data(1 << 20);
   pattern.fill(data);

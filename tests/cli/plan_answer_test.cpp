@@ -40,7 +40,7 @@ std::string defect_of(const Answer& found, const schedule::Facts& known) {
   return schedule::verify(problems, schedules);
 }
 
-TEST(Answer, EveryCallIsProvedWhereverTheRanksAre) {
+TEST(Answer, ProvesEveryCallForEveryPlacementOfRanks) {
   for (const bench::RoutineInfo& info : bench::routines()) {
     if (!has_schedule(info.routine)) continue;
     for (const int ranks : {1, 2, 5}) {
@@ -90,7 +90,7 @@ TEST(Answer, RatesFollowFromSizeAndTime) {
   EXPECT_DOUBLE_EQ(found.busbw_gbs(), found.algbw_gbs() * 1.5);
 }
 
-TEST(Answer, AlternativesAreAllThatCanCheapestFirst) {
+TEST(Answer, ListsEveryUsableAlgorithmCheapestFirst) {
   const schedule::Facts known = facts(8, 1);
   const Question asked = question(Routine::all_reduce, 1 << 20, 8);
   const auto found = alternatives(asked, known);
@@ -108,7 +108,7 @@ TEST(Answer, ThousandsOfRanksAreOnlySampled) {
   EXPECT_LT(found.traffic->ranks, 4096);
 }
 
-TEST(Answer, WhatWouldTakeLongIsNotBuilt) {
+TEST(Answer, SkipsSchedulesThatTakeLongToBuild) {
   schedule::Facts known = facts(4, 1);
   known.chunk_bytes = 64;
   const Answer found = answer(question(Routine::all_reduce, std::size_t{1} << 30, 4), known);

@@ -62,7 +62,7 @@ TEST(Check, ReadsWhatBenchWrites) {
   EXPECT_EQ(run.rows[3].question.root, 1);
 }
 
-TEST(Check, ForcesTheAlgorithmThatWasForced) {
+TEST(Check, UsesTheForcedAlgorithm) {
   json file = measured();
   file["algorithm"] = "ring";
   const MeasuredRun run = parse_run(file.dump(), "run.json");
@@ -70,7 +70,7 @@ TEST(Check, ForcesTheAlgorithmThatWasForced) {
   EXPECT_EQ(compare(run)[0].choice.algorithm, schedule::Algorithm::ring);
 }
 
-TEST(Check, DeviationIsThatOfThePrediction) {
+TEST(Check, ComputesTheDeviationOfThePrediction) {
   Comparison comparison;
   comparison.row.time_us = 100;
   comparison.choice.predicted_s = 130e-6;
@@ -81,7 +81,7 @@ TEST(Check, DeviationIsThatOfThePrediction) {
   EXPECT_EQ(count_outside({comparison}, 49.9), 1U);
 }
 
-TEST(Check, TheTableTellsHowManyAreRight) {
+TEST(Check, TheTableCountsCorrectPredictions) {
   const MeasuredRun run = parse_run(measured().dump(), "run.json");
   std::vector<Comparison> comparisons = compare(run);
   for (Comparison& comparison : comparisons)
@@ -94,7 +94,7 @@ TEST(Check, TheTableTellsHowManyAreRight) {
   EXPECT_NEAR(file["rows"][0]["deviation_percent"].get<double>(), -50, 1e-6);
 }
 
-TEST(Check, WhatIsWrongInAFileIsNamed) {
+TEST(Check, NamesTheFaultInAFile) {
   const auto message = [](const json& file) {
     try {
       parse_run(file.dump(), "run.json");
@@ -152,7 +152,7 @@ TEST(PlanFacts, AreSetByName) {
     EXPECT_THROW(set_fact(facts, text), InvalidArgument) << text;
 }
 
-TEST(PlanFacts, SurviveAFile) {
+TEST(PlanFacts, SurviveWritingAndReading) {
   schedule::Facts facts;
   facts.latency_s = 1.0 / 3;
   facts.window_bytes = 12345;

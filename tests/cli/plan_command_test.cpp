@@ -85,7 +85,7 @@ TEST(Plan, WithoutAWindowNothingIsShared) {
   EXPECT_THAT(text, Not(HasSubstr("two_shot")));
 }
 
-TEST(Plan, MarksWhatIsCheaperThanTheChoiceAndLeftOut) {
+TEST(Plan, MarksCheaperAlgorithmsThatWereNotChosen) {
   const std::string text = plan("--ranks 4 --cores 2 --sizes 8 --compare").text;
   EXPECT_THAT(text, HasSubstr("left out  direct"));
   EXPECT_THAT(text, HasSubstr("chosen  one_shot"));
@@ -101,19 +101,19 @@ TEST(Plan, SumsInACodecAreFewerBytesBetweenNodes) {
   EXPECT_THROW(plan(sum + "--compression int9"), InvalidArgument);
 }
 
-TEST(Plan, AutoRoundsWhereTheWireIsSlow) {
+TEST(Plan, AutoRoundsOnSlowLinks) {
   const std::string sum = "--ranks 4 --nodes 2 --sizes 64M --compression auto --link-rate ";
   EXPECT_THAT(plan(sum + "1Gbit").text, HasSubstr("in bf16, which is predicted to be faster"));
   EXPECT_THAT(plan(sum + "400Gbit").text, HasSubstr("exact: bf16 would not be faster"));
   EXPECT_THAT(plan(sum + "1Gbit --dtype f64").text, HasSubstr("exact"));
 }
 
-TEST(Plan, SaysWhatAnAlgorithmCannotDo) {
+TEST(Plan, ReportsUnsupportedCallsOfAnAlgorithm) {
   EXPECT_THAT(plan("barrier --ranks 2 --algorithm chain").text,
               HasSubstr("chain does not support this"));
 }
 
-TEST(Plan, WritesWhatItPrints) {
+TEST(Plan, TheFileMatchesTheOutput) {
   const TemporaryFile file;
   plan("all_reduce barrier --ranks 8 --nodes 8 --sizes 1M --compare --json " + file.path());
   const nlohmann::json json = file.read();
@@ -126,7 +126,7 @@ TEST(Plan, WritesWhatItPrints) {
   EXPECT_TRUE(json["rows"][1]["algbw"].is_null());
 }
 
-TEST(Plan, SaysWhatIsWrongWithItsArguments) {
+TEST(Plan, ReportsInvalidArguments) {
   EXPECT_THAT(refusal("all_reduces"), HasSubstr("did you mean all_reduce"));
   EXPECT_THAT(refusal("sendrecv"), HasSubstr("sendrecv is not a collective"));
   EXPECT_THAT(refusal("--ranks 0"), HasSubstr("--ranks"));
@@ -151,7 +151,7 @@ TEST(Plan, SaysWhatIsWrongWithItsArguments) {
   EXPECT_THAT(refusal("--check file --ranks 4"), HasSubstr("leave out --ranks"));
 }
 
-TEST(Plan, MachinesThatCablesJoinHaveARankEach) {
+TEST(Plan, CabledMachinesHaveARankEach) {
   const TemporaryFile cables;
   std::ofstream(cables.path()) << R"([{"between": [0, 1]}, {"between": [1, 2]}])";
   const std::string said = plan("--ranks 3 --cores 1 --links " + cables.path()).text;

@@ -20,7 +20,7 @@ TEST(PlanLinks, AreCablesWithRatesAndLatencies) {
   EXPECT_EQ(cabling.cables()[1].bytes_per_s, 0);
 }
 
-TEST(PlanLinks, TellTheRingAndTheTree) {
+TEST(PlanLinks, ReportTheRingAndTheTree) {
   EXPECT_EQ(links_text(parse_links(R"([{"between": [0, 1]}, {"between": [1, 2]}])", "file", 3),
                        20e-6, 1e9),
             "# 2 cables\n#   ring: none\n#   tree: 1 - 0, 1 - 2\n");
@@ -28,7 +28,7 @@ TEST(PlanLinks, TellTheRingAndTheTree) {
             "# 1 cables: every rank is connected to every other\n");
 }
 
-TEST(PlanLinks, AnythingElseIsRefused) {
+TEST(PlanLinks, RefuseUnknownContent) {
   for (const char* text :
        {"", "{}", "[1]", "[{}]", R"([{"between": [0]}])", R"([{"between": [0, "1"]}])",
         R"([{"between": [0, 1], "speed": "1Gbit"}])", R"([{"between": [0, 1], "rate": 10}])"}) {
@@ -42,7 +42,7 @@ TEST(PlanLinks, AnythingElseIsRefused) {
               HasSubstr("two of the ranks 0 to 1"));
 }
 
-TEST(PlanLinks, PartsAreTold) {
+TEST(PlanLinks, ReportDisconnectedParts) {
   EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 3]}])", "file", 4); }),
               HasSubstr("do not join all 4 ranks, only {0, 3} and {1} and {2}; add a cable"));
 }

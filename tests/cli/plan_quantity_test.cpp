@@ -16,14 +16,14 @@ TEST(Quantity, TimesHaveUnits) {
   EXPECT_DOUBLE_EQ(parse_seconds("--x", "2s"), 2);
 }
 
-TEST(Quantity, RatesAreOfBitsOrOfBytes) {
+TEST(Quantity, RatesAreInBitsOrBytes) {
   EXPECT_DOUBLE_EQ(parse_rate("--x", "10Gbit"), 1.25e9);
   EXPECT_DOUBLE_EQ(parse_rate("--x", "10gbit/s"), 1.25e9);
   EXPECT_DOUBLE_EQ(parse_rate("--x", "1.25 GB/s"), 1.25e9);
   EXPECT_DOUBLE_EQ(parse_rate("--x", "100Mbit"), 12.5e6);
 }
 
-TEST(Quantity, WhatIsNoQuantityIsRefusedByName) {
+TEST(Quantity, RefusesInvalidQuantitiesByName) {
   for (const char* text : {"", "15", "us", "15 lightyears", "-1us", "1..2us", "0us", "61s", "1e3s"})
     EXPECT_THROW(parse_seconds("--x", text), InvalidArgument) << text;
   // "10Gb" is ambiguous: bits or bytes.

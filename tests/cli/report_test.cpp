@@ -67,12 +67,12 @@ TEST(Table, ColumnsLineUp) {
   }
 }
 
-TEST(Table, WhatThereIsNotIsADash) {
+TEST(Table, ShowsADashForAbsentValues) {
   EXPECT_THAT(row_text(barrier_row()),
               HasSubstr("5.500     5.000     6.000       -       -       -"));
 }
 
-TEST(Table, WhatACodecSparesIsToldOfTheRowsThatItConcerns) {
+TEST(Table, ShowsTheSavingsOfACodecPerRow) {
   Row rounded = row_of(Routine::all_reduce);
   rounded.sent = Sent{270'000, 1'080'000};
   EXPECT_EQ(sent_text({barrier_row()}, "int8"), "");
@@ -81,14 +81,14 @@ TEST(Table, WhatACodecSparesIsToldOfTheRowsThatItConcerns) {
             "#   all_reduce     1M:       270000      1080000  4.00 times fewer\n");
 }
 
-TEST(Table, TellsTheAlgorithmOfEachRow) {
+TEST(Table, ShowsTheAlgorithmOfEachRow) {
   Row row = row_of(Routine::reduce);
   EXPECT_THAT(row_text(row), EndsWith(" direct\n"));
   row.out_of_place->algorithm = "ring";
   EXPECT_THAT(row_text(row), EndsWith(" ring/direct\n"));
 }
 
-TEST(Table, ACallThatTheAlgorithmCannotDoIsNoRow) {
+TEST(Table, OmitsUnsupportedCalls) {
   Row row = row_of(Routine::reduce);
   row.instead = "direct";
   row.in_place.reset();

@@ -37,7 +37,7 @@ std::size_t count_rounds(const Pairs& pairs) {
   return rounds.size();
 }
 
-TEST(Rounds, OfAllPairsAreAsFewAsCanBe) {
+TEST(Rounds, AllPairsNeedTheFewestRounds) {
   for (int hosts = 2; hosts <= 33; ++hosts) {
     const auto least = static_cast<std::size_t>(2 * (hosts % 2 == 0 ? hosts - 1 : hosts));
     EXPECT_EQ(count_rounds(all_pairs(hosts, 1)), least) << hosts;
@@ -45,7 +45,7 @@ TEST(Rounds, OfAllPairsAreAsFewAsCanBe) {
   }
 }
 
-TEST(Rounds, OfARingAreFew) {
+TEST(Rounds, ARingNeedsFewRounds) {
   Pairs pairs;
   for (int host = 0; host < 64; ++host) {
     pairs.emplace_back(host, (host + 1) % 64);
@@ -54,7 +54,7 @@ TEST(Rounds, OfARingAreFew) {
   EXPECT_LE(count_rounds(pairs), 7U);
 }
 
-TEST(Rounds, OfAnyPairsHoldEachOnce) {
+TEST(Rounds, ContainEveryPairOnce) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 100; ++trial) {
     Pairs pairs;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Routine, EveryOneHasARowOfItsOwn) {
+TEST(Routine, EveryRoutineHasItsOwnRow) {
   std::vector<Routine> all;
   for (const RoutineInfo& info : routines()) {
     EXPECT_EQ(info_of(info.routine).name, info.name);
@@ -24,12 +24,12 @@ TEST(Routine, EveryOneHasARowOfItsOwn) {
   EXPECT_EQ(all.size(), 10U);
 }
 
-TEST(Routine, NamesAreTakenInTheOrderGiven) {
+TEST(Routine, KeepsTheOrderOfNames) {
   const std::array<std::string_view, 2> names = {"sendrecv", "all_reduce"};
   EXPECT_THAT(parse_routines(names), ElementsAre(Routine::sendrecv, Routine::all_reduce));
 }
 
-TEST(Routine, AMisspeltNameIsToldTheNearest) {
+TEST(Routine, SuggestsTheNearestName) {
   const std::array<std::string_view, 1> names = {"all_redcue"};
   try {
     parse_routines(names);
@@ -39,7 +39,7 @@ TEST(Routine, AMisspeltNameIsToldTheNearest) {
   }
 }
 
-TEST(Routine, BusBandwidthIsThatOfNcclTests) {
+TEST(Routine, BusBandwidthMatchesNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(Routine::all_reduce, 2), 1);
   EXPECT_DOUBLE_EQ(bus_factor(Routine::all_reduce, 4), 1.5);
   for (const Routine routine : {Routine::all_gather, Routine::reduce_scatter, Routine::all_to_all,
@@ -49,7 +49,7 @@ TEST(Routine, BusBandwidthIsThatOfNcclTests) {
     EXPECT_DOUBLE_EQ(bus_factor(routine, 4), 1);
 }
 
-TEST(Routine, SizesAreOfAllPartsAndOfWholeElements) {
+TEST(Routine, RoundsSizesToWholeElementsOfAllParts) {
   const CallSize reduced = shape_of(Routine::all_reduce, 1026, DType::f32, 4);
   EXPECT_EQ(reduced.part, 256U);
   EXPECT_EQ(reduced.total, 256U);

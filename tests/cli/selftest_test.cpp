@@ -35,7 +35,7 @@ cluster::HostFacts with_devices(const std::vector<std::string>& states) {
   return facts;
 }
 
-TEST(SelftestTrials, TakeEveryTransportAndEveryFace) {
+TEST(SelftestTrials, CoverEveryTransportAndFramework) {
   EXPECT_THAT(names_of(selftest_cases(machine(), {}, "/tmp")),
               ElementsAre("shm, 2 ranks", "shm, 4 ranks", "tcp, 2 ranks", "tcp, 4 ranks", "NumPy",
                           "torch", "torch on GPUs", "MLX"));
@@ -46,7 +46,7 @@ TEST(SelftestTrials, TakeEveryTransportAndEveryFace) {
               ElementsAre("shm, 2 ranks", "tcp, 2 ranks"));
 }
 
-TEST(SelftestTrials, TakeRdmaWhereThereAreDevices) {
+TEST(SelftestTrials, IncludeRdmaIfThereAreDevices) {
   ThisMachine with = machine();
   with.rdma_gbs = 12.5;
   const auto trials = selftest_cases(with, {}, "/tmp");
@@ -56,7 +56,7 @@ TEST(SelftestTrials, TakeRdmaWhereThereAreDevices) {
   EXPECT_EQ(rdma.bound_gbs, 12.5);
 }
 
-TEST(SelftestTrials, TakeAllHostsAlsoOverRdmaWhereAllHaveIt) {
+TEST(SelftestTrials, IncludeAllHostsOverRdmaIfAllHaveIt) {
   Others others{
       .flags = {"--hosts", "a,b"}, .programs = {"/bin/mccl"}, .bound_gbs = 1, .rdma_gbs = {}};
   EXPECT_THAT(names_of(selftest_cases(machine(), others, "/tmp")),
@@ -67,7 +67,7 @@ TEST(SelftestTrials, TakeAllHostsAlsoOverRdmaWhereAllHaveIt) {
   EXPECT_NE(trials.back().argv.back().find("--transport rdma"), std::string::npos);
 }
 
-TEST(RdmaRate, IsOfPortsThatAreActive) {
+TEST(RdmaRate, CountsActivePortsOnly) {
   EXPECT_EQ(rdma_gbs_of(with_devices({})), std::nullopt);
   EXPECT_EQ(rdma_gbs_of(with_devices({"DOWN"})), std::nullopt);
   EXPECT_EQ(rdma_gbs_of(with_devices({"ACTIVE", "DOWN", "ACTIVE"})), 25);

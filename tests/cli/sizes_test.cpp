@@ -16,14 +16,14 @@ TEST(Sizes, AreInUnitsOf1024AndInTheOrderGiven) {
               ElementsAre(std::size_t{64} << 20, 8, 65536, std::size_t{1} << 20));
 }
 
-TEST(Sizes, RangesGrowByTheirFactorUpToTheirEnd) {
+TEST(Sizes, RangesGrowByTheirFactor) {
   EXPECT_THAT(parse_sizes("8:128:x4"), ElementsAre(8, 32, 128));
   EXPECT_THAT(parse_sizes("8:127:x4"), ElementsAre(8, 32));
   EXPECT_THAT(parse_sizes("1K:4K"), ElementsAre(1024, 2048, 4096));
   EXPECT_THAT(parse_sizes("7,8:16:x2,1"), ElementsAre(7, 8, 16, 1));
 }
 
-TEST(Sizes, WhatIsNoSizeIsRefusedByName) {
+TEST(Sizes, RefusesInvalidSizesByName) {
   for (const char* text :
        {"", "8,", ",8", "x", "8Q", "-1", "0", "2048G", "64:8", "8:64:4", "8:64:x1", "8:64:x",
         "8:64:x2:x2", "8::", "1:1024G:x2,1:1024G:x2,99999999999999999999"}) {

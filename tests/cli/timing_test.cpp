@@ -10,7 +10,7 @@
 namespace mccl::cli::bench {
 namespace {
 
-TEST(Percentile, IsTheSmallestThatThatManyAreNoLargerThan) {
+TEST(Percentile, IsTheNearestRank) {
   std::vector<double> samples(100);
   std::iota(samples.rbegin(), samples.rend(), 1.0);
   EXPECT_EQ(percentile(samples, 0.50), 50);
@@ -37,7 +37,7 @@ std::pair<std::vector<std::uint64_t>, Timing> calls_of(const Options& options) {
   return {calls, timing};
 }
 
-TEST(Measure, MakesAsManyCallsAsAskedOnEveryRank) {
+TEST(Measure, MakesTheRequestedNumberOfCallsOnEveryRank) {
   Options options;
   options.iterations = 30;
   options.warmup = 0;
@@ -64,7 +64,7 @@ TEST(Measure, RanksAgreeOnHowManyCallsFit) {
   EXPECT_GE(timing.p99_us, timing.p50_us);
 }
 
-TEST(Measure, NoTimeStillGivesFiveCalls) {
+TEST(Measure, MakesAtLeastFiveCalls) {
   Options options;
   options.seconds = 0;
   EXPECT_GE(calls_of(options).second.iterations, 5U);

@@ -66,7 +66,7 @@ TEST(Trial, OneWrongBitIsOneWrongElement) {
   EXPECT_EQ(wrong, 3U);
 }
 
-TEST(Trial, WithoutTheCallEveryElementIsWrong) {
+TEST(Trial, EveryElementIsWrongWithoutTheCall) {
   Options options;
   testing::run_ranks(2, [&](Context& context) {
     const CallSize shape = shape_of(Routine::broadcast, 4096, options.dtype, 2);

@@ -30,7 +30,7 @@ std::vector<HostFacts> two_hosts_with_cables() {
 const Heard kFirst = {{0, "c0"}, {1, "c0"}};
 const Heard kSecond = {{0, "c1"}, {1, "c1"}};
 
-TEST(CheckCalls, FindNothingWhereAllAreAnswered) {
+TEST(CheckCalls, FindNothingIfAllCallsAreAnswered) {
   EXPECT_THAT(check_calls(two_hosts_with_cables(), {.heard = {kFirst}}), IsEmpty());
   // A call heard in the other direction is enough.
   const CallResults calls{.heard = {{kFirst.from, kFirst.at}}, .unanswered = {kFirst}, .deaf = {}};
@@ -47,7 +47,7 @@ TEST(CheckCalls, NameTheFirewallThatDropsAnswers) {
   EXPECT_THAT(findings[0].cure, HasSubstr("iifname \"c1\" udp dport 29599 accept"));
 }
 
-TEST(CheckCalls, BelieveNoInterfaceThatAHostHasNot) {
+TEST(CheckCalls, IgnoreInterfacesThatAHostLacks) {
   const CallResults calls{.heard = {}, .unanswered = {{{0, "c1"}, {1, "c1;reboot"}}}, .deaf = {}};
   EXPECT_THAT(check_calls(two_hosts_with_cables(), calls), IsEmpty());
 }
@@ -60,7 +60,7 @@ TEST(CheckCalls, NameHostsThatAreDeaf) {
   EXPECT_EQ(findings[0].where, "b");
 }
 
-TEST(CheckSilence, NamesEndsWhereNothingWasHeard) {
+TEST(CheckSilence, NamesInterfacesThatHeardNothing) {
   auto hosts = two_hosts_with_cables();
   hosts[1].interfaces[1].carrier = false;
   const auto findings = check_silence(hosts, {.heard = {kFirst}, .unanswered = {}, .deaf = {}});
@@ -70,12 +70,12 @@ TEST(CheckSilence, NamesEndsWhereNothingWasHeard) {
               IsEmpty());
 }
 
-TEST(CheckSilence, SparesEndsWhereACallWasHeardAndNoAnswer) {
+TEST(CheckSilence, IgnoresInterfacesThatHeardAnUnansweredCall) {
   const CallResults calls{.heard = {kFirst}, .unanswered = {kSecond}, .deaf = {}};
   EXPECT_THAT(check_silence(two_hosts_with_cables(), calls), IsEmpty());
 }
 
-TEST(CheckSilence, SparesTheWayToTheMachineThatAsks) {
+TEST(CheckSilence, IgnoresInterfacesThatLeadToTheLocalMachine) {
   auto hosts = two_hosts_with_cables();
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     hosts[i].asked_at = fmt::format("10.80.{}.1", i);

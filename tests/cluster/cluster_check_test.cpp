@@ -32,14 +32,14 @@ TEST(CheckIdentity, FindsOneMachineUnderTwoNames) {
   EXPECT_EQ(findings[0].what, "these names refer to the same machine");
 }
 
-TEST(CheckIdentity, TakesContainersForMachinesOfTheirOwn) {
+TEST(CheckIdentity, TreatsContainersAsSeparateMachines) {
   // Docker gives the first container on every machine the same MAC address.
   const std::vector<HostFacts> hosts = {host_with("a", "boot", "02:42:ac:11:00:02"),
                                         host_with("b", "another", "02:42:ac:11:00:02")};
   EXPECT_THAT(check_identity(hosts), IsEmpty());
 }
 
-TEST(CheckIdentity, KnowsNothingOfHostsThatTellNothing) {
+TEST(CheckIdentity, FindsNothingForHostsWithoutFacts) {
   const std::vector<HostFacts> hosts(2);
   EXPECT_THAT(check_identity(hosts), IsEmpty());
 }

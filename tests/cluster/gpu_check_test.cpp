@@ -36,27 +36,27 @@ std::string peers_of(const std::string& word) {
          "\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  CNS  = Chipset not supported\n";
 }
 
-TEST(GpuMatrix, IsReadPastColoursAndLegend) {
+TEST(GpuMatrix, SkipsColoursAndLegend) {
   EXPECT_THAT(gpu_matrix(links_of("NV18"), 2),
               ElementsAre(ElementsAre("X", "NV18"), ElementsAre("NV18", "X")));
   EXPECT_THAT(gpu_matrix(peers_of("OK"), 2),
               ElementsAre(ElementsAre("X", "OK"), ElementsAre("OK", "X")));
 }
 
-TEST(GpuMatrix, IsNotHalfThere) {
+TEST(GpuMatrix, RefusesAnIncompleteMatrix) {
   for (const char* text :
        {"", "GPU0 X NV1\n", "GPU0\nGPU1\n", "GPU9 X X\nGPU-1 X X\n", "GPU0 X\x1b"})
     EXPECT_THAT(gpu_matrix(text, 2), IsEmpty()) << text;
 }
 
-TEST(CheckGpus, FindsNothingWhereNvlinkJoinsThem) {
+TEST(CheckGpus, FindsNothingIfNvlinkConnectsThem) {
   HostFacts facts = two_gpus();
   facts.gpu_links = links_of("NV18");
   facts.gpu_peers = peers_of("OK");
   EXPECT_THAT(check_gpus(facts), IsEmpty());
 }
 
-TEST(CheckGpus, TellsNvlinkFromTheLegendThatExplainsIt) {
+TEST(CheckGpus, IgnoresTheLegendOfTheMatrix) {
   HostFacts facts = two_gpus();
   facts.gpu_links = links_of("PHB");
   const auto findings = check_gpus(facts);

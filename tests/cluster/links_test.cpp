@@ -61,7 +61,7 @@ ThunderboltPort port_of(const std::string& own, const std::string& peer,
   return port;
 }
 
-TEST(ThunderboltLinks, JoinPortsThatNameEachOther) {
+TEST(ThunderboltLinks, ConnectPortsThatNameEachOther) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].ports = {port_of("A1", "B2", "e1"), port_of("A2", "", "e2")};
   hosts[1].ports = {port_of("B1", "", "e1"), port_of("B2", "A1", "e2")};
@@ -72,7 +72,7 @@ TEST(ThunderboltLinks, JoinPortsThatNameEachOther) {
   EXPECT_THAT(findings, IsEmpty());
 }
 
-TEST(ThunderboltLinks, TellOfCablesThatLeadElsewhere) {
+TEST(ThunderboltLinks, ReportCablesToUnknownComputers) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].ports = {port_of("A1", "X", "e1"), port_of("A2", "A3", "e2"), port_of("A3", "A2", "e3")};
   hosts[1].ports = {port_of("B1", "A1", "e1")};
@@ -97,14 +97,14 @@ TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {
   EXPECT_THAT(joined.networks[0].ends, ElementsAre(End{0, "e1"}, End{1, "e1"}, End{2, "e1"}));
 }
 
-TEST(JoinedBy, AddressesTellWhereNobodyWasHeard) {
+TEST(JoinedBy, UsesAddressesIfNoCallIsHeard) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[0] = interface_of("e0", "10.0.0.1/24");
   hosts[1].interfaces[1] = interface_of("e1", "10.0.0.2/24");
   EXPECT_EQ(text_of(joined_by(hosts, {}).links.at(0), hosts), "a (e0) to b (e1)");
 }
 
-TEST(JoinedBy, TakesNoInterfaceFromAStranger) {
+TEST(JoinedBy, IgnoresInterfacesOfUnknownHosts) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<Heard> heard = {{{0, "e0"}, {1, "e0; reboot"}}, {{0, "e7"}, {1, "e1"}}};
   const Connectivity joined = joined_by(hosts, heard);
@@ -112,7 +112,7 @@ TEST(JoinedBy, TakesNoInterfaceFromAStranger) {
   EXPECT_THAT(joined.networks, IsEmpty());
 }
 
-TEST(ThunderboltLinks, TellSeveralCablesOfTwoComputersApartByTheirCalls) {
+TEST(ThunderboltLinks, DistinguishParallelCablesByTheirCalls) {
   // Linux reports the computer behind a cable, but not its port.
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].ports = {port_of("A", "B", "e1"), port_of("A", "B", "e2")};
@@ -125,7 +125,7 @@ TEST(ThunderboltLinks, TellSeveralCablesOfTwoComputersApartByTheirCalls) {
   EXPECT_EQ(text_of(links[1], hosts), "a (e2) to b (e1)");
 }
 
-TEST(ThunderboltLinks, NeedNames) {
+TEST(ThunderboltLinks, NeedNamedPorts) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].ports = {port_of("", "B1", "e1")};
   hosts[1].ports = {port_of("B1", "", "e1")};
@@ -133,7 +133,7 @@ TEST(ThunderboltLinks, NeedNames) {
   EXPECT_THAT(thunderbolt_links(hosts, {}, findings), IsEmpty());
 }
 
-TEST(GiveAddresses, AvoidsWhatIsInUse) {
+TEST(GiveAddresses, AvoidsAddressesInUse) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[3] = interface_of("e3", "192.168.0.2/30");
   hosts[1].routes = {{*parse_network("192.168.0.8/29"), ""}};
@@ -144,14 +144,14 @@ TEST(GiveAddresses, AvoidsWhatIsInUse) {
   EXPECT_EQ(text_of(given[1].a), "192.168.0.17/30");
 }
 
-TEST(GiveAddresses, TakesAWayOutForNoNetwork) {
+TEST(GiveAddresses, IgnoresRoutesThatActAsADefaultRoute) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].routes = {{*parse_network("0.0.0.0/1"), ""}, {*parse_network("128.0.0.0/1"), ""}};
   const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   EXPECT_EQ(text_of(give_addresses(hosts, links)[0].a), "192.168.0.1/30");
 }
 
-TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
+TEST(GiveAddresses, KeepsExistingAddresses) {
   std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<CableLink> links = {cable(0, "e0", 1, "e0")};
   const auto given = [&](const SubnetChoice& choice = {}) {
@@ -172,7 +172,7 @@ TEST(GiveAddresses, LeavesWhatIsInUseAlone) {
               ThrowsMessage<Error>(HasSubstr("10.9.8.3/32 is a DNS server of a")));
 }
 
-TEST(GiveAddresses, PassesOverTensOfThousandsOfRoutes) {
+TEST(GiveAddresses, HandlesTensOfThousandsOfRoutes) {
   constexpr int kHosts = 64;
   constexpr std::uint32_t kRoutes = 10'000;
   std::vector<HostFacts> hosts = hosts_of(kHosts);
@@ -206,7 +206,7 @@ std::vector<std::string> kept_by(const std::string& manager, HostFacts host) {
   return texts;
 }
 
-TEST(PersistSteps, TellTheManagerOfEachHost) {
+TEST(PersistSteps, ConfigureTheNetworkManagerOfEachHost) {
   HostFacts host = hosts_of(1)[0];
   EXPECT_THAT(kept_by("systemd-networkd", host),
               ElementsAre(AllOf(HasSubstr("\"Name=e0\""), HasSubstr("\"Address=192.168.0.1/30\""),
@@ -224,7 +224,7 @@ TEST(PersistSteps, TellTheManagerOfEachHost) {
           HasSubstr("-setmanual \"mccl e0\" 192.168.0.1 255.255.255.252")));
 }
 
-TEST(PersistSteps, AreRefusedWhereTheyWouldTakeOtherAddressesAway) {
+TEST(PersistSteps, AreRefusedIfTheyWouldRemoveOtherAddresses) {
   HostFacts host = hosts_of(1)[0];
   EXPECT_THAT([&] { kept_by("", host); },
               ThrowsMessage<Error>(HasSubstr("a has none of netplan, NetworkManager")));
@@ -234,7 +234,7 @@ TEST(PersistSteps, AreRefusedWhereTheyWouldTakeOtherAddressesAway) {
   EXPECT_THAT(kept_by("netplan", host), SizeIs(1));
 }
 
-TEST(PersistSteps, KeepWhatAnEarlierSetUpGave) {
+TEST(PersistSteps, KeepAddressesOfAnEarlierSetup) {
   std::vector<HostFacts> hosts = hosts_of(2);
   for (int i = 0; i < 2; ++i) {
     hosts[i].network_manager = "systemd-networkd";
@@ -246,7 +246,7 @@ TEST(PersistSteps, KeepWhatAnEarlierSetUpGave) {
   EXPECT_THAT(persist_steps(hosts, give_addresses(hosts, links)), SizeIs(2));
 }
 
-TEST(GiveAddresses, AreEachOthersAloneOnAnyCabling) {
+TEST(GiveAddresses, BothEndsOfACableShareASubnetOfTheirOwn) {
   std::mt19937 random(9);
   for (int round = 0; round < 100; ++round) {
     std::vector<HostFacts> hosts = hosts_of(8);
@@ -282,7 +282,7 @@ TEST(GiveAddresses, KeepsThoseThatFit) {
   EXPECT_FALSE(give_addresses(hosts, links)[0].keeps);
 }
 
-TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
+TEST(SetupSteps, FitTheSystemOfEachHostAndCanBeUndone) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[1].system = System::macos;
   hosts[1].is_root = false;
@@ -303,21 +303,21 @@ TEST(SetupSteps, AreOfEachSystemsOwnAndCanBeUndone) {
                   "192.168.0.1"));
 }
 
-TEST(SetupSteps, AreForInterfacesThatAreThere) {
+TEST(SetupSteps, UseOnlyExistingInterfaces) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<CableLink> links = {cable(0, "e0", 1, "e0; reboot")};
   const auto given = give_addresses(hosts, links);
   EXPECT_THROW(setup_steps(hosts, given), Error);
 }
 
-TEST(TopologyChoice, OfTooManyHostsIsTold) {
+TEST(TopologyChoice, ReportsTooManyHosts) {
   const std::vector<HostFacts> hosts = hosts_of(200);
   const TopologyChoice choice = choose_cables(hosts, {}, "");
   EXPECT_EQ(choice.shape, Topology::none);
   EXPECT_THAT(choice.findings.at(0).what, HasSubstr("200 hosts"));
 }
 
-TEST(TopologyChoice, TakesTheRingAndLeavesOtherCables) {
+TEST(TopologyChoice, UsesARingAndIgnoresOtherCables) {
   const std::vector<HostFacts> hosts = hosts_of(4);
   const std::vector<CableLink> links = {cable(0, "e0", 2, "e0"), cable(2, "e1", 1, "e0"),
                                         cable(1, "e1", 3, "e0"), cable(0, "e1", 3, "e1"),
@@ -333,7 +333,7 @@ TEST(TopologyChoice, TakesTheRingAndLeavesOtherCables) {
   EXPECT_EQ(entries[2].ips.size(), 2U);
 }
 
-TEST(TopologyChoice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) {
+TEST(TopologyChoice, JacclUsesAsManyDevicesPerPairAsThePairWithTheFewest) {
   for (const int cables_of_others : {1, 2}) {
     std::vector<HostFacts> hosts = hosts_of(3);
     for (HostFacts& host : hosts) {
@@ -360,7 +360,7 @@ TEST(TopologyChoice, JacclHasAsManyDevicesForEachPairAsForThePairWithTheFewest) 
   }
 }
 
-TEST(TopologyChoice, WithoutARingALineIsEnoughForMccl) {
+TEST(TopologyChoice, MayBeALineForMccl) {
   const std::vector<HostFacts> hosts = hosts_of(3);
   const std::vector<CableLink> line = {cable(0, "e0", 1, "e0"), cable(1, "e1", 2, "e0")};
   EXPECT_EQ(choose_cables(hosts, line, "").shape, Topology::any);

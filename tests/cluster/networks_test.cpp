@@ -34,7 +34,7 @@ std::vector<std::string> ips_of_entries(std::span<const HostFacts> hosts,
   return ips;
 }
 
-TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
+TEST(ChooseNetworks, UseIpv6IfThereIsNothingElse) {
   const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
@@ -43,7 +43,7 @@ TEST(ChooseNetworks, TakeIpv6WhereThereIsNothingElse) {
   EXPECT_THAT(ips_of_entries(hosts, choice), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
 }
 
-TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
+TEST(ChooseNetworks, UseTheFamilyThatAllHostsHave) {
   std::vector<HostFacts> hosts = {host_at("a", "10.0.0.1/24", "fd00::1/64"),
                                   host_at("b", "10.0.0.2/24", "fd00::2/64"),
                                   host_at("c", "10.0.0.3/24", "fd00::3/64")};
@@ -56,7 +56,7 @@ TEST(ChooseNetworks, TakeTheFamilyThatAllHave) {
   EXPECT_EQ(choose_networks(hosts, kTogether).shape, Topology::none);
 }
 
-TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
+TEST(JoinedBy, UsesIpv6AddressesIfNoCallIsHeard) {
   const std::vector<HostFacts> hosts = {host_at("a", "", "fd00::1/64"),
                                         host_at("b", "", "fd00::2/64"),
                                         host_at("c", "", "fd00::3/64")};
@@ -66,7 +66,7 @@ TEST(JoinedBy, AddressesOfIpv6WhereNobodyIsHeard) {
 }
 
 /// Each network is on c0 of one host and on c1 of the other, as if the plugs were exchanged.
-TEST(CheckAddressing, TellsExchangedCables) {
+TEST(CheckAddressing, ReportsSwappedCables) {
   std::vector<HostFacts> hosts(2);
   for (std::size_t i = 0; i < 2; ++i) {
     hosts[i].host = i == 0 ? "a" : "b";

@@ -44,13 +44,13 @@ std::vector<InterfacePath> good_paths(std::span<const HostFacts> hosts) {
   return paths;
 }
 
-TEST(CheckPaths, FindsNothingWhereAllIsWell) {
+TEST(CheckPaths, FindsNothingIfAllPathsWork) {
   const auto hosts = two_hosts();
   EXPECT_THAT(good_paths(hosts), SizeIs(2));
   EXPECT_THAT(check_paths(hosts, good_paths(hosts), {}), IsEmpty());
 }
 
-TEST(CheckPaths, HoldsTheRateAgainstTheHardware) {
+TEST(CheckPaths, ComparesTheRateWithTheHardware) {
   const auto hosts = two_hosts();
   auto paths = good_paths(hosts);
   paths[0].bytes_per_s = 0.1e9;
@@ -92,7 +92,7 @@ TEST(CheckPaths, NamesThePacketsThatRpFilterDrops) {
   EXPECT_EQ(dropped(), 0);
 }
 
-TEST(CheckPaths, FindsHostsThatNothingJoins) {
+TEST(CheckPaths, FindsUnconnectedHosts) {
   const auto hosts = two_hosts();
   auto paths = good_paths(hosts);
   for (InterfacePath& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
@@ -101,12 +101,12 @@ TEST(CheckPaths, FindsHostsThatNothingJoins) {
   EXPECT_THAT(findings[2].what, HasSubstr("2 parts"));
 }
 
-TEST(CheckPaths, TakesNothingForBrokenThatWasNotTried) {
+TEST(CheckPaths, DoesNotReportUntriedPathsAsBroken) {
   const auto hosts = two_hosts();
   EXPECT_THAT(check_paths(hosts, paths_of(hosts), {}), IsEmpty());
 }
 
-TEST(Paths, OfHostsWithoutACommonNetworkGoByRouting) {
+TEST(Paths, AreRoutedWithoutACommonNetwork) {
   const std::vector<HostFacts> hosts = {host_with("a", "10.0.1.1/24"),
                                         host_with("b", "10.0.2.1/32")};
   auto paths = good_paths(hosts);
@@ -129,7 +129,7 @@ std::vector<HostFacts> hosts_of_ipv6(const std::string& one, const std::string& 
   return hosts;
 }
 
-TEST(Paths, GoByIpv6Too) {
+TEST(Paths, IncludeIpv6) {
   const auto hosts = hosts_of_ipv6("fd00:1::1/64", "fd00:1::2/64");
   auto paths = good_paths(hosts);
   ASSERT_THAT(paths, SizeIs(2));
@@ -146,7 +146,7 @@ TEST(Paths, GoByIpv6Too) {
   EXPECT_TRUE(apart[0].routed);
 }
 
-TEST(CheckPaths, TakesHostsThatHearEachOtherForJoined) {
+TEST(CheckPaths, TreatsHostsThatHearEachOtherAsConnected) {
   const auto hosts = hosts_of_ipv6("", "");
   Connectivity joined;
   joined.links.push_back({{0, "eth0"}, {1, "eth0"}, InterfaceKind::cable, 0, false});
@@ -154,7 +154,7 @@ TEST(CheckPaths, TakesHostsThatHearEachOtherForJoined) {
   EXPECT_THAT(check_paths(hosts, {}, {}), SizeIs(1));  // the hosts form two parts
 }
 
-TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
+TEST(CheckAddressing, AcceptsIpv6Addresses) {
   Connectivity joined;
   joined.links.push_back({{0, "eth0"}, {1, "eth0"}, InterfaceKind::cable, 0, false});
   EXPECT_THAT(check_addressing(hosts_of_ipv6("fd00:1::1/64", "fd00:1::2/64"), joined), IsEmpty());
@@ -168,7 +168,7 @@ TEST(CheckAddressing, TakesAddressesOfIpv6ForAddresses) {
               HasSubstr("a cable has no addresses"));
 }
 
-TEST(CheckHostfile, KnowsAddressesOfIpv6) {
+TEST(CheckHostfile, AcceptsIpv6Addresses) {
   auto hosts = hosts_of_ipv6("fd00:1::1/64", "");
   hosts.resize(1);
   hosts[0].interfaces[0].kind = InterfaceKind::wireless;
@@ -183,14 +183,14 @@ TEST(CheckHostfile, KnowsAddressesOfIpv6) {
               HasSubstr("which is eth0 (Wi-Fi), although the host has a cable: eth1"));
 }
 
-TEST(Paths, OfAHostWithThousandsOfAddressesAreFew) {
+TEST(Paths, AreBoundedForThousandsOfAddresses) {
   auto hosts = two_hosts();
   for (std::uint32_t i = 0; i < 5000; ++i)
     hosts[1].interfaces[0].addresses.push_back({{0x0A000100U + i % 200}, 24});
   EXPECT_LE(paths_of(hosts).size(), 128U);
 }
 
-TEST(PathTable, OfManyHostsShowsWhatIsWrong) {
+TEST(PathTable, OfManyHostsShowsOnlyFaults) {
   std::vector<HostFacts> hosts;
   for (int i = 1; i <= 40; ++i)
     hosts.push_back(host_with(fmt::format("h{}", i), fmt::format("10.0.0.{}/24", i)));
@@ -230,7 +230,7 @@ HostFacts host_with_tunnel() {
   return host;
 }
 
-TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
+TEST(CheckHostfile, FindsAMisspeltInterface) {
   std::vector<HostFacts> hosts = {host_with_tunnel()};
   hosts[0].settings["MCCL_IFNAME"] = "wg0";
   const std::vector<std::vector<std::string>> none(1);
@@ -242,7 +242,7 @@ TEST(CheckHostfile, FindsAnInterfaceThatIsNamedWrongly) {
   EXPECT_EQ(check_hostfile(hosts, none), findings);
 }
 
-TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
+TEST(CheckHostfile, FindsAListenAddressOfATunnel) {
   std::vector<HostFacts> hosts = {host_with_tunnel()};
   hosts[0].settings["MCCL_LISTEN_ADDR"] = "10.0.0.1,10.9.0.2,9.9.9.9";
   const std::vector<std::vector<std::string>> none(1);
@@ -251,7 +251,7 @@ TEST(CheckHostfile, FindsAnAddressToListenAtThatIsATunnels) {
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_LISTEN_ADDR selects 10.9.0.2, which is wg0"));
 }
 
-TEST(CheckHostfile, FindsWifiWhereThereIsACable) {
+TEST(CheckHostfile, FindsWifiUsedInPlaceOfACable) {
   std::vector<HostFacts> hosts = {host_with("a", "10.0.0.1/24")};
   Interface& air = hosts[0].interfaces.emplace_back();
   air.name = "wlan0";

@@ -8,7 +8,7 @@
 namespace mccl::cluster {
 namespace {
 
-TEST(Picture, QuotesWhatHostsAreCalled) {
+TEST(Picture, QuotesHostNames) {
   std::vector<HostFacts> hosts(2);
   hosts[0].host = "a\"<&\\";
   hosts[1].host = "b";

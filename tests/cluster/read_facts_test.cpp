@@ -30,7 +30,7 @@ HostFacts mac_of(const Outputs& outputs) {
   return facts;
 }
 
-TEST(ReadFacts, ReadWhatIsWritten) {
+TEST(ReadFacts, SurviveWritingAndReading) {
   HostFacts facts;
   facts.host = "h";
   facts.system = System::gnu_linux;
@@ -63,14 +63,14 @@ TEST(ReadFacts, ReadWhatIsWritten) {
   EXPECT_EQ(read.interface("eth0")->addresses, interface.addresses);
 }
 
-TEST(ReadFacts, LeaveOutWhatIsMissing) {
+TEST(ReadFacts, OmitMissingValues) {
   const HostFacts facts = facts_of(R"({"system": "Linux"})");
   EXPECT_THAT(facts.odd, IsEmpty());
   EXPECT_FALSE(facts.locked_kib.has_value());
   EXPECT_THAT(facts.interfaces, IsEmpty());
 }
 
-TEST(ReadFacts, NoteWhatIsOdd) {
+TEST(ReadFacts, NoteUnexpectedValues) {
   for (const char* text :
        {"[]", "3", "null", R"({"system": "Linux", "cores": "many"})",
         R"({"system": "Linux", "interfaces": {}})", R"({"system": "Linux", "versions": [1]})",
@@ -82,7 +82,7 @@ TEST(ReadFacts, NoteWhatIsOdd) {
   }
 }
 
-TEST(ReadFacts, LeaveOutNamesThatAShellWouldRun) {
+TEST(ReadFacts, OmitNamesWithShellCharacters) {
   const HostFacts facts = facts_of(R"json({"system": "Linux",
     "versions": {"torch": "2.11.0+cu128", "mlx": "$(reboot)", "mccl": "1;reboot"},
     "interfaces": [{"name": "$(reboot)"}, {"name": "-rf"}, {"name": "eth0", "bridge": "br`x`"}],
@@ -97,7 +97,7 @@ TEST(ReadFacts, LeaveOutNamesThatAShellWouldRun) {
   EXPECT_EQ(facts.odd.size(), 6U) << json_of(facts)["odd"];
 }
 
-TEST(ReadFacts, OfHugeAnswersEnd) {
+TEST(ReadFacts, BoundHugeAnswers) {
   json said = {{"system", "Linux"}};
   for (int i = 0; i < 10'001; ++i) {
     said["interfaces"].push_back({{"name", fmt::format("e{}", i)}});
@@ -111,7 +111,7 @@ TEST(ReadFacts, OfHugeAnswersEnd) {
 }
 
 /// Any input from a host must yield facts and no crash.
-TEST(ReadFacts, SurviveAnything) {
+TEST(ReadFacts, SurviveArbitraryText) {
   std::mt19937 random(1);
   const json whole = json_of(facts_of(R"({"system": "Linux", "interfaces": [{"name": "eth0"}],
     "ports": [{}], "gpus": [{}], "rdma": [{"name": "m"}], "routes": [{"to": "10.0.0.0/8"}]})"));
@@ -134,7 +134,7 @@ TEST(ReadFacts, SurviveAnything) {
   }
 }
 
-TEST(ReadFacts, OfKeysKeepOnlyThatTheyAreSet) {
+TEST(ReadFacts, KeepOnlyThePresenceOfKeys) {
   HostFacts facts;
   keep_variable(facts, "MCCL_JOB_KEY", "secret");
   keep_variable(facts, "MCCL_TIMEOUT", "5");
@@ -160,7 +160,7 @@ TEST(ReadVersions, OfPackages) {
   EXPECT_EQ(facts.odd.size(), 1U);
 }
 
-TEST(ReadMac, TakesAddressesOfIpv6ThatLast) {
+TEST(ReadMac, KeepsPermanentIpv6Addresses) {
   const HostFacts mac = mac_of({{"ifconfig",
                                  "en0: flags=8863<UP> mtu 1500\n"
                                  "\tinet6 fe80::10%en0 prefixlen 64 secured scopeid 0x4\n"
@@ -173,7 +173,7 @@ TEST(ReadMac, TakesAddressesOfIpv6ThatLast) {
 }
 
 /// The other Mac is behind a Thunderbolt 3 hub and a dock.
-TEST(ReadMac, LooksBehindHubs) {
+TEST(ReadMac, FindsDevicesBehindHubs) {
   const HostFacts facts = mac_of({{"ifconfig", "en2: flags=8863<UP> mtu 1500\n"},
                                   {"networksetup", "Hardware Port: Thunderbolt 1\nDevice: en2\n"},
                                   {"system_profiler", R"({"SPThunderboltDataType": [
@@ -197,7 +197,7 @@ TEST(ReadMac, LeavesOutInterfacesWithOddNames) {
   EXPECT_EQ(facts.interfaces[0].addresses.size(), 1U);
 }
 
-TEST(ReadMac, TellsRoutesWithTheirInterfaces) {
+TEST(ReadMac, ReadsRoutesWithTheirInterfaces) {
   const HostFacts facts =
       mac_of({{"ifconfig", "en0: flags=8863<UP> mtu 1500\n"},
               {"netstat", "default 10.0.0.9 UGScg en0\n10.1/24 link#1 UCS en0\n"}});
@@ -206,7 +206,7 @@ TEST(ReadMac, TellsRoutesWithTheirInterfaces) {
   EXPECT_EQ(facts.routes[0].interface, "en0");
 }
 
-TEST(ReadMac, TellsTheSpeedOfEthernet) {
+TEST(ReadMac, ReadsTheSpeedOfEthernet) {
   const auto speed = [](const std::string& media) {
     return mac_of({{"ifconfig", "en0: flags=8863<UP> mtu 1500\n\tmedia: " + media + "\n"}})
         .interfaces.at(0)
@@ -220,7 +220,7 @@ TEST(ReadMac, TellsTheSpeedOfEthernet) {
     EXPECT_EQ(speed(odd), 0) << odd;
 }
 
-TEST(ReadMac, SurvivesAnything) {
+TEST(ReadMac, SurvivesArbitraryText) {
   std::mt19937 random(1);
   const std::string letters = "{}[]|:/.,\"\\ \n\tinet0123456789abcdefxU<>=-e\xff";
   for (int round = 0; round < 2000; ++round) {
@@ -246,7 +246,7 @@ TEST(CheckMachine, FindsSmallLimits) {
   EXPECT_THAT(findings[1].what, HasSubstr("lock 64 KiB"));
 }
 
-TEST(CheckMachine, TellsOfCoresThatSleepAndAreBusy) {
+TEST(CheckMachine, ReportsParkedAndBusyCores) {
   HostFacts facts;
   facts.host = "h";
   facts.cores = 8;

@@ -117,7 +117,7 @@ TEST(Ring, OfManyHostsIsFound) {
   EXPECT_EQ(best_ring(dense).order.size(), 64U);
 }
 
-TEST(Ring, OfManyHostsIsHiddenAmongFewCables) {
+TEST(Ring, FindsARingOfManyHostsWithFewCables) {
   std::mt19937 random(5);
   for (int round = 0; round < 10; ++round) {
     std::vector<int> order(64);
@@ -135,7 +135,7 @@ TEST(Ring, OfManyHostsIsHiddenAmongFewCables) {
   }
 }
 
-TEST(Ring, IsProvedNotToBeThere) {
+TEST(Ring, ProvesThatThereIsNone) {
   // Two rings that share one host.
   Capacities eight(63);
   for (int i = 0; i < 32; ++i) eight.add(i, (i + 1) % 32, 1);
@@ -149,7 +149,7 @@ TEST(Ring, IsProvedNotToBeThere) {
 
 /// It is proved at once that there is no ring. The minimal number of missing cables is a harder
 /// question, which the search may give up.
-TEST(Ring, IsProvedNotToBeThereWhereAHostHasOneCable) {
+TEST(Ring, ProvesThatThereIsNoneIfAHostHasOneCable) {
   std::mt19937 random(13);
   for (int round = 0; round < 10; ++round) {
     Capacities cables = random_cables(random, 63, 4);
@@ -170,7 +170,7 @@ TEST(Ring, IsProvedNotToBeThereWhereAHostHasOneCable) {
 }
 
 /// Two meshes that share one host.
-TEST(Ring, IsGivenUpAfterManySteps) {
+TEST(Ring, GivesUpAfterManySteps) {
   Capacities capacities(41);
   for (int first : {0, 20})
     for (int a = first; a <= first + 20; ++a)
@@ -181,17 +181,17 @@ TEST(Ring, IsGivenUpAfterManySteps) {
   EXPECT_EQ(answer.missing.size(), 1U);
 }
 
-TEST(Ring, OfALineLacksTheCableBetweenItsEnds) {
+TEST(Ring, NamesTheCableThatALineLacks) {
   Capacities line(64);
   for (int i = 0; i + 1 < 64; ++i) line.add(i, i + 1, 1);
   EXPECT_THAT(best_ring(line).missing, ElementsAre(Pair{0, 63}));
 }
 
-TEST(Ring, OfHostsWithoutCablesLacksAll) {
+TEST(Ring, NamesAllCablesForHostsWithoutAny) {
   EXPECT_EQ(best_ring(Capacities(64)).missing.size(), 64U);
 }
 
-TEST(Ring, OfAStarLacksAllButTwo) {
+TEST(Ring, NamesTheCablesThatAStarLacks) {
   Capacities star(16);
   for (int i = 1; i < 16; ++i) star.add(0, i, 1);
   EXPECT_EQ(best_ring(star).missing.size(), 14U);
@@ -207,7 +207,7 @@ TEST(Ring, RefusesTooManyHosts) {
   EXPECT_THROW(best_ring(Capacities(kMostRingHosts + 1)), InvalidArgument);
 }
 
-TEST(Mesh, LacksThePairsWithoutACable) {
+TEST(Mesh, OmitsPairsWithoutACable) {
   EXPECT_THAT(missing_of_mesh(ring_of(4)), ElementsAre(Pair{0, 2}, Pair{1, 3}));
   EXPECT_THAT(missing_of_mesh(ring_of(3)), IsEmpty());
 }

@@ -37,7 +37,7 @@ std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
   return texts;
 }
 
-TEST(CheckVersions, FindsNothingWhereAllAreAlike) {
+TEST(CheckVersions, FindsNothingIfAllVersionsAreEqual) {
   const Versions all = {{"mccl", "0.1.0"},  {"torch", "2.11.0"},  {"mlx", "0.32.4"},
                         {"numpy", "2.3.1"}, {"python", "3.12.1"}, {"nvidia-nccl-cu12", "2.27.3"}};
   EXPECT_THAT(check_versions(hosts_with({all, all, all})), IsEmpty());
@@ -55,7 +55,7 @@ TEST(CheckVersions, FindsEachThatDiffers) {
   }
 }
 
-TEST(CheckVersions, CallsOursAProblemAndPythonsANote) {
+TEST(CheckVersions, ReportsMcclAsAProblemAndPythonAsANote) {
   const auto hosts = hosts_with({{{"mccl", "0.1.0"}, {"python", "3.11.2"}},  //
                                  {{"mccl", "0.2.0"}, {"python", "3.12.1"}}});
   EXPECT_THAT(texts_of(check_versions(hosts)),
@@ -63,7 +63,7 @@ TEST(CheckVersions, CallsOursAProblemAndPythonsANote) {
                           "note: a 3.11.2, b 3.12.1: versions of python differ"));
 }
 
-TEST(CheckVersions, NamesNcclsThatAreMadeForDifferentCudas) {
+TEST(CheckVersions, NamesNcclBuildsForDifferentCudaVersions) {
   const auto hosts =
       hosts_with({{{"nvidia-nccl-cu12", "2.27.3"}}, {{"nvidia-nccl-cu13", "2.28.3"}}});
   EXPECT_THAT(texts_of(check_versions(hosts)),
@@ -80,21 +80,21 @@ TEST(CheckVersions, FindsTorchThatOneHostLacks) {
   EXPECT_THAT(findings.at(0).cure, HasSubstr("pip install torch==2.11.0"));
 }
 
-TEST(CheckVersions, AsksForMlxWhereTheSystemIsTheSame) {
+TEST(CheckVersions, ComparesMlxBetweenHostsOfOneSystem) {
   auto hosts = hosts_with({{{"mlx", "0.32.4"}}, {}, {}});
   hosts[0].system = hosts[1].system = System::macos;
   EXPECT_THAT(texts_of(check_versions(hosts)),
               ElementsAre("warning: b: mlx is not installed, but 1 of 3 hosts has it"));
 }
 
-TEST(CheckVersions, AsksForNcclWhereThereAreGpus) {
+TEST(CheckVersions, ComparesNcclBetweenHostsWithGpus) {
   auto hosts = hosts_with({{{"nvidia-nccl-cu12", "2.27.3"}}, {}, {}});
   hosts[2].gpus.resize(1);
   EXPECT_THAT(texts_of(check_versions(hosts)),
               ElementsAre("warning: c: nccl is not installed, but 1 of 3 hosts has it"));
 }
 
-TEST(CheckVersions, TakesAVersionThatCannotBeReadForNone) {
+TEST(CheckVersions, TreatsAnUnreadableVersionAsAbsent) {
   // An unreadable version is reported where it is read.
   EXPECT_THAT(check_versions(hosts_with({{{"torch", "2.11.0"}}, {{"torch", ""}}})), IsEmpty());
 }

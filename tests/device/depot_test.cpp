@@ -17,7 +17,7 @@ class DepotTest : public ::testing::Test {
   const std::shared_ptr<Depot> depot_ = std::make_shared<Depot>(device_);
 };
 
-TEST_F(DepotTest, ABlockIsUsedAgainForACallOfItsSize) {
+TEST_F(DepotTest, ReusesABlockForACallOfItsSize) {
   std::byte* first = nullptr;
   {
     const Block block = depot_->block(5000);
@@ -39,7 +39,7 @@ TEST_F(DepotTest, BlocksAreRoundedToAnEighthOfAPowerOfTwo) {
   EXPECT_EQ(depot_->unused_bytes(), 576 * kMiB) << "one that is a little longer serves";
 }
 
-TEST_F(DepotTest, UnusedBlocksGoBackAboveALimitAndAfterATime) {
+TEST_F(DepotTest, ReleasesUnusedBlocksAboveALimitAndAfterATime) {
   constexpr std::size_t kHalf = 1 << 20;
   pinned_memory().set_limit(2 * kHalf);
   std::unique_ptr<HostBounce> bounce = depot_->bounce();
@@ -71,7 +71,7 @@ TEST_F(DepotTest, PinnedMemoryIsCounted) {
   EXPECT_EQ(pinned_memory().bytes(), before);
 }
 
-TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
+TEST_F(DepotTest, ABounceCopiesTheOutputOnlyAfterTheHostReleasesIt) {
   DeviceDouble::Queue stream(*device_);
   const auto memory = device_->allocate(4);
   const Block block = depot_->block(4);
@@ -95,7 +95,7 @@ TEST_F(DepotTest, APassageBringsTheOutputOnlyWhenTheHostHasReleasedIt) {
   }
 }
 
-TEST_F(DepotTest, APassageGoesInPiecesInTheirOrder) {
+TEST_F(DepotTest, ABounceCopiesPiecesInOrder) {
   constexpr std::size_t kPiece = 64;
   constexpr std::size_t kBytes = 4 * kPiece + 10;
   DeviceDouble::Queue stream(*device_);
@@ -125,7 +125,7 @@ TEST_F(DepotTest, APassageGoesInPiecesInTheirOrder) {
   depot_->take_back(std::move(bounce));
 }
 
-TEST_F(DepotTest, ManyPassagesHaveWordsOfTheirOwn) {
+TEST_F(DepotTest, BouncesDoNotShareWords) {
   DeviceDouble::Queue stream(*device_);
   const auto memory = device_->allocate(4);
   const Block block = depot_->block(4);

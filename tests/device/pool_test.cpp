@@ -33,7 +33,7 @@ TEST_F(PoolTest, MemoryIsFoundInItsWindow) {
   EXPECT_FALSE(pool_.find(&elsewhere, sizeof(elsewhere)));
 }
 
-TEST_F(PoolTest, WhatNobodyWasToldOfGoesBackToTheDevice) {
+TEST_F(PoolTest, FreesUnannouncedWindows) {
   void* const memory = pool_.take(kMiB);
   EXPECT_EQ(device_->objection({memory, 1, DType::u8}), "");
   pool_.give_back(memory);
@@ -41,7 +41,7 @@ TEST_F(PoolTest, WhatNobodyWasToldOfGoesBackToTheDevice) {
   EXPECT_FALSE(pool_.find(memory, 1));
 }
 
-TEST_F(PoolTest, ANumberThatNobodyWasToldOfIsUsedAgain) {
+TEST_F(PoolTest, ReusesTheNumberOfAnUnannouncedWindow) {
   void* const stays = pool_.take(kMiB);
   void* const goes = pool_.take(kMiB);
   void* const last = pool_.take(kMiB);
@@ -64,7 +64,7 @@ TEST_F(PoolTest, RegisteringEachTimeUsesUpNoNumbers) {
   }
 }
 
-TEST_F(PoolTest, WhatOthersKnowIsGivenBackBehindTheDevice) {
+TEST_F(PoolTest, ReturnsAnnouncedMemoryAfterTheDeviceHasFinished) {
   void* const memory = pool_.take(kMiB);
   pool_.pin_from(0);
   EXPECT_EQ(device_->times_finished, 0);
@@ -72,7 +72,7 @@ TEST_F(PoolTest, WhatOthersKnowIsGivenBackBehindTheDevice) {
   EXPECT_EQ(device_->times_finished, 1);
 }
 
-TEST_F(PoolTest, WhatOthersKnowStaysAndIsGivenAgain) {
+TEST_F(PoolTest, KeepsAndReusesAnnouncedWindows) {
   void* const memory = pool_.take(6 * kMiB);
   EXPECT_EQ(pool_.pin_from(0).size(), 1U);
   pool_.give_back(memory);
@@ -83,7 +83,7 @@ TEST_F(PoolTest, WhatOthersKnowStaysAndIsGivenAgain) {
   EXPECT_EQ(pool_.pin_from(1).size(), 2U) << "only what is new is told";
 }
 
-TEST_F(PoolTest, WhatWasNotTakenIsNotTakenBack) {
+TEST_F(PoolTest, RefusesMemoryOfAnotherOrigin) {
   void* const memory = pool_.take(kMiB);
   EXPECT_THROW(pool_.give_back(past(memory, 8)), InvalidArgument);
   pool_.pin_from(0);

@@ -14,14 +14,14 @@ class VisibleDevices : public ::testing::TestWithParam<const char*> {
   void TearDown() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }
 };
 
-TEST_P(VisibleDevices, AListThatNamesNoneHidesAll) {
+TEST_P(VisibleDevices, AnEmptyListHidesAll) {
   ::setenv("CUDA_VISIBLE_DEVICES", GetParam(), 1);
   EXPECT_FALSE(sees_any(DeviceKind::cuda));
 }
 
 INSTANTIATE_TEST_SUITE_P(Lists, VisibleDevices, ::testing::Values("", "-1", "-1,0"));
 
-TEST(Devices, AGpuIsSeenByItsDriversFile) {
+TEST(Devices, FindsAGpuByTheFileOfItsDriver) {
   const bool has_driver = ::access("/dev/nvidiactl", F_OK) == 0;
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(sees_any(DeviceKind::cuda), has_driver);

@@ -12,7 +12,7 @@ namespace {
 
 using testing::DeviceDouble;
 
-class LaneTest : public ::testing::Test {
+class SerialQueueTest : public ::testing::Test {
  protected:
   /// Makes a call that records its number when it runs.
   SerialQueue::Act noting(int number) {
@@ -27,7 +27,7 @@ class LaneTest : public ::testing::Test {
   std::vector<int> ran_;  // used only by the device's thread
 };
 
-TEST_F(LaneTest, CallsOfSeveralStreamsRunInTheirOrder) {
+TEST_F(SerialQueueTest, CallsOfSeveralStreamsRunInOrder) {
   DeviceDouble::Queue first(*device_);
   DeviceDouble::Queue second(*device_);
   SerialQueue queue(depot_);
@@ -48,7 +48,7 @@ TEST_F(LaneTest, CallsOfSeveralStreamsRunInTheirOrder) {
   EXPECT_EQ(ran_, expected);
 }
 
-TEST_F(LaneTest, OnlyCallsThatEndAfterItCountAsGivenUp) {
+TEST_F(SerialQueueTest, GivesUpOnlyCallsThatHaveNotEnded) {
   DeviceDouble::Queue stream(*device_);
   SerialQueue queue(depot_);
   const Word before = queue.run_beside(&stream, noting(1));
@@ -65,7 +65,7 @@ TEST_F(LaneTest, OnlyCallsThatEndAfterItCountAsGivenUp) {
   EXPECT_TRUE(queue.has_given_up(after));
 }
 
-TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
+TEST_F(SerialQueueTest, TheHostLearnsThatACallHasEnded) {
   DeviceDouble::Queue stream(*device_);
   SerialQueue queue(depot_);
   const auto open = std::make_shared<std::atomic<bool>>(false);
@@ -78,7 +78,7 @@ TEST_F(LaneTest, TheHostLearnsThatACallBesideItsStreamIsOver) {
 }
 
 /// AddressSanitizer detects an access to the destroyed stream.
-TEST_F(LaneTest, AStreamThatIsGoneIsNotTouched) {
+TEST_F(SerialQueueTest, DoesNotUseADestroyedStream) {
   DeviceDouble::Queue stays(*device_);
   SerialQueue queue(depot_);
   std::vector<int> expected;
@@ -99,7 +99,7 @@ TEST_F(LaneTest, AStreamThatIsGoneIsNotTouched) {
   EXPECT_EQ(ran_, expected);
 }
 
-TEST_F(LaneTest, ACallThatIsCapturedIsNoPlaceToWaitFor) {
+TEST_F(SerialQueueTest, DoesNotWaitForACapturedCall) {
   DeviceDouble::Queue captured(*device_);
   DeviceDouble::Queue other(*device_);
   SerialQueue queue(depot_);
@@ -115,7 +115,7 @@ TEST_F(LaneTest, ACallThatIsCapturedIsNoPlaceToWaitFor) {
   captured.finish();
 }
 
-TEST_F(LaneTest, ItsEndIsBehindCallsOnTheCallersStreams) {
+TEST_F(SerialQueueTest, ItsEndFollowsCallsOnTheCallersStreams) {
   DeviceDouble::Queue first(*device_);
   DeviceDouble::Queue second(*device_);
   SerialQueue queue(depot_);

@@ -52,7 +52,7 @@ Outcome outcome_of(const std::function<void(const std::function<void(char)>& say
   for (;;) ::pause();
 }
 
-TEST(Termination, WhatIsOpenIsClosedAndTheProcessDiesOfTheSignal) {
+TEST(Termination, ClosesOpenObjectsAndDiesOfTheSignal) {
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto first = at_termination([&] { say('a'); });
     const auto second = at_termination([&] { say('b'); });
@@ -62,7 +62,7 @@ TEST(Termination, WhatIsOpenIsClosedAndTheProcessDiesOfTheSignal) {
   EXPECT_EQ(outcome.said, "ab");
 }
 
-TEST(Termination, WhatHasGoneIsNotClosed) {
+TEST(Termination, DoesNotCloseDestroyedObjects) {
   const Outcome outcome = outcome_of([](const auto& say) {
     at_termination([&] { say('a'); }).reset();
     const auto stays = at_termination([&] { say('b'); });
@@ -96,7 +96,7 @@ TEST(Termination, AnExitMeanwhileWaitsForTheClosing) {
   EXPECT_EQ(outcome.said, "ab");
 }
 
-TEST(Termination, WhatNeverEndsIsGivenUp) {
+TEST(Termination, GivesUpOnAClosingThatNeverEnds) {
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto open = at_termination([&] {
       say('a');
@@ -148,7 +148,7 @@ TEST(Termination, TheChildOfAForkDiesAlone) {
   EXPECT_EQ(outcome.said, "k");
 }
 
-TEST(Termination, TheChildOfAForkMayHaveSomethingOfItsOwn) {
+TEST(Termination, TheChildOfAForkMayRegisterItsOwn) {
   if (!signals_reach_children()) GTEST_SKIP() << "not under the thread sanitizer";
   const Outcome outcome = outcome_of([](const auto& say) {
     const auto open = at_termination([&] { say('a'); });
@@ -176,7 +176,7 @@ bool comes_to_threads(std::ptrdiff_t expected) {
 }
 
 /// Afterwards a program may fork, or handle SIGTERM itself, as before.
-TEST(Termination, NothingIsLeftOfTheLast) {
+TEST(Termination, RestoresTheStateAfterTheLastObject) {
   const Outcome outcome = outcome_of([](const auto& say) {
     std::thread([] {}).join();  // starts a sanitizer's own thread
     using Tasks = std::filesystem::directory_iterator;

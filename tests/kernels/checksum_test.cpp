@@ -80,7 +80,7 @@ TEST_P(Checksum, ContinuesWhereItStopped) {
   }
 }
 
-TEST_P(Checksum, SeesEverySingleBit) {
+TEST_P(Checksum, DetectsEverySingleBit) {
   Bytes data = random_bytes(100, 3);
   const std::uint32_t before = crc(data);
   for (std::size_t bit = 0; bit < data.size() * 8; ++bit) {

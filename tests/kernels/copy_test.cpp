@@ -9,7 +9,7 @@
 namespace mccl::kernels {
 namespace {
 
-TEST(Copy, PastTheCacheIsExactForEveryAlignmentAndLength) {
+TEST(Copy, StreamingCopiesAreExactForEveryAlignmentAndLength) {
   std::vector<std::byte> from(600), to(600);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + 7);
   for (std::size_t n = 0; n <= 300; n = n < 70 ? n + 1 : n + 13) {

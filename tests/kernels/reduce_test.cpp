@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(EverySet, KernelsThatDivide, on_every_set(ReduceKind::a
 INSTANTIATE_TEST_SUITE_P(EverySet, KernelsThatScale, on_every_set(ReduceKind::premul_sum),
                          name_of_case);
 
-TEST(InstructionSet, UsesTheOneAskedFor) {
+TEST(InstructionSet, UsesTheRequestedSet) {
   for (const std::string_view name : instruction_sets()) {
     use_instruction_set(name);
     EXPECT_EQ(instruction_set(), name);
@@ -161,7 +161,7 @@ TEST(InstructionSet, UsesTheOneAskedFor) {
   EXPECT_EQ(instruction_set(), instruction_sets().front());
 }
 
-TEST(InstructionSet, RefusesOneThatIsNotThere) {
+TEST(InstructionSet, RefusesAnUnsupportedSet) {
   EXPECT_THROW(use_instruction_set("abacus"), InvalidArgument);
   EXPECT_EQ(instruction_set(), instruction_sets().front());
 }

@@ -48,7 +48,7 @@ TEST(Types, SizeAndNameOfEveryDType) {
   }
 }
 
-TEST(Types, SupportsExactlyTheReductionsThatMakeSense) {
+TEST(Types, SupportsExactlyTheMeaningfulReductions) {
   ASSERT_EQ(kAllKinds.size(), static_cast<std::size_t>(kReduceKindCount));
   for (const DTypeFacts& facts : kFacts) {
     for (int i = 0; i < kReduceKindCount; ++i) {
@@ -84,7 +84,7 @@ TEST(Types, NamesOfCollectives) {
   }
 }
 
-TEST(Types, AValueFromOutsideTheEnumerationHasANameToo) {
+TEST(Types, NamesInvalidValues) {
   EXPECT_EQ(name_of(static_cast<DType>(200)), "unknown dtype");
   EXPECT_EQ(name_of(static_cast<ReduceKind>(200)), "unknown reduction");
   EXPECT_EQ(name_of(static_cast<Collective>(200)), "unknown collective");

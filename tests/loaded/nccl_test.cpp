@@ -83,14 +83,14 @@ void say_call(Context& context, const Processes::Say& say) {
   say(fmt::format("{}: {}", found, calls()));
 }
 
-TEST(Nccl, AGroupMeetsAndItsCallsGoByIt) {
+TEST(Nccl, AGroupConnectsAndUsesIt) {
   Processes ranks = Job{}.start(2, say_call);
   EXPECT_EQ(ranks.line(0), "1: GetUniqueId, CommInit 0 of 2, AllReduce 100 by 1");
   EXPECT_EQ(ranks.line(1), "1: CommInit 1 of 2, AllReduce 100 by 1");
   ranks.expect_good_end();
 }
 
-TEST(Nccl, PartsOfAGroupThatHasMetAreSplitOffItsCommunicator) {
+TEST(Nccl, PartsOfAConnectedGroupSplitItsCommunicator) {
   Processes ranks = Job{}.start(3, [](Context& context, const Processes::Say& say) {
     Group& world = *context.world();
     all_reduce(world);
@@ -109,7 +109,7 @@ TEST(Nccl, PartsOfAGroupThatHasMetAreSplitOffItsCommunicator) {
   ranks.expect_good_end();
 }
 
-TEST(Nccl, PartsOfAGroupThatHasNotMetMeetByThemselves) {
+TEST(Nccl, PartsOfAnUnconnectedGroupConnectSeparately) {
   Processes ranks = Job{}.start(2, [](Context& context, const Processes::Say& say) {
     const auto part = context.world()->split(0, 0);
     all_reduce(*part);
@@ -120,7 +120,7 @@ TEST(Nccl, PartsOfAGroupThatHasNotMetMeetByThemselves) {
   ranks.expect_good_end();
 }
 
-TEST(Nccl, OfAnotherVersionOnOneRankAllGoThroughTheHost) {
+TEST(Nccl, DifferentVersionsFallBackToTheHost) {
   Job job;
   job.change = [](int rank) { nccl->version = rank == 1 ? 22703 : 22809; };
   Processes ranks = job.start(3, say_call);
@@ -128,7 +128,7 @@ TEST(Nccl, OfAnotherVersionOnOneRankAllGoThroughTheHost) {
   ranks.expect_good_end();
 }
 
-TEST(Nccl, TwoRanksOfAGpuGoThroughTheHost) {
+TEST(Nccl, TwoRanksOnOneGpuFallBackToTheHost) {
   Job job;
   job.change = [](int) { gpu->plugged_into = "0000:07:00.0"; };
   Processes ranks = job.start(2, say_call);
@@ -143,7 +143,7 @@ void make_too_old(int rank) {
   if (rank == 1) nccl->version = 21704;
 }
 
-TEST(Nccl, WhereItIsTooOldARankSaysSo) {
+TEST(Nccl, ReportsAVersionThatIsTooOld) {
   Job job;
   job.change = make_too_old;
   Processes ranks = job.start(2, say_call);
@@ -151,7 +151,7 @@ TEST(Nccl, WhereItIsTooOldARankSaysSo) {
   EXPECT_THAT(ranks.line(0), HasSubstr("rank 1"));
 }
 
-TEST(Nccl, WhereOneRankHasNoneAutoGoesThroughTheHost) {
+TEST(Nccl, AutoFallsBackToTheHostIfOneRankLacksIt) {
   Job job;
   job.backend = "auto";
   job.change = make_too_old;
@@ -161,7 +161,7 @@ TEST(Nccl, WhereOneRankHasNoneAutoGoesThroughTheHost) {
   ranks.expect_good_end();
 }
 
-TEST(Nccl, WhatItSaysIsToldWithTheRankAndTheCall) {
+TEST(Nccl, ErrorsNameTheRankAndTheCall) {
   Job job;
   job.change = [](int rank) {
     if (rank != 1) return;
@@ -173,7 +173,7 @@ TEST(Nccl, WhatItSaysIsToldWithTheRankAndTheCall) {
                                        "unhandled system error: no interface was found"));
 }
 
-TEST(Nccl, WhatACommunicatorHasComeToFailsTheNextCall) {
+TEST(Nccl, AnAsynchronousErrorFailsTheNextCall) {
   Processes ranks = Job{}.start(2, [](Context& context, const Processes::Say& say) {
     all_reduce(*context.world());
     context.world()->barrier().wait();
@@ -212,7 +212,7 @@ TEST(Nccl, ADeathEndsTheCommunicator) {
   EXPECT_THAT(ranks.line(0), HasSubstr("rank 1 is gone"));
 }
 
-TEST(Gpus, WhichIsNotThereIsNamed) {
+TEST(Gpus, NamesAMissingGpu) {
   Processes ranks = Job{}.start(1, [](Context&, const Processes::Say& say) {
     try {
       device::cuda::context_of(7);

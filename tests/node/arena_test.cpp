@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kCapacity = std::size_t{1} << 20;
 
-TEST(Arena, WhatOneWritesTheOtherReads) {
+TEST(Arena, SharesBytesBetweenTwoProcesses) {
   NodeProcess process(kCapacity);
   const Range own = process.arena().allocate(100'000, 1);
   ASSERT_TRUE(own);
@@ -36,7 +36,7 @@ TEST(Arena, WhatOneWritesTheOtherReads) {
   EXPECT_EQ(own.memory()[7], std::byte{1});
 }
 
-TEST(Arena, ARangeIsUsedAgainOnlyWhenAllReadersHaveLetGo) {
+TEST(Arena, ReusesARangeOnlyAfterAllReadersReleaseIt) {
   NodeProcess process(kCapacity);
   Arena& arena = process.arena();
   Range range = arena.allocate(10'000, 2);
@@ -61,7 +61,7 @@ TEST(Arena, ARangeIsUsedAgainOnlyWhenAllReadersHaveLetGo) {
   })) << "the memory is not zero";
 }
 
-TEST(Arena, SparesGoToNextRangesOfTheirSizeAndBackToTheSystemWhenOthersNeedRoom) {
+TEST(Arena, ReusesFreedRangesOfEqualSizeAndReturnsThemToTheSystemWhenShortOfSpace) {
   NodeProcess process(kCapacity);
   Arena& arena = process.arena();
   std::vector<Range> ranges;
@@ -98,7 +98,7 @@ TEST(Arena, ARangeInUseIsNeverGivenTwice) {
   }
 }
 
-TEST(Arena, CapacityUsedUpGivesAnEmptyRange) {
+TEST(Arena, ReturnsAnEmptyRangeWhenFull) {
   NodeProcess process(kCapacity);
   Arena& arena = process.arena();
   EXPECT_FALSE(arena.allocate(kCapacity + 1, 0));
@@ -118,14 +118,14 @@ TEST(Arena, CapacityUsedUpGivesAnEmptyRange) {
   EXPECT_EQ(arena.taken(), taken);
 }
 
-TEST(Arena, OutlivesItsOwnerAsLongAsARangeIsThere) {
+TEST(Arena, OutlivesItsOwnerWhileARangeIsInUse) {
   std::shared_ptr<Arena> arena = Arena::make(kCapacity);
   const Range range = arena->allocate(5000, 0);
   arena.reset();
   std::memset(range.memory().data(), 1, range.memory().size());
 }
 
-TEST(Arena, PlacesOutsideOfItAreRefused) {
+TEST(Arena, RefusesPlacesOutsideTheArena) {
   NodeProcess process(kCapacity);
   const std::uint64_t page = page_bytes();
   const std::uint64_t size = kCapacity + page;
@@ -153,7 +153,7 @@ Descriptor file_of(std::size_t bytes, int seals) {
   return file;
 }
 
-TEST(PeerArena, WhatIsNoArenaIsRefused) {
+TEST(PeerArena, RefusesAFileThatIsNoArena) {
   const NodeProcess process(kCapacity);
   EXPECT_THROW(PeerArena(file_of(kCapacity, 0)), Error) << "it could shrink";
   EXPECT_THROW(PeerArena(file_of(kCapacity, F_SEAL_GROW)), Error) << "it could shrink";
@@ -167,7 +167,7 @@ TEST(PeerArena, WhatIsNoArenaIsRefused) {
   EXPECT_THROW(PeerArena(Descriptor(::open(read_only.c_str(), O_RDONLY | O_CLOEXEC))), Error);
 }
 
-TEST(MemoryFile, NobodyCanResizeIt) {
+TEST(MemoryFile, CannotBeResized) {
   NodeProcess process(kCapacity);
   EXPECT_NE(::ftruncate(process.arena().descriptor(), 0), 0);
   EXPECT_NE(::ftruncate(process.arena().descriptor(), 100 << 20), 0);

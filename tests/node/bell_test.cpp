@@ -10,7 +10,7 @@
 namespace mccl::node {
 namespace {
 
-TEST(Bell, RingsOnlyForWhoeverSleeps) {
+TEST(Bell, RingsOnlyIfTheReaderSleeps) {
   NodeProcess process;
   process.bell().ring();
   EXPECT_FALSE(process.sleep(0));
@@ -24,7 +24,7 @@ TEST(Bell, RingsOnlyForWhoeverSleeps) {
   EXPECT_TRUE(process.sleep(20'000));
 }
 
-TEST(Bell, OneOfManyIsEnough) {
+TEST(Bell, ManyRingsWakeOnceAndNeverBlock) {
   NodeProcess process;
   process.fall_asleep();
   for (int i = 0; i < 1'000'000; ++i) process.bell().ring();  // blocks if rings fill the socket
@@ -32,7 +32,7 @@ TEST(Bell, OneOfManyIsEnough) {
   EXPECT_EQ(process.arena().header().asleep.load(), 0u);
 }
 
-TEST(Bell, OfAProcessThatDiedRaisesNoSignal) {
+TEST(Bell, RingingADeadProcessRaisesNoSignal) {
   NodeProcess process;
   process.fall_asleep();
   process.stop_listening();
@@ -61,7 +61,7 @@ class Meeting {
 
 /// One side stores and rings while the other announces sleep and looks. If the sleeper misses the
 /// stored value, it must be rung.
-TEST(Bell, NeitherSideMissesTheOther) {
+TEST(Bell, NeitherSideMissesAWakeUp) {
   constexpr std::uint32_t kRounds = 100'000;
   NodeProcess process;
   Meeting meeting;

@@ -57,7 +57,7 @@ TEST(LocalSocket, PassesBytesWithDescriptors) {
   EXPECT_EQ(arena.map(range.place()).memory()[3], std::byte{42});
 }
 
-TEST(LocalSocket, BytesComeInAnyPieces) {
+TEST(LocalSocket, HandlesBytesInAnyPieces) {
   const Ends ends;
   ends.near.send(bytes_of("he"), {});
   ends.near.send(bytes_of("llo, you"), {});
@@ -81,7 +81,7 @@ TEST(LocalSocket, WaitsNoLongerThanItsDeadline) {
   EXPECT_THROW(ends.listener.accept(in(milliseconds(20))), TimeoutError);
 }
 
-TEST(LocalSocket, NobodyListeningIsAnEmptyConnection) {
+TEST(LocalSocket, ReturnsNoConnectionIfNothingListens) {
   EXPECT_FALSE(LocalConnection::dial("mccl-nobody").first);
   std::string name;
   {
@@ -108,7 +108,7 @@ TEST(LocalSocket, APeerThatHangsUpIsAnError) {
       for (;;) { ends.far.send(bytes_of("hello"), {}); }, PeerError);
 }
 
-TEST(LocalSocket, AFullQueueHoldsNobodyUp) {
+TEST(LocalSocket, AFullQueueDoesNotBlock) {
   const LocalListener listener(1);
   std::vector<LocalConnection> queue;
   for (;;) {
@@ -150,7 +150,7 @@ void expect_no_more_files(const mccl::testing::NoMoreFiles& full,
   full.resume();
 }
 
-TEST(LocalSocket, NoDescriptorsLeftIsAnErrorThatNamesTheLimit) {
+TEST(LocalSocket, ExhaustedDescriptorsAreAnErrorThatNamesTheLimit) {
   const LocalListener listener(4);
   const LocalConnection near = LocalConnection::dial(listener.name()).first;
   {
@@ -161,7 +161,7 @@ TEST(LocalSocket, NoDescriptorsLeftIsAnErrorThatNamesTheLimit) {
   EXPECT_TRUE(listener.accept(in(seconds(20))));
 }
 
-TEST(LocalSocket, DescriptorsThatFindNoRoomAreAnErrorThatNamesTheLimit) {
+TEST(LocalSocket, ReceivingTooManyDescriptorsIsAnErrorThatNamesTheLimit) {
   const Ends ends;
   ASSERT_TRUE(ends.near.send(bytes_of("hello"), std::array<int, 2>{0, 1}));
   std::array<std::byte, 5> got;
@@ -171,7 +171,7 @@ TEST(LocalSocket, DescriptorsThatFindNoRoomAreAnErrorThatNamesTheLimit) {
 
 /// The kernel counts the descriptors in flight of a user over all processes, and compares them to
 /// the limit of the sending process. It does not limit a privileged user.
-TEST(LocalSocket, TooManyDescriptorsOnTheirWayAreNoError) {
+TEST(LocalSocket, TooManyDescriptorsInFlightAreNotAnError) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);

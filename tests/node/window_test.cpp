@@ -104,7 +104,7 @@ void pass(Window& window, std::uint64_t call) {
   window.end();
 }
 
-TEST(Window, OnALongLineEachCallHasALineOfItsOwn) {
+TEST(Window, CallsDoNotShareALongCacheLine) {
   for (const std::size_t line : {std::size_t{64}, kLongestLine}) {
     EXPECT_EQ((window_bytes(kCallBytes, line) + kLine) % WindowFront::kBlockBytes, 0U);
     Node node(2, Memory::own_address, kCallBytes, line);
@@ -132,7 +132,7 @@ TEST(Window, OnALongLineEachCallHasALineOfItsOwn) {
   }
 }
 
-TEST(Window, ARankRunsAheadUntilItsPlacesAreUsedUp) {
+TEST(Window, ARankRunsAheadUntilItsPlacesAreFull) {
   Node node(3, Memory::own_address);
   Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
   for (std::uint64_t call = 1; call < kDepth; ++call) {
@@ -147,7 +147,7 @@ TEST(Window, ARankRunsAheadUntilItsPlacesAreUsedUp) {
   EXPECT_EQ(fast.strayed(), -1);
 }
 
-TEST(BlockRow, ACallsPlaceIsNeverThatOfTheCallBefore) {
+TEST(BlockRow, ConsecutiveCallsUseDifferentPlaces) {
   constexpr std::size_t kRow = 32 * BlockRow::kBlockBytes;
   std::mt19937 random(7);
   BlockRow row(kRow);
@@ -166,13 +166,13 @@ TEST(BlockRow, ACallsPlaceIsNeverThatOfTheCallBefore) {
   }
 }
 
-TEST(BlockRow, SmallCallsGoAllTheWayAround) {
+TEST(BlockRow, SmallCallsWrapAround) {
   BlockRow row(8 * BlockRow::kBlockBytes);
   for (std::uint64_t call = 1; call <= 8; ++call) EXPECT_EQ(row.take(100, call).last_use, 0u);
   EXPECT_EQ(row.take(100, 9).last_use, 1u);
 }
 
-TEST(Window, APlaceIsOpenedAgainWhenEveryoneHasReadIt) {
+TEST(Window, ReusesAPlaceAfterAllRanksHaveReadIt) {
   Node node(3, Memory::own_address);
   Window &fast = node.window(0), &slow = node.window(1), &other = node.window(2);
   const auto pass_large = [](Window& window, std::uint64_t call) {
@@ -201,7 +201,7 @@ TEST(Window, APlaceIsOpenedAgainWhenEveryoneHasReadIt) {
   EXPECT_EQ(fast.strayed(), -1);
 }
 
-TEST(Window, ArrivalsAreThoseOfTheCall) {
+TEST(Window, CountsTheArrivalsOfEachCall) {
   Node node(2, Memory::own_address);
   Window &a = node.window(0), &b = node.window(1);
   for (std::uint64_t call = 1; call < 50; ++call) {
@@ -222,7 +222,7 @@ TEST(Window, ArrivalsAreThoseOfTheCall) {
   }
 }
 
-TEST(Window, EveryPublicationHasAPlaceOfItsSize) {
+TEST(Window, PublicationsFitTheirPlaces) {
   Node node(2, Memory::own_address);
   std::uint64_t call = 0;
   for (const std::size_t bytes :
@@ -248,7 +248,7 @@ TEST(Window, EveryPublicationHasAPlaceOfItsSize) {
   }
 }
 
-TEST(Window, TellsWhoIsInAnotherCall) {
+TEST(Window, NamesARankInAnotherCall) {
   Node node(2, Memory::own_address);
   for (int rank : {0, 1}) {
     const std::uint64_t call = 7 + static_cast<std::uint64_t>(rank);
@@ -266,7 +266,7 @@ TEST(Window, TellsWhoIsInAnotherCall) {
   }
 }
 
-TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
+TEST(Window, NamesARankThatWasInAnotherCall) {
   for (std::uint64_t later = 1; later < kDepth - 1; ++later) {
     Node node(3, Memory::own_address);
     for (int rank : {0, 1, 2}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), 1));
@@ -297,7 +297,7 @@ TEST(Window, TellsWhoWasInAnotherCallWhenNobodyLooked) {
   }
 }
 
-TEST(Window, WhoNeverLooksIsToldWhenItsPlacesComeAroundAgain) {
+TEST(Window, ARankThatNeverReadsLearnsOfAMismatchWhenItsPlacesAreReused) {
   Node node(2, Memory::own_address);
   for (int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), 1));
   for (int rank : {0, 1}) ASSERT_NO_FATAL_FAILURE(pass(node.window(rank), rank == 1 ? 99 : 2));
@@ -454,7 +454,7 @@ class WindowTraffic : public ::testing::TestWithParam<Traffic> {
   std::atomic<bool> failed_{false};
 };
 
-TEST_P(WindowTraffic, EveryoneReadsWhatWasPublishedForTheCall) {
+TEST_P(WindowTraffic, EveryRankReadsThePublicationOfItsCall) {
   node_ = std::make_unique<Node>(GetParam().ranks, GetParam().memory);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < GetParam().ranks; ++rank) {

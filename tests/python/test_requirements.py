@@ -72,5 +72,5 @@ def test_a_test_that_is_missing_is_noticed():
     assert is_named("test_a_test_that_is_missing_is_noticed")
     assert not is_named("test_of_nothing_at_all")
     assert not exists("python/test_nowhere.py::test_of_nothing")
-    assert exists("cli/launch_hosts_test.cpp::LaunchHostfile.BothOfMlxsForms")
+    assert exists("cli/launch_hosts_test.cpp::LaunchHostfile.ReadsBothFormsOfMlx")
     assert not exists("cli/launch_hosts_test.cpp::LaunchHostfile.Both")

@@ -48,7 +48,7 @@ TEST(Builder, KeepsInputAndOutputApartUnlessInPlace) {
   }
 }
 
-TEST(Builder, SeesThePlaceOfAPartInTheWhole) {
+TEST(Builder, ComputesThePositionOfAPart) {
   Problem p = problem_of(
       {.collective = Collective::reduce_scatter, .size = 3, .counts = {2, 3, 4}, .chunk = 9}, 1);
   p.in_place = true;
@@ -59,7 +59,7 @@ TEST(Builder, SeesThePlaceOfAPartInTheWhole) {
   EXPECT_THAT(b.finish().waits, ElementsAre(0, 0, 1));
 }
 
-TEST(Builder, DropsWhatDoesNothing) {
+TEST(Builder, DropsEmptySteps) {
   ScheduleBuilder b(all_reduce(4, true));
   b.copy(input({0, 4}), output({0, 4}));
   b.send(1, output({0, 0}));
@@ -80,7 +80,7 @@ TEST(Builder, CutsIntoChunks) {
   EXPECT_EQ(ScheduleBuilder(huge).chunk(), 10u);
 }
 
-TEST(Build, RefusesWhatMakesNoSense) {
+TEST(Build, RefusesInvalidProblems) {
   const Problem good = all_reduce(10);
   EXPECT_NO_THROW(build(Algorithm::direct, good));
   Problem p = good;
@@ -115,7 +115,7 @@ TEST(Build, IsPure) {
   EXPECT_EQ(a.steps.size(), b.steps.size());
 }
 
-TEST(Build, AloneCopiesOrDoesNothing) {
+TEST(Build, OneRankOnlyCopies) {
   Problem p = problem_of({.size = 1, .count = 10, .chunk = 16}, 0);
   const Schedule s = build(Algorithm::direct, p);
   ASSERT_EQ(s.steps.size(), 1u);
@@ -137,7 +137,7 @@ TEST(Build, BoundsScratch) {
 }
 
 /// The number of waits grows linearly with the number of pieces.
-TEST(Build, WaitsStayFew) {
+TEST(Build, NeedsFewWaits) {
   for (const Algorithm algorithm : kAlgorithms) {
     const Problem p = problem_of({.size = 4, .count = 1 << 20, .chunk = 1024}, 1);
     if (!can(algorithm, p)) continue;
@@ -152,7 +152,7 @@ TEST(NameOf, IsDifferentForEachAlgorithm) {
   }
 }
 
-TEST(Displacement, SumsWhatComesBefore) {
+TEST(Displacement, SumsThePrecedingCounts) {
   EXPECT_EQ(displacement({3, 0, 5}, 0), 0u);
   EXPECT_EQ(displacement({3, 0, 5}, 2), 3u);
   EXPECT_EQ(displacement({3, 0, 5}, 3), 8u);

@@ -10,12 +10,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(CableMap, ARingIsFoundInWhateverOrder) {
+TEST(CableMap, FindsARingForAnyOrderOfCables) {
   EXPECT_THAT(map_of(ring_of({0, 1, 2, 3})).ring(), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(map_of(ring_of({0, 3, 1, 4, 2, 5})).ring(), ElementsAre(0, 3, 1, 4, 2, 5));
 }
 
-TEST(CableMap, WhereThereIsNoRingNoneIsFound) {
+TEST(CableMap, FindsNoRingIfThereIsNone) {
   for (const Shape& shape : shapes()) {
     const CableMap map = map_of(shape.cabling);
     const bool none = shape.name.starts_with("line") || shape.name.starts_with("star");
@@ -58,7 +58,7 @@ TEST(CableMap, ATreeOfALineBeginsInItsMiddle) {
               ElementsAre(1, 2, -1, 2, 3));
 }
 
-TEST(CableMap, AGroupThatItsOwnCablesDoNotJoinHasNoTree) {
+TEST(CableMap, ADisconnectedGroupHasNoTree) {
   const CableMap map(ring_of({0, 1, 2, 3}), {0, 2}, 20e-6, 125e6);
   EXPECT_THAT(map.tree(), IsEmpty());
   EXPECT_FALSE(map.joins(0, 1));
@@ -71,7 +71,7 @@ std::map<std::size_t, double> directions(const CableMap& map, int from, int to) 
   return {found.begin(), found.end()};
 }
 
-TEST(CableMap, AMessageOccupiesOneDirectionOfEachCableOnItsWay) {
+TEST(CableMap, AMessageOccupiesOneDirectionOfEachCableOfItsRoute) {
   const CableMap map = map_of(cabled(4, {{0, 1}, {1, 2}, {2, 3}}));
   EXPECT_EQ(map.directions(), 6U);
   const auto there = directions(map, 0, 3);
@@ -86,7 +86,7 @@ TEST(CableMap, AMessageOccupiesOneDirectionOfEachCableOnItsWay) {
   EXPECT_TRUE(there.contains(first.begin()->first));
 }
 
-TEST(CableMap, CablesOfAPairShareWhatItSends) {
+TEST(CableMap, ParallelCablesShareTheTrafficOfTheirPair) {
   std::vector<Cable> cables = cabled(3, {{0, 1}, {0, 1}, {1, 2}}).cables();
   cables[0].bytes_per_s = 100e6;
   cables[1].bytes_per_s = 300e6;

@@ -90,7 +90,7 @@ TEST_P(CableSchedules, LargeCallsAreChosenAlongCables) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CableSchedules, ::testing::ValuesIn(shapes()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(BeyondCables, WhatMustBePassedOnIsNamed) {
+TEST(BeyondCables, TheErrorNamesDataThatNeedsARelay) {
   const CableMap line = map_of(cabled(3, {{0, 1}, {1, 2}}));
   const Case c{.collective = Collective::broadcast, .size = 3, .count = 7, .chunk = 100};
   const std::vector<Schedule> direct = build_all(Algorithm::direct, problems_of(c));
@@ -123,7 +123,7 @@ TEST(CableChoice, AnUnevenExchangeIsTheSameOnEveryRank) {
 }
 
 /// Half as many bytes take half the time on the cables.
-TEST(CableChoice, RoundedSumsAreChargedWhatTheySend) {
+TEST(CableChoice, ChargesCompressedSumsForTheBytesTheySend) {
   Facts facts;
   facts.cables = std::make_shared<CableMap>(map_of(cabled(3, {{0, 1}, {1, 2}})));
   Case c{.collective = Collective::all_reduce, .size = 3, .count = std::size_t{16} << 20};

@@ -51,7 +51,7 @@ TEST(Choose, IgnoresTheCountsOfAnUnevenAllToAll) {
   }
 }
 
-TEST(Choose, IgnoresTheChunkAsked) {
+TEST(Choose, IgnoresTheRequestedChunk) {
   Problem p = problem_of(call(Collective::all_reduce, 4, 8 * kMiB), 0);
   const Choice first = choose(p, 4, {});
   p.chunk = 12345;
@@ -69,7 +69,7 @@ TEST(Choose, SendsSmallAllReducesDirectly) {
             Algorithm::direct);
 }
 
-TEST(Choose, TakesPipelinesForLargeBuffers) {
+TEST(Choose, PipelinesLargeBuffers) {
   for (const int size : {2, 3, 4, 8, 16}) {
     const Choice choice = choose_f32(Collective::all_reduce, size, 256 * kMiB);
     EXPECT_EQ(choice.algorithm, Algorithm::ring) << size;
@@ -81,7 +81,7 @@ TEST(Choose, TakesPipelinesForLargeBuffers) {
   }
 }
 
-TEST(Choose, TakesWhatIsForcedWhereItCan) {
+TEST(Choose, UsesTheForcedAlgorithmIfPossible) {
   Facts facts;
   facts.forced = Algorithm::chain;
   EXPECT_EQ(choose_f32(Collective::all_reduce, 4, 4, facts).algorithm, Algorithm::chain);
@@ -104,7 +104,7 @@ TEST(Choose, RespectsTheLargestMessage) {
 }
 
 /// This holds for any number of steps, since a piece is as large as the cache allows.
-TEST(Choose, GoesThroughTheWindowOfANodeAtEverySize) {
+TEST(Choose, UsesTheWindowOfANodeAtEverySize) {
   for (const int size : {2, 4}) {
     Facts facts;
     facts.nodes.assign(static_cast<std::size_t>(size), 0);
@@ -166,7 +166,7 @@ TEST(Choose, KeepsSchedulesShortOnANodeOfManyRanks) {
 }
 
 /// The schedules chosen by default are correct at real sizes.
-TEST(Choose, ChoosesWhatCanBeProved) {
+TEST(Choose, ChoosesSchedulesThatVerify) {
   for (const Collective collective : kCollectives) {
     for (const int size : {2, 3, 4, 8}) {
       for (const std::size_t bytes : {std::size_t{4000}, 300000 + std::size_t{4}, 20 * kMiB + 12}) {
@@ -183,7 +183,7 @@ TEST(Choose, ChoosesWhatCanBeProved) {
 
 /// Regression test for fault 28 of the earlier system: a reduce-scatter in which one rank received
 /// everything.
-TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
+TEST(Choose, ALargeReduceScatterLoadsAllRanksEqually) {
   for (const int size : {2, 3, 4, 8, 16}) {
     const std::size_t part = 4 * kMiB;
     Case c{
@@ -208,7 +208,7 @@ TEST(Choose, Fault28ALargeReduceScatterLoadsAllRanksAlike) {
 
 /// In a group of four, a rank that adds everything itself copies nearly twice as much as one that
 /// adds a part. It synchronises with the others half as often.
-TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
+TEST(Choose, SynchronisesLessOftenIfItIsExpensive) {
   Facts facts;
   facts.nodes.assign(4, 0);
   facts.window_bytes = kMiB;
@@ -220,7 +220,7 @@ TEST(Choose, MeetsLessOftenWhereMeetingsAreDear) {
 }
 
 /// The setting's description promises this.
-TEST(Choose, TheSmallMessageThresholdHoldsWhereNoTwoRanksShareMemory) {
+TEST(Choose, TheSmallMessageThresholdAppliesIfNoTwoRanksShareMemory) {
   for (const bool shared : {false, true}) {
     Facts none, all;
     if (shared) none.nodes = all.nodes = {0, 0, 0, 0};
@@ -298,7 +298,7 @@ TEST(Choose, ImportantChoicesOnANodeAndOnSeveral) {
 
 /// The estimate walks one rank, whatever the number of nodes. A walk of all ranks would take
 /// seconds.
-TEST(Choose, TakesTheHierarchyAmongAnyNumberOfNodes) {
+TEST(Choose, UsesTheHierarchyForAnyNumberOfNodes) {
   for (const int nodes : {2, 3, 5, 8, 13}) {
     Facts facts;
     facts.window_bytes = std::size_t{1} << 20;

@@ -41,7 +41,7 @@ double small_cost(Algorithm algorithm, Collective collective, const Facts& facts
   return cost(algorithm, problem, 4, facts);
 }
 
-TEST(Cost, AMeetingOnSharedCoresTakesASwitchForEachRankOfACore) {
+TEST(Cost, SynchronisingOnSharedCoresCostsASwitchPerRank) {
   const Facts before = of_node(4, 2);
   Facts after = before;
   after.switch_s += 10e-6;
@@ -53,7 +53,7 @@ TEST(Cost, AMeetingOnSharedCoresTakesASwitchForEachRankOfACore) {
   EXPECT_NEAR(added(Algorithm::one_shot, Collective::broadcast), 0, 1e-12);
 }
 
-TEST(Cost, ACallThatWaitsForNobodyOnSharedCoresTakesATurn) {
+TEST(Cost, ACallWithoutWaitsOnSharedCoresTakesOneTimeSlice) {
   const Facts before = of_node(4, 2);
   Facts after = before;
   after.turn_s += 10e-6;
@@ -65,7 +65,7 @@ TEST(Cost, ACallThatWaitsForNobodyOnSharedCoresTakesATurn) {
   EXPECT_NEAR(added(Collective::all_reduce), 0, 1e-12);
 }
 
-TEST(Cost, WhoHasACoreNeitherSwitchesNorTakesTurns) {
+TEST(Cost, ARankWithItsOwnCoreNeverSwitches) {
   const Facts before = of_node(4, 1);
   Facts after = before;
   after.switch_s = after.turn_s = 1;
@@ -76,7 +76,7 @@ TEST(Cost, WhoHasACoreNeitherSwitchesNorTakesTurns) {
 }
 
 /// A root that sends to three ranks pays the work of three messages, but one latency.
-TEST(Cost, EveryMessageTakesItsWorkAndAllOfThemOneLatency) {
+TEST(Cost, ConcurrentMessagesShareOneLatency) {
   Problem problem = problem_of(call(Collective::broadcast, 4, 64), 0);
   problem.chunk = 1024;
   const double none = cost(Algorithm::direct, problem, 4, {.message_work_s = 0});

@@ -8,7 +8,7 @@
 namespace mccl::schedule {
 namespace {
 
-TEST(Facts, EveryNumberIsThereOnceAndCanBeSetAlone) {
+TEST(Facts, EveryNumberIsListedOnceAndCanBeSetSeparately) {
   std::set<std::string_view> names;
   for (const FactInfo& info : fact_table()) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
@@ -23,12 +23,12 @@ TEST(Facts, EveryNumberIsThereOnceAndCanBeSetAlone) {
   EXPECT_EQ(find_fact("latency"), nullptr);
 }
 
-TEST(Facts, DefaultsArePossible) {
+TEST(Facts, DefaultsAreValid) {
   for (const FactInfo& info : fact_table())
     EXPECT_TRUE(is_possible(info, value_of(Facts{}, info))) << info.name;
 }
 
-TEST(Facts, WhatWouldDivideByZeroOrNotFitIsImpossible) {
+TEST(Facts, RefusesNumbersThatDivideByZeroOrOverflow) {
   for (const FactInfo& info : fact_table()) {
     EXPECT_FALSE(is_possible(info, -1)) << info.name;
     EXPECT_FALSE(is_possible(info, std::numeric_limits<double>::infinity())) << info.name;

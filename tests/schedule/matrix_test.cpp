@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Matrix, ::testing::ValuesIn(kAlgorithms),
 
 /// The chunks are multiples of the granule, so parts are split at granules and a buffer takes
 /// several segments.
-TEST(Segments, LargeBuffersAreProved) {
+TEST(Segments, LargeBuffersVerify) {
   for (const int size : {2, 3, 4, 7}) {
     for (const std::size_t count : {std::size_t{40000}, std::size_t{262144}, std::size_t{262151}}) {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -146,7 +146,7 @@ TEST(Segments, LargeBuffersAreProved) {
   }
 }
 
-TEST(Segments, LargePartsAreProved) {
+TEST(Segments, LargePartsVerify) {
   for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
     for (const int size : {2, 3, 8}) {
       for (int shape = 0; shape < 3; ++shape) {

@@ -321,7 +321,7 @@ TEST(Verify, FindsMessagesLargerThanAChunk) {
   EXPECT_THAT(group.defect(), HasSubstr("larger than a chunk"));
 }
 
-TEST(Verify, FindsABarrierThatLetsOneThrough) {
+TEST(Verify, FindsABarrierThatDoesNotWaitForAllRanks) {
   Group group(Algorithm::dissemination, {.collective = Collective::barrier, .size = 6});
   Schedule& s = group.schedules[0];
   std::fill(s.waits.begin(), s.waits.end(), 0);
@@ -354,7 +354,7 @@ TEST(Verify, FindsRanksThatArriveUnequallyOften) {
   EXPECT_THAT(group.defect(), HasSubstr("rank 2 arrives"));
 }
 
-TEST(Verify, FindsReadsOfWhatIsNotYetOrNoLongerPublished) {
+TEST(Verify, FindsReadsOutsideTheLifetimeOfAPublication) {
   const Case two{.collective = Collective::broadcast,
                  .size = 2,
                  .count = 4,
@@ -411,7 +411,7 @@ TEST(Verify, BlocksAreNotElements) {
   EXPECT_THAT(on_one_rank.defect(), HasSubstr("sends a sum's elements as they are"));
 }
 
-TEST(Verify, ElementsThatLieElsewhereAreNotKeptThere) {
+TEST(Verify, FindsElementsAtAWrongPlace) {
   Group given(Algorithm::direct, kCoded);
   ++given.find(1, StepKind::encode).element;
   EXPECT_THAT(given.defect(), HasSubstr("but has element"));
@@ -438,7 +438,7 @@ TEST(Verify, RanksOfANodeAddUpBeforeTheyRound) {
 }
 
 /// Sums of decoded contributions would be correct, but no algorithm uses such steps.
-TEST(Verify, OnlySumsAreDecodedAndOnlyBlocksAddedUp) {
+TEST(Verify, FindsDecodingOfOperandsAndAdditionOfPlainElements) {
   Case scatter = kCoded;
   scatter.collective = Collective::reduce_scatter;
   scatter.counts = {128, 128, 128};

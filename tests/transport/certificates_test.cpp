@@ -46,7 +46,7 @@ TEST_F(Certificates, OfOneAuthorityAreAccepted) {
   EXPECT_EQ(got, sent);
 }
 
-TEST_F(Certificates, OfAnotherAuthorityAreRefusedByBothSides) {
+TEST_F(Certificates, BothSidesRefuseAnotherAuthority) {
   for (const bool dialer_is_wrong : {true, false}) {
     const Outcome outcome = meet((dialer_is_wrong ? other_ : site_).issue("rank0"),
                                  (dialer_is_wrong ? site_ : other_).issue("rank1"));
@@ -56,7 +56,7 @@ TEST_F(Certificates, OfAnotherAuthorityAreRefusedByBothSides) {
   }
 }
 
-TEST_F(Certificates, AnExpiredOneIsRefused) {
+TEST_F(Certificates, AnExpiredCertificateIsRefused) {
   const Outcome outcome = meet(site_.issue("rank0"), site_.issue("rank1", -60));
   EXPECT_EQ(outcome.near, State::failed);
   EXPECT_THAT(near_trouble(), HasSubstr("expired"));

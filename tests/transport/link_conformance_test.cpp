@@ -9,7 +9,7 @@
 namespace mccl::transport {
 namespace {
 
-TEST_P(LinkConformance, NothingThereIsNoError) {
+TEST_P(LinkConformance, ReadingWithoutDataIsNoError) {
   Bytes destination(10);
   EXPECT_EQ(a_->read(destination), 0u);
   EXPECT_TRUE(a_->peek(1).empty());
@@ -18,7 +18,7 @@ TEST_P(LinkConformance, NothingThereIsNoError) {
   EXPECT_GE(a_->peek_capacity(), 4096u);
 }
 
-TEST_P(LinkConformance, ZeroBytesAreNothing) {
+TEST_P(LinkConformance, ZeroBytesAreANoOp) {
   EXPECT_EQ(a_->write({}), 0u);
   EXPECT_EQ(a_->write({}, {}), 0u);
   EXPECT_EQ(a_->read({}), 0u);
@@ -270,7 +270,7 @@ TEST_P(LinkConformance, TwoThreadsCallAndAnswer) {
   answers.join();
 }
 
-TEST_P(LinkConformance, DataComeBeforeTheClose) {
+TEST_P(LinkConformance, DataArriveBeforeTheClose) {
   const Bytes sent = pattern(100'000, 15);
   std::size_t written = 0;
   while (written < sent.size()) {
@@ -290,7 +290,7 @@ TEST_P(LinkConformance, DataComeBeforeTheClose) {
   EXPECT_THROW(b_->read(more), LinkClosed);
 }
 
-TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
+TEST_P(LinkConformance, DeliversAPartialMessageBeforeTheClose) {
   const Bytes sent = pattern(40, 16);
   write_all(*a_, sent);
   a_.reset();
@@ -308,7 +308,7 @@ TEST_P(LinkConformance, TooLittleBeforeTheCloseIsStillHandedOut) {
 
 /// Writes more than the peer's host has room for, at an end with unread bytes that receives more of
 /// them.
-TEST_P(LinkConformance, EverythingWrittenArrivesFromAnEndThatDeparts) {
+TEST_P(LinkConformance, ADepartingEndDeliversAllItsBytes) {
   write_all(*b_, pattern(1000, 21));
   const Bytes sent = fill(*a_, 22);
   bool departed = a_->depart();
@@ -332,7 +332,7 @@ TEST_P(LinkConformance, EverythingWrittenArrivesFromAnEndThatDeparts) {
   EXPECT_TRUE(!a_ || departs(*a_));
 }
 
-TEST_P(LinkConformance, WhatWasWrittenIsReadAfterAWriteHasFailed) {
+TEST_P(LinkConformance, DeliversEarlierBytesAfterAFailedWrite) {
   Bytes sent = pattern(100'000, 24);
   sent.resize(a_->write(sent));
   ASSERT_TRUE(departs(*a_));

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Medium::Kind;
 
-TEST(Medium, IsToldInWords) {
+TEST(Medium, IsDescribedInWords) {
   EXPECT_EQ((Medium{Kind::cable, 10'000, 1500}.text()), "10 Gbit/s MTU 1500");
   EXPECT_EQ((Medium{Kind::cable, 2500, 9000}.text()), "2.5 Gbit/s MTU 9000");
   EXPECT_EQ((Medium{Kind::wireless, 866, 1500}.text()), "wireless 866 Mbit/s MTU 1500");
@@ -21,7 +21,7 @@ TEST(Medium, IsToldInWords) {
   EXPECT_EQ(Medium{}.text(), "");
 }
 
-TEST(Medium, TheBetterIsACableThenTheFaster) {
+TEST(Medium, PrefersCablesAndThenSpeed) {
   std::vector<Medium> media = {{Kind::software, 0, 0},
                                {Kind::wireless, 2400, 0},
                                {Kind::cable, 0, 0},
@@ -33,7 +33,7 @@ TEST(Medium, TheBetterIsACableThenTheFaster) {
   EXPECT_FALSE(is_better(media[0], media[0]));
 }
 
-TEST(Medium, IsKnownOfEveryInterfaceOfThisHost) {
+TEST(Medium, IsKnownForEveryInterfaceOfThisHost) {
   for (const InterfaceAddress& each : list_interfaces()) EXPECT_GT(each.medium.mtu, 0) << each.name;
 }
 
@@ -63,7 +63,7 @@ class System {
   mccl::testing::Folder root_;
 };
 
-TEST(MediumOfLinux, ACardHasADeviceAndASpeed) {
+TEST(MediumOfLinux, RecognisesACardByItsDevice) {
   System system;
   system.folder("eth0/device").file("eth0/speed", "10000");
   EXPECT_EQ(system["eth0"], (Medium{Kind::cable, 10'000, 0}));
@@ -71,7 +71,7 @@ TEST(MediumOfLinux, ACardHasADeviceAndASpeed) {
   EXPECT_EQ(system["eth0"], (Medium{Kind::cable, 0, 0}));
 }
 
-TEST(MediumOfLinux, WifiIsToldByItsFolders) {
+TEST(MediumOfLinux, RecognisesWifiByItsFolders) {
   System system;
   system.folder("wlan0/device").folder("wlan0/wireless");
   EXPECT_EQ(system["wlan0"], (Medium{Kind::wireless, 0, 0}));
@@ -79,7 +79,7 @@ TEST(MediumOfLinux, WifiIsToldByItsFolders) {
   EXPECT_EQ(system["wlan1"].kind, Kind::wireless);
 }
 
-TEST(MediumOfLinux, WhatHasNoDeviceMakesItsSpeedUp) {
+TEST(MediumOfLinux, IgnoresTheSpeedOfVirtualInterfaces) {
   System system;
   system.file("docker0/speed", "10000").file("veth1/speed", "10000");
   system.link("docker0/lower_veth1", "veth1");
@@ -96,7 +96,7 @@ TEST(MediumOfLinux, ABondOrABridgeOfCablesIsACable) {
   EXPECT_EQ(system["loop"].kind, Kind::software);
 }
 
-TEST(MediumOfLinux, ThunderboltsSpeedIsThatOfItsPort) {
+TEST(MediumOfLinux, ReadsTheSpeedOfAThunderboltPort) {
   System system;
   system.folder("ports/0-1/0-1.0").file("ports/0-1/rx_speed", "20.0 Gb/s");
   system.file("ports/0-1/rx_lanes", "2");

@@ -186,7 +186,7 @@ TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
 }
 
-TEST(SecureStream, AnEndThatClosesSaysSo) {
+TEST(SecureStream, ClosingNotifiesThePeer) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
   near.close();
   Bytes got(10);
@@ -238,7 +238,7 @@ TEST(SecureStream, APeerThatOnlyReplacesItsKeyIsRefused) {
 }
 
 /// The bytes are encrypted once they are accepted, so the caller may change its memory.
-TEST(SecureStream, AcceptedBytesMayChange) {
+TEST(SecureStream, TheCallerMayReuseAcceptedBytes) {
   auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
   Bytes block(1 << 18);
   Bytes sent;

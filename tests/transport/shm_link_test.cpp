@@ -65,7 +65,7 @@ TEST(ShmLink, HasNoDescriptorAndNamesItsPeer) {
   EXPECT_NE(b->description().find("rank 0"), std::string::npos) << b->description();
 }
 
-TEST(ShmLink, RingsNobodyWhoIsAwake) {
+TEST(ShmLink, DoesNotWakeAPeerThatIsAwake) {
   Pair pair;
   const auto [a, b] = pair.connect();
   const Bytes byte(1);
@@ -75,7 +75,7 @@ TEST(ShmLink, RingsNobodyWhoIsAwake) {
 
 /// A process was killed after it announced sleep. Its socket has no reader, and a write to it would
 /// raise a signal.
-TEST(ShmLink, APeerThatDiedAsleepHarmsNobody) {
+TEST(ShmLink, APeerThatDiedAsleepDoesNoHarm) {
   Pair pair;
   const auto [a, b] = pair.connect();
   pair.processes[1].fall_asleep();
@@ -83,7 +83,7 @@ TEST(ShmLink, APeerThatDiedAsleepHarmsNobody) {
   EXPECT_EQ(a->write(Bytes(100)), 100u);
 }
 
-TEST(ShmLink, HandsOutWhatAPeerWroteBeforeItDied) {
+TEST(ShmLink, DeliversBytesWrittenBeforeThePeerDied) {
   Pair pair;
   const auto [a, b] = pair.connect();
   const Bytes sent(100, std::byte{7});
@@ -103,7 +103,7 @@ TEST(ShmLink, HandsOutWhatAPeerWroteBeforeItDied) {
   }
 }
 
-TEST(ShmLink, NoMemoryLeftIsNoLink) {
+TEST(ShmLink, MakesNoLinkWithoutMemory) {
   NodeProcess small(std::size_t{600} << 10);
   const NodeProcess peer;
   std::vector<std::unique_ptr<ShmLink>> links;
@@ -117,7 +117,7 @@ TEST(ShmLink, NoMemoryLeftIsNoLink) {
   EXPECT_LT(links.back()->peek_capacity(), ShmLink::kUsualRingBytes);
 }
 
-TEST(ShmLink, APlaceThatIsTooSmallIsRefused) {
+TEST(ShmLink, RefusesAPlaceThatIsTooSmall) {
   NodeProcess maker;
   const NodeProcess joiner;
   const node::Range range = maker.arena().allocate(100, 1);
@@ -129,7 +129,7 @@ TEST(ShmLink, APlaceThatIsTooSmallIsRefused) {
   }
 }
 
-TEST(ShmLink, ItsMemoryIsUsedAgainOnceBothEndsAreGone) {
+TEST(ShmLink, ReusesMemoryAfterBothEndsAreGone) {
   Pair pair;
   RangePlace first;
   {

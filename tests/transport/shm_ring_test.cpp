@@ -39,7 +39,7 @@ Bytes pattern(std::size_t n, unsigned seed) {
   return bytes;
 }
 
-TEST(Ring, IsADoublyEndedQueueOfBytes) {
+TEST(Ring, PassesBytesInOrder) {
   for (unsigned seed = 0; seed < 8; ++seed) {
     Ring ring;
     const std::size_t capacity = page_bytes();
@@ -71,7 +71,7 @@ TEST(Ring, IsADoublyEndedQueueOfBytes) {
   }
 }
 
-TEST(Ring, TakesExactlyItsCapacity) {
+TEST(Ring, HoldsExactlyItsCapacity) {
   Ring ring;
   const std::size_t capacity = page_bytes();
   const Bytes block = pattern(3 * capacity, 1);
@@ -117,7 +117,7 @@ TEST(Ring, TwoThreadsPassEverythingInOrder) {
   EXPECT_TRUE(got == sent);
 }
 
-TEST(Ring, CountsThatCannotBeAreRefused) {
+TEST(Ring, RefusesImpossibleCounts) {
   const Bytes block = pattern(page_bytes() + 1, 5);
   Ring reads;
   reads.state.written = page_bytes() + 1;
@@ -137,7 +137,7 @@ TEST(Ring, CountsThatCannotBeAreRefused) {
   EXPECT_THROW(behind.writer.write(block, {}), CorruptionError);
 }
 
-TEST(Ring, LeavingShowsOnTheOtherSide) {
+TEST(Ring, TheOtherSideSeesAnEndLeave) {
   Ring ring;
   EXPECT_FALSE(ring.reader.writer_left());
   EXPECT_FALSE(ring.writer.reader_left());

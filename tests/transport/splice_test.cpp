@@ -75,7 +75,7 @@ std::size_t send_all_there_is_room_for(const Socket& socket) {
   }
 }
 
-TEST(Splice, HoldsNoMoreThanItMay) {
+TEST(Splice, BuffersABoundedNumberOfBytes) {
   auto [near, first] = connected_sockets("127.0.0.1");
   auto [second, far] = connected_sockets("127.0.0.1");
   for (const Socket* socket : {&near, &first, &second, &far}) tcp::set_buffer_bytes(*socket, 16384);
@@ -117,7 +117,7 @@ TEST(Splice, EndsWhenEitherEndBreaks) {
   EXPECT_FALSE(splice.advance());
 }
 
-TEST(Inlet, WhatIsHandedOverComesOutInOrder) {
+TEST(Inlet, DeliversConnectionsInOrder) {
   tcp::Inlet inlet;
   auto [near, first] = connected_sockets("127.0.0.1");
   auto [other, second] = connected_sockets("127.0.0.1");
@@ -135,7 +135,7 @@ TEST(Inlet, WhatIsHandedOverComesOutInOrder) {
   EXPECT_FALSE(listener.accept().socket);
 }
 
-TEST(Inlet, WhatNobodyTakesIsClosed) {
+TEST(Inlet, ClosesUnclaimedConnections) {
   auto [near, far] = connected_sockets("127.0.0.1");
   {
     tcp::Inlet inlet;

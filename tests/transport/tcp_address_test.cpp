@@ -53,7 +53,7 @@ TEST(Address, KnowsItsKind) {
   EXPECT_FALSE(kind("0.0.0.1").is_wildcard() || kind("::1").is_wildcard());
 }
 
-TEST(Address, OtherFamiliesAndShortAddressesAreNone) {
+TEST(Address, RefusesOtherFamiliesAndShortAddresses) {
   sockaddr_storage raw = {};
   raw.ss_family = AF_UNIX;
   EXPECT_FALSE(Address::from(reinterpret_cast<sockaddr*>(&raw), sizeof raw));
@@ -62,13 +62,13 @@ TEST(Address, OtherFamiliesAndShortAddressesAreNone) {
   EXPECT_FALSE(Address::from(nullptr, 0));
 }
 
-TEST(HostPort, TakesNamesAndBothFamilies) {
+TEST(HostPort, AcceptsNamesAndBothFamilies) {
   EXPECT_EQ(parse_host_port("10.0.0.1:80").host, "10.0.0.1");
   EXPECT_EQ(parse_host_port("node-1.lab:65535").port, 65535);
   EXPECT_EQ(parse_host_port("[fe80::1%eth0]:80").host, "fe80::1%eth0");
 }
 
-TEST(HostPort, RefusesTheRest) {
+TEST(HostPort, RefusesInvalidText) {
   for (const char* text :
        {"", "node1", ":80", "[]:80", "node1:", "node1:-1", "node1:+1", "node1:1x", "node1:65536",
         "node1:0", "http://node1:80", "fd00::1:80", "[fd00::1]", "[fd00::1:80", "a[b]:80"})
@@ -92,7 +92,7 @@ TEST(Interfaces, LoopbackIsThere) {
   EXPECT_TRUE(found);
 }
 
-TEST(Interfaces, SubnetsEndWhereTheyShould) {
+TEST(Interfaces, ComparesSubnetsByTheirPrefix) {
   const auto reaches = [](const char* own, int bits, const char* other) {
     return InterfaceAddress{"x", *Address::parse_numeric(own, 0), bits, true, false}.reaches(
         *Address::parse_numeric(other, 0));
@@ -134,7 +134,7 @@ TEST(Socket, IsNotInherited) {
   EXPECT_TRUE(::fcntl(socket.descriptor(), F_GETFL) & O_NONBLOCK);
 }
 
-TEST(Socket, NoticesThatItMetItself) {
+TEST(Socket, DetectsASelfConnection) {
   // Uses a port that was just free as both source and destination.
   const Address address = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address();
   const Socket socket = Socket::stream(AF_INET);
@@ -144,13 +144,13 @@ TEST(Socket, NoticesThatItMetItself) {
   EXPECT_TRUE(is_self_connected(socket));
 }
 
-TEST(Socket, TellsWhatBuffersItWasGranted) {
+TEST(Socket, ReportsTheGrantedBuffers) {
   const Socket socket = Socket::stream(AF_INET);
   EXPECT_EQ(set_buffer_bytes(socket, 0), 0u);
   EXPECT_EQ(set_buffer_bytes(socket, 64 << 10), std::size_t{64} << 10);
 }
 
-TEST(Socket, HalvesABufferUntilItIsTaken) {
+TEST(Socket, HalvesABufferUntilTheSystemAcceptsIt) {
   std::vector<std::size_t> asked;
   const auto at_most = [&asked](std::size_t limit) {
     return [&asked, limit](std::size_t bytes) {
@@ -174,7 +174,7 @@ TEST(Listener, AcceptsWithoutBlocking) {
   EXPECT_EQ(nobody.error, 0);
 }
 
-TEST(Listener, TellsWhyItCannotBind) {
+TEST(Listener, ReportsWhyItCannotBind) {
   const Listener first(*Address::parse_numeric("127.0.0.1", 0), 0);
   try {
     Listener second(first.address(), 0);

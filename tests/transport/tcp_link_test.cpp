@@ -42,7 +42,7 @@ TEST(TcpLink, ASmallPeekLeavesTheRestForRead) {
   EXPECT_LE(most, std::size_t{16} << 10);
 }
 
-TEST(TcpLink, AResetSaysSo) {
+TEST(TcpLink, ReportsAReset) {
   auto [near, far] = connected_sockets("127.0.0.1");
   tcp::TcpLink link(std::move(near), "rank 5");
   const linger abort_on_close = {1, 0};
@@ -71,7 +71,7 @@ ssize_t refuse_at_first(int socket, const msghdr* message, int flags) {
   return -1;
 }
 
-TEST(TcpLink, ASystemWithoutMemoryIsWaitedForAndSaidOnce) {
+TEST(TcpLink, WaitsWhileTheSystemLacksMemoryAndWarnsOnce) {
   auto [near, far] = connected_sockets("127.0.0.1");
   std::vector<std::string> said;
   tcp::TcpLink link(std::move(near), "rank 5",
@@ -120,7 +120,7 @@ TEST(TcpLink, AllBytesArriveInOrderWhereMemoryIsShort) {
 }
 
 /// The reader's window is full, and its host still answers every probe.
-TEST(TcpLink, AReaderThatIsLateAcknowledges) {
+TEST(TcpLink, ALateReaderStillAcknowledges) {
   auto [a, b] = connected("127.0.0.1");
   const Bytes sent(1 << 20, std::byte{7});
   const auto end = Clock::now() + std::chrono::milliseconds(700);

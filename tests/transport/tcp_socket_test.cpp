@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(Shortage, PausesLongerEachTimeUntilAWriteGoesThrough) {
+TEST(Shortage, BacksOffUntilAWriteSucceeds) {
   const Clock::time_point now = Clock::now();
   Shortage shortage;
   EXPECT_FALSE(shortage.lasts());
@@ -36,7 +36,7 @@ std::string present(const Socket& socket) {
   return name;
 }
 
-TEST(CongestionControl, ItsNameIsTaken) {
+TEST(CongestionControl, AcceptsTheNameOfAnAlgorithm) {
   const Socket socket = Socket::stream(AF_INET);
   ASSERT_TRUE(use_congestion_control(socket, "reno"));  // available on every Linux
   EXPECT_EQ(present(socket), "reno");
@@ -55,7 +55,7 @@ TEST(CongestionControl, ALinkIsNotPacedByBbr) {
   }
 }
 
-TEST(CongestionControl, WhatTheSystemDoesNotHaveIsTold) {
+TEST(CongestionControl, WarnsIfTheSystemLacksTheAlgorithm) {
   const Socket socket = Socket::stream(AF_INET);
   const std::string before = present(socket);
   EXPECT_FALSE(use_congestion_control(socket, "no such one"));

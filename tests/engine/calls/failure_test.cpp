@@ -26,21 +26,21 @@ Failure gone(std::optional<Call> call) {
 
 constexpr const char* kLook = "; see the last output of that rank";
 
-TEST(Failure, NamesItsCallAndItsRankOnceWhereItWasMet) {
+TEST(Failure, NamesItsCallAndRankOnceOnTheRankThatDetectedIt) {
   EXPECT_EQ(describe(gone(sum(2)), sum(2), GroupRank(0), "failed"),
             std::string("all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it closed "
                         "its end") +
                 kLook);
 }
 
-TEST(Failure, TellsTheOtherRanksWhoMetIt) {
+TEST(Failure, NamesTheDetectingRankToOtherRanks) {
   EXPECT_EQ(describe(gone(sum(2)), sum(2), GroupRank(3), "failed"),
             std::string("all_reduce #2 (sum of 4 f32) on rank 3 failed, because it failed on rank "
                         "0: rank 1 is gone: it closed its end") +
                 kLook);
 }
 
-TEST(Failure, TellsOtherCallsWhichOneMetIt) {
+TEST(Failure, NamesTheFailedCallToOtherCalls) {
   EXPECT_EQ(describe(gone(sum(2)), sum(3), GroupRank(0), "cannot start"),
             std::string("all_reduce #3 (sum of 4 f32) on rank 0 cannot start, because all_reduce "
                         "#2 (sum of 4 f32) failed: rank 1 is gone: it closed its end") +
@@ -51,7 +51,7 @@ TEST(Failure, TellsOtherCallsWhichOneMetIt) {
                 kLook);
 }
 
-TEST(Failure, OfAMessageIsAnyMessageOfTheRankThatMetItOnly) {
+TEST(Failure, OfAMessageIsDescribedInFullOnlyOnTheDetectingRank) {
   EXPECT_EQ(describe(gone(a_message), send_to(1), GroupRank(0), "failed"),
             std::string("send to rank 1 (tag 7, 4 f32) on rank 0 failed: rank 1 is gone: it closed "
                         "its end") +
@@ -66,14 +66,14 @@ TEST(Failure, OfAMessageIsAnyMessageOfTheRankThatMetItOnly) {
                 kLook);
 }
 
-TEST(Failure, ThatSaysEverythingItselfIsLeftAsItIs) {
+TEST(Failure, DoesNotChangeACompleteReason) {
   const Failure aborted{FailureKind::aborted, "rank 2 aborted it: enough"};
   EXPECT_EQ(describe(aborted), "rank 2 aborted it: enough");
   EXPECT_EQ(describe(aborted, sum(2), GroupRank(0), "failed"),
             "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 2 aborted it: enough");
 }
 
-TEST(Failure, OfTheGroupNamesWhoMetItAndWhatToDo) {
+TEST(Failure, OfTheGroupNamesTheDetectingRankAndTheNextStep) {
   EXPECT_EQ(describe(gone(sum(2))),
             std::string("all_reduce #2 (sum of 4 f32) failed on rank 0: rank 1 is gone: it closed "
                         "its end") +
@@ -82,7 +82,7 @@ TEST(Failure, OfTheGroupNamesWhoMetItAndWhatToDo) {
             std::string("on rank 0: rank 1 is gone: it closed its end") + kLook);
 }
 
-TEST(Failure, AdvisesOnWhatRanksAndPeopleCanChange) {
+TEST(Failure, AdvisesOnlyOnThingsThatCanBeChanged) {
   EXPECT_NE(describe(failure_of(TimeoutError("late"))).find("a longer timeout (MCCL_TIMEOUT"),
             std::string::npos);
   EXPECT_NE(describe(failure_of(MismatchError("x"))).find("the same calls in the same order"),

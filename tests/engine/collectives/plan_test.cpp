@@ -23,7 +23,7 @@ std::size_t allocated() { return ::mallinfo2().uordblks; }
 
 /// A limit on the number of plans would not do: a plan for many ranks and many pieces takes
 /// megabytes.
-TEST(PlanCache, IsBoundedByWhatItsPlansWeigh) {
+TEST(PlanCache, IsBoundedByTheWeightOfItsPlans) {
   PlanCache plans{schedule::Facts()};
   const std::size_t before = allocated();
   std::size_t most = 0;
@@ -35,14 +35,14 @@ TEST(PlanCache, IsBoundedByWhatItsPlansWeigh) {
   EXPECT_LE(most, std::size_t{12} << 20) << "eight, and one that is just being made";
 }
 
-TEST(PlanCache, KeepsAPlanAsLongAsThereIsRoom) {
+TEST(PlanCache, KeepsPlansWhileThereIsRoom) {
   PlanCache plans{schedule::Facts()};
   const Plan* first = &plans.plan(exchange(4, 1), 4);
   for (std::size_t i = 2; i < 50; ++i) plans.plan(exchange(4, i), 4);
   EXPECT_EQ(&plans.plan(exchange(4, 1), 4), first);
 }
 
-TEST(PlanCache, OneThatAloneWeighsTooMuchIsStillMade) {
+TEST(PlanCache, APlanAboveTheLimitIsStillMade) {
   PlanCache plans{schedule::Facts()};
   const schedule::Problem problem = exchange(256, std::size_t{64} << 20);
   const Plan* plan = &plans.plan(problem, 1);

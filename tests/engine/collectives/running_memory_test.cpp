@@ -60,7 +60,7 @@ TEST_F(RunningMemoryTest, AStepWaitsForTheInputThatItReads) {
   EXPECT_FALSE(memory_.waits());
 }
 
-TEST_F(RunningMemoryTest, InPlaceNothingIsWrittenWhereInputIsYetToCome) {
+TEST_F(RunningMemoryTest, InPlaceWritesWaitForTheInput) {
   const Step receive{.kind = StepKind::recv, .src = {}, .dst = output(0, 20)};
   schedule_.steps = {receive};
   memory_.begin(task_, schedule_);
@@ -84,7 +84,7 @@ TEST_F(RunningMemoryTest, APieceIsDeliveredWhenItsLastWriterHasEndedAndThoseBefo
   EXPECT_EQ(conveyor_.delivered, 100U);
 }
 
-TEST_F(RunningMemoryTest, WhatNobodyWritesIsDoneFromTheBeginning) {
+TEST_F(RunningMemoryTest, UnwrittenPartsAreCompleteFromTheStart) {
   schedule_.steps = {copy(input(10, 5), output(10, 5))};
   memory_.begin(task_, schedule_);
   EXPECT_EQ(conveyor_.delivered, 40U);
@@ -92,7 +92,7 @@ TEST_F(RunningMemoryTest, WhatNobodyWritesIsDoneFromTheBeginning) {
   EXPECT_EQ(conveyor_.delivered, 100U);
 }
 
-TEST_F(RunningMemoryTest, WithoutAConveyorAllIsThere) {
+TEST_F(RunningMemoryTest, AllInputIsThereWithoutAConveyor) {
   task_.conveyor = nullptr;
   schedule_.steps = {copy(input(0, 25), output(0, 25))};
   memory_.begin(task_, schedule_);

@@ -40,14 +40,14 @@ struct World {
   }
 };
 
-TEST(WriteChoice, TriesBothWaysAtFirstAndThenKeepsToOne) {
+TEST(WriteChoice, TriesBothMethodsAndKeepsOne) {
   World world;
   for (int i = 0; i < WriteChoice::kTrialWrites; ++i) world.write();
   EXPECT_EQ(world.past, WriteChoice::kTrialWrites / 2);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(world.write(), Way::through_cache);
 }
 
-TEST(WriteChoice, GoesPastTheCacheOnlyWhereThatMakesUpForTheReading) {
+TEST(WriteChoice, BypassesTheCacheOnlyIfReadersStillGain) {
   World world;
   world.finish_trial();
   EXPECT_EQ(world.write(), Way::through_cache);
@@ -59,7 +59,7 @@ TEST(WriteChoice, GoesPastTheCacheOnlyWhereThatMakesUpForTheReading) {
   EXPECT_EQ(world.write(), Way::through_cache);
 }
 
-TEST(WriteChoice, NoticesWhenTheCoresHaveMoved) {
+TEST(WriteChoice, NoticesMovedThreads) {
   World world;
   world.through_gbs = 2;
   world.finish_trial();
@@ -70,7 +70,7 @@ TEST(WriteChoice, NoticesWhenTheCoresHaveMoved) {
   EXPECT_EQ(world.write(), Way::through_cache);
 }
 
-TEST(WriteChoice, TriesAtOnceWhenItsWritesBecomeSlow) {
+TEST(WriteChoice, TriesAgainWhenWritesBecomeSlow) {
   World world;
   world.finish_trial();
   world.now += WriteChoice::kLeastBetweenTrials;
@@ -79,7 +79,7 @@ TEST(WriteChoice, TriesAtOnceWhenItsWritesBecomeSlow) {
   EXPECT_EQ(world.write(), Way::past_cache);
 }
 
-TEST(WriteChoice, ASlowWriteNowAndThenIsNoReason) {
+TEST(WriteChoice, IgnoresOccasionalSlowWrites) {
   World world;
   world.finish_trial();
   world.now += WriteChoice::kLeastBetweenTrials;
@@ -91,7 +91,7 @@ TEST(WriteChoice, ASlowWriteNowAndThenIsNoReason) {
   EXPECT_EQ(world.past, 0);
 }
 
-TEST(WriteChoice, AWriteThatSomethingElseDelayedDecidesNothing) {
+TEST(WriteChoice, IgnoresAnInterruptedWrite) {
   World world;
   world.now += WriteChoice::kBetweenTrials;
   world.through_gbs = 0.01;

@@ -35,7 +35,7 @@ TEST(Sleep, EndsWhenALinkCanBeReadOrWritten) {
   EXPECT_EQ(sleep.timeout_ms(), -1);
 }
 
-TEST(Sleep, IsNotEndedByADescriptorThatIsWritableWhileThereIsNoMemoryToSend) {
+TEST(Sleep, IgnoresAWritableSocketWhileTheSystemLacksMemory) {
   ShortLink link;
   link.retry = Clock::now() + std::chrono::milliseconds(5);
   Sleep sleep;
@@ -50,7 +50,7 @@ TEST(Sleep, IsNotEndedByADescriptorThatIsWritableWhileThereIsNoMemoryToSend) {
   EXPECT_EQ(only_to_write.until, link.retry);
 }
 
-TEST(Sleep, WhoOnlyReadsDoesNotWakeToWrite) {
+TEST(Sleep, AReaderDoesNotWakeForWriting) {
   ShortLink link;
   link.retry = Clock::now();
   Sleep sleep;

@@ -18,7 +18,7 @@ using enum Standing;
 
 Standings standings(std::vector<Standing> each) { return Standings(std::move(each)); }
 
-TEST(MayGoOn, NeedsMoreThanHalfOfThoseThatMayLive) {
+TEST(MayGoOn, NeedsAMajorityOfTheRanksThatMayLive) {
   EXPECT_TRUE(may_go_on(standings({present, present, silent})));
   EXPECT_FALSE(may_go_on(standings({present, silent, silent})));
   EXPECT_TRUE(may_go_on(standings({present, ended, ended, ended})));
@@ -162,7 +162,7 @@ TEST(Agreement, HasAnotherRoundAfterEachDeath) {
   }
 }
 
-TEST(Agreement, ExcludesAMemberThatSomeCannotReach) {
+TEST(Agreement, ExcludesAMemberThatSomeRanksCannotReach) {
   Members members(5);
   members.cut(1, 4);
   for (int i = 0; i < 5; ++i) members[i].enter();
@@ -177,7 +177,7 @@ TEST(Agreement, ExcludesAMemberThatSomeCannotReach) {
   }
 }
 
-TEST(Agreement, RefusesVotesOfNoHonestMember) {
+TEST(Agreement, RefusesMalformedVotes) {
   Members members(2);
   const Vote valid{1, false, Standings(2)};
   for (const Vote& bad : {Vote{0, false, Standings(2)}, Vote{2, false, Standings(2)},

@@ -16,7 +16,7 @@ std::optional<std::uint32_t> use(GroupNames& names, const std::string& name,
   return times;
 }
 
-TEST(GroupNames, AreOfOneLivingGroupAtATime) {
+TEST(GroupNames, BelongToOneLiveGroupAtATime) {
   GroupNames names;
   EXPECT_EQ(names.give("a", 1), 1u);
   EXPECT_EQ(names.give("a", 1), std::nullopt);
@@ -33,7 +33,7 @@ TEST(GroupNames, CountTheGroupsOfOneIdentity) {
   }
 }
 
-TEST(GroupNames, WithoutEndTakeBoundedMemory) {
+TEST(GroupNames, UseBoundedMemory) {
   GroupNames names(100);
   for (std::uint64_t i = 0; i < 10'000; ++i) {
     use(names, "group " + std::to_string(i), i);
@@ -51,7 +51,7 @@ TEST(GroupNames, AreForgottenFromTheOldestOn) {
   EXPECT_EQ(use(names, "2", 2), 1u) << "it was the oldest";
 }
 
-TEST(GroupNames, OfLivingGroupsAreNotForgotten) {
+TEST(GroupNames, KeepThoseOfLiveGroups) {
   GroupNames names(3);
   EXPECT_EQ(names.give("lives", 1000), 1u);
   for (std::uint64_t i = 0; i < 10; ++i) use(names, std::to_string(i), i);
@@ -60,7 +60,7 @@ TEST(GroupNames, OfLivingGroupsAreNotForgotten) {
   EXPECT_EQ(names.give("lives", 1000), 2u);
 }
 
-TEST(GroupNames, OfMoreLivingGroupsThanAreRememberedAllCount) {
+TEST(GroupNames, AllLiveGroupsCountBeyondTheLimit) {
   GroupNames names(3);
   for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(names.give(std::to_string(i), i), 1u);
   for (std::uint64_t i = 0; i < 10; ++i) names.give_up(std::to_string(i));
@@ -68,7 +68,7 @@ TEST(GroupNames, OfMoreLivingGroupsThanAreRememberedAllCount) {
   EXPECT_EQ(names.give("9", 9), 2u);
 }
 
-TEST(GroupNames, ThatNoGroupHasMayBeGivenUp) {
+TEST(GroupNames, ReleaseAnUnusedName) {
   GroupNames names;
   names.give_up("a");
   use(names, "a", 1);

@@ -49,7 +49,7 @@ struct Scene {
   std::optional<GroupState> group;
 };
 
-TEST(GroupState, AWindowAtAPlaceThatIsNoneIsThePeersFaultAndNotKept) {
+TEST(GroupState, AWindowAtAnInvalidPlaceFailsThePeer) {
   Scene scene;
   for (const node::RangePlace place : {node::RangePlace{12345, 77}, node::RangePlace{4096, 1 << 30},
                                        node::RangePlace{UINT64_MAX - 4095, 8192}}) {
@@ -58,14 +58,14 @@ TEST(GroupState, AWindowAtAPlaceThatIsNoneIsThePeersFaultAndNotKept) {
   EXPECT_NO_THROW(scene.group->end("over", "it is over"));
 }
 
-TEST(GroupState, AWindowThatComesLateIsLetGoOf) {
+TEST(GroupState, ReleasesAWindowThatArrivesLate) {
   Scene scene;
   const node::Range range = scene.other.arena().allocate(std::size_t{32} << 10, 1);
   scene.group->end("over", "it is over");
   EXPECT_NO_THROW(scene.group->hear(WorldRank(1), scene.window(range.place())));
 }
 
-TEST(GroupState, AFailureIsNotSaidToBeMetByARankThatTheGroupHasNot) {
+TEST(GroupState, RefusesAFailureAttributedToANonMember) {
   Scene scene;
   ControlMessage message;
   message.kind = ControlKind::abort;
@@ -79,7 +79,7 @@ TEST(GroupState, AFailureIsNotSaidToBeMetByARankThatTheGroupHasNot) {
   EXPECT_EQ(scene.group->failure().seen_by, GroupRank(0));
 }
 
-TEST(GroupState, AFailedGroupThatIsDestroyedSaysWhyToMembersThatHaveNotHeardIt) {
+TEST(GroupState, DestroyingAFailedGroupReportsTheReasonToMembers) {
   Scene scene;
   auto [near, far] = testing::MemoryLink::make();
   scene.peers.connect(WorldRank(1), std::move(near));

@@ -16,7 +16,7 @@ ControlMessage about(std::uint64_t group, std::string reason = {}) {
   return message;
 }
 
-TEST(UnmadeGroups, KeepsWhatIsSaidOfAnyNumberOfGroupsInOrder) {
+TEST(UnmadeGroups, KeepMessagesOfManyGroupsInOrder) {
   UnmadeGroups unmade(3);
   constexpr std::uint64_t kGroups = 5000;
   for (std::uint64_t group = 1; group <= kGroups; ++group) {
@@ -33,7 +33,7 @@ TEST(UnmadeGroups, KeepsWhatIsSaidOfAnyNumberOfGroupsInOrder) {
   }
 }
 
-TEST(UnmadeGroups, ThatOnePeerSpeaksOfWithoutEndAreItsError) {
+TEST(UnmadeGroups, TooManyMessagesFromOnePeerAreItsError) {
   UnmadeGroups unmade(2);
   const std::string reason(1000, 'x');
   const auto flood = [&] {
@@ -46,7 +46,7 @@ TEST(UnmadeGroups, ThatOnePeerSpeaksOfWithoutEndAreItsError) {
   EXPECT_NO_THROW(unmade.keep(WorldRank(1), about(1))) << "what was taken still counts";
 }
 
-TEST(UnmadeGroups, TheLastClosedOnesAreRemembered) {
+TEST(UnmadeGroups, RememberTheLastClosedGroups) {
   UnmadeGroups unmade(2);
   for (std::uint64_t group = 1; group <= UnmadeGroups::kMostClosed + 10; ++group) {
     unmade.made(group);

@@ -125,7 +125,7 @@ class DecliningLinks : public ::testing::Test {
   Rank high{1, ends};
 };
 
-TEST_F(DecliningLinks, TheTransportThatIsFallenBackToIsDeclined) {
+TEST_F(DecliningLinks, TheFallbackTransportMayBeDeclinedToo) {
   high.first->broken = true;
   low.need_link();
   settle();
@@ -144,7 +144,7 @@ TEST_F(DecliningLinks, ATransportMayBeDeclinedBeforeItIsTried) {
   EXPECT_THAT(low.channel().lost + high.channel().lost, IsEmpty());
 }
 
-TEST_F(DecliningLinks, WhatWasDeclinedBeforeIsNotTriedLater) {
+TEST_F(DecliningLinks, ADeclinedTransportIsNotTriedAgain) {
   low.first->broken = true;
   low.need_link();
   high.hear();  // `high` offers a link by the first transport

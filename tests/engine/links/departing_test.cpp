@@ -47,14 +47,14 @@ class DepartingTest : public ::testing::Test {
   Departing departing_{kPatience, log_};
 };
 
-TEST_F(DepartingTest, ALinkWithNothingUnsentEndsAtOnce) {
+TEST_F(DepartingTest, ClosesAFlushedLinkImmediately) {
   State state;
   add(state);
   EXPECT_TRUE(state.destroyed);
   EXPECT_TRUE(departing_.empty());
 }
 
-TEST_F(DepartingTest, ALinkStaysForAsLongAsItsPeerTakesBytes) {
+TEST_F(DepartingTest, KeepsALinkWhileItsPeerReads) {
   State state{.unsent = 1000};
   add(state);
   Clock::time_point now = start_;
@@ -67,7 +67,7 @@ TEST_F(DepartingTest, ALinkStaysForAsLongAsItsPeerTakesBytes) {
   EXPECT_TRUE(state.destroyed);
 }
 
-TEST_F(DepartingTest, ALinkWhosePeerTakesALittleNowAndThenIsGivenUpInTheEnd) {
+TEST_F(DepartingTest, GivesUpALinkWhosePeerReadsTooSlowly) {
   State state{.unsent = 1000};
   add(state);
   ::testing::internal::CaptureStderr();
@@ -80,7 +80,7 @@ TEST_F(DepartingTest, ALinkWhosePeerTakesALittleNowAndThenIsGivenUpInTheEnd) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("may be lost"), std::string::npos);
 }
 
-TEST_F(DepartingTest, AWarningSaysWhatMayBeLostWhereThePeerTakesNothing) {
+TEST_F(DepartingTest, WarnsOfBytesThatMayBeLost) {
   State state{.unsent = 1234};
   add(state);
   departing_.sweep(start_ + kPatience - std::chrono::milliseconds(1));

@@ -32,7 +32,7 @@ FrameBytes sealed(FrameBytes bytes) {
   return bytes;
 }
 
-TEST(Frame, ComesBackAsItWent) {
+TEST(Frame, SurvivesEncodingAndDecoding) {
   const Frame frame = sample();
   const Frame back = decode(encode(frame), 4096, true);
   EXPECT_EQ(back.kind, frame.kind);
@@ -50,7 +50,7 @@ TEST(Frame, ComesBackAsItWent) {
   EXPECT_TRUE(back.has_crc);
 }
 
-TEST(Frame, RefusesWhatCannotBeOne) {
+TEST(Frame, RefusesInvalidFrames) {
   const FrameBytes good = encode(sample());
   EXPECT_THROW(decode(std::span(good).first(kFrameBytes - 1), 4096, true), CorruptionError);
   EXPECT_THROW(decode(good, 4095, true), CorruptionError);
@@ -62,7 +62,7 @@ TEST(Frame, RefusesWhatCannotBeOne) {
   }
 }
 
-TEST(Frame, ABitThatIsFlippedInTheHeaderIsSeen) {
+TEST(Frame, DetectsAFlippedBitInTheHeader) {
   const FrameBytes good = encode(sample());
   for (std::size_t bit = 0; bit < 8 * kFrameBytes; ++bit) {
     FrameBytes bad = good;
@@ -81,7 +81,7 @@ TEST(Frame, CannotSwitchItsChecksumOffOrOn) {
   EXPECT_THROW(decode(encode(frame), 4096, true), CorruptionError);
 }
 
-TEST(Frame, RandomBytesNeverDoMoreThanThrow) {
+TEST(Frame, RandomBytesOnlyThrow) {
   std::mt19937 random(1);
   for (int round = 0; round < 100'000; ++round) {
     FrameBytes bytes = encode(sample());
@@ -125,7 +125,7 @@ TEST(Call, IsDescribedInWords) {
   EXPECT_EQ(describe(exchange), "all_to_all #3 (f64, counts per rank)");
 }
 
-TEST(Call, ThatDiffersInItsCountsOnlySaysSo) {
+TEST(Call, DescribesADifferenceInCountsOnly) {
   Call call{Collective::all_gather, DType::f64, ReduceKind::sum, -1, 8, 1, -1, 0};
   Call other = call;
   other.counts_hash = hash_of(std::vector<std::size_t>{2, 6});

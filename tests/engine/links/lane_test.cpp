@@ -48,7 +48,7 @@ class BorrowingLink final : public transport::Link {
   std::vector<std::span<const std::byte>> lent_;
 };
 
-TEST(Lane, IsNotDoneWithAMessageWhileTheLinkReadsItsMemory) {
+TEST(Lane, CompletesASendOnlyAfterTheLinkHasReadItsMemory) {
   auto [near, far] = testing::MemoryLink::make();
   auto borrowing = std::make_unique<BorrowingLink>(std::move(near));
   BorrowingLink& link = *borrowing;
@@ -78,7 +78,7 @@ TEST(Lane, IsNotDoneWithAMessageWhileTheLinkReadsItsMemory) {
   EXPECT_EQ(got[99], std::byte{1});
 }
 
-TEST(Lane, AByteThatChangesOnTheWayIsAnErrorWithChecksumsAlone) {
+TEST(Lane, ACorruptByteIsAnErrorOnlyWithChecksums) {
   for (const bool crc : {false, true}) {
     auto [near, far] = testing::MemoryLink::make();
     auto late = std::make_unique<BorrowingLink>(std::move(near));

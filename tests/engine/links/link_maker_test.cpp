@@ -117,13 +117,13 @@ class LinkMaking : public ::testing::Test {
   End high{1, ends};
 };
 
-TEST_F(LinkMaking, TheHigherRankMakesItWhoeverNeedsIt) {
+TEST_F(LinkMaking, TheHigherRankAlwaysMakesTheLink) {
   low.need_link();
   settle();
   expect_a_link();
 }
 
-TEST_F(LinkMaking, TheFirstTransportThatReachesAPeerSaysHow) {
+TEST_F(LinkMaking, UsesTheFirstTransportThatReachesThePeer) {
   EXPECT_EQ(low.maker->describe(WorldRank(1)), "the memory of this process");
 }
 
@@ -134,7 +134,7 @@ TEST_F(LinkMaking, BothMayAskAtOnce) {
   expect_a_link();
 }
 
-TEST_F(LinkMaking, TheNextTransportServesWhenTheMakerCannotUseTheFirst) {
+TEST_F(LinkMaking, FallsBackIfTheMakerCannotUseTheFirstTransport) {
   high.transports[0]->broken = true;
   low.need_link();
   settle();
@@ -142,14 +142,14 @@ TEST_F(LinkMaking, TheNextTransportServesWhenTheMakerCannotUseTheFirst) {
   EXPECT_EQ(ends[0]->size(), 0u);
 }
 
-TEST_F(LinkMaking, TheNextTransportServesWhenTheOtherEndCannotUseTheFirst) {
+TEST_F(LinkMaking, FallsBackIfTheOtherEndCannotUseTheFirstTransport) {
   low.transports[0]->broken = true;
   high.need_link();
   settle();
   expect_a_link();
 }
 
-TEST_F(LinkMaking, WhenNoneServesBothEndsHearWhy) {
+TEST_F(LinkMaking, BothEndsLearnWhyNoTransportWorks) {
   for (LoopbackTransport* transport : high.transports) transport->broken = true;
   low.need_link();
   settle();
@@ -157,7 +157,7 @@ TEST_F(LinkMaking, WhenNoneServesBothEndsHearWhy) {
   EXPECT_THAT(high.channel().lost, HasSubstr("it is broken here"));
 }
 
-TEST_F(LinkMaking, WhenTheOtherEndCanUseNoneBothHearIt) {
+TEST_F(LinkMaking, BothEndsLearnThatTheOtherEndHasNoTransport) {
   for (LoopbackTransport* transport : low.transports) transport->broken = true;
   low.need_link();
   settle();
@@ -183,7 +183,7 @@ TEST_F(LinkMaking, AnOfferForAGroupThatHasFailedIsRefused) {
   EXPECT_FALSE(low.connected());
 }
 
-TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMoreAndTheOtherEndHearsIt) {
+TEST_F(LinkMaking, AForgottenLinkIsNotMadeAndTheOtherEndLearnsOfIt) {
   low.need_link();
   high.hear();
   high.maker->forget(high.group().id);
@@ -195,7 +195,7 @@ TEST_F(LinkMaking, WhatIsForgottenIsMadeNoMoreAndTheOtherEndHearsIt) {
 
 /// A peer that had no descriptors for a while declines a link that both ends have established
 /// meanwhile.
-TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
+TEST_F(LinkMaking, ADeclineAfterTheLinkIsMadeIsIgnored) {
   low.need_link();
   settle();
   ControlMessage message;
@@ -207,7 +207,7 @@ TEST_F(LinkMaking, ALinkThatIsDeclinedTooLateStands) {
   expect_a_link();
 }
 
-TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
+TEST_F(LinkMaking, RefusesAnOfferInPlaceOfAnAnswer) {
   low.need_link();
   high.hear();  // `high` offers a link
   ControlMessage offer;
@@ -221,7 +221,7 @@ TEST_F(LinkMaking, AnOfferInPlaceOfAnAnswerIsALie) {
 }
 
 /// A message that no correct peer sends ends the connection, and the peer counts as lost.
-class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
+class InvalidMessages : public LinkMaking, public ::testing::WithParamInterface<int> {
  protected:
   ControlMessage lie() const {
     ControlMessage message;
@@ -248,14 +248,14 @@ class Lies : public LinkMaking, public ::testing::WithParamInterface<int> {
   }
 };
 
-TEST_P(Lies, EndTheConnectionToWhoTellsThem) {
+TEST_P(InvalidMessages, EndTheConnectionToTheirSender) {
   deliver_to_high(lie());
   EXPECT_THAT(high.lost, HasSubstr("are malformed"));
 }
 
-INSTANTIATE_TEST_SUITE_P(OfLinks, Lies, ::testing::Range(0, 5));
+INSTANTIATE_TEST_SUITE_P(OfLinks, InvalidMessages, ::testing::Range(0, 5));
 
-TEST_F(LinkMaking, AnAnswerByAnotherTransportThanWasOfferedIsALie) {
+TEST_F(LinkMaking, RefusesAnAnswerForAnotherTransport) {
   low.need_link();
   high.hear();  // `high` offers a link by the first transport
   ControlMessage answer;

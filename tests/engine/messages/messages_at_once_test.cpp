@@ -68,7 +68,7 @@ TEST(MessagesAtOnce, ReturnCreditSoThatAOneWayStreamGoesOn) {
   }
 }
 
-TEST(MessagesAtOnce, CountAsTakenInForAPeerThatWaitsForRoom) {
+TEST(MessagesAtOnce, SatisfyAPeerThatWaitsForRoom) {
   MessagesPair pair;
   const Bytes sent = filled(8, 1);
   Bytes got(8);
@@ -159,7 +159,7 @@ void mix(unsigned seed) {
   for (const auto& send : sends) EXPECT_TRUE(!send || pair.first.done(send)) << seed;
 }
 
-TEST(MessagesAtOnce, StayInOrderAmongPostedOnes) {
+TEST(MessagesAtOnce, StayInOrderWithPostedReceives) {
   for (unsigned seed = 0; seed < 300; ++seed) mix(seed);
 }
 

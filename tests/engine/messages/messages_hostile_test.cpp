@@ -103,7 +103,7 @@ TEST_F(HostileMessages, AnEagerMessageThatIsTooLargeForOne) {
   expect_refusal("32769 bytes");
 }
 
-TEST_F(HostileMessages, BytesWithWhatHasNone) {
+TEST_F(HostileMessages, AFrameThatMayNotHaveBytes) {
   for (const FrameKind kind : {FrameKind::request, FrameKind::grant, FrameKind::credit}) {
     MessagesEnd victim(0, 2, kFrameLimit);
     HostilePeer peer(victim);
@@ -113,7 +113,7 @@ TEST_F(HostileMessages, BytesWithWhatHasNone) {
   }
 }
 
-TEST_F(HostileMessages, ANumberThatCameBefore) {
+TEST_F(HostileMessages, ARepeatedSequenceNumber) {
   HostilePeer peer(victim_);
   Bytes others(kBytes);
   victim_.receive(others, 1, 2);
@@ -125,14 +125,14 @@ TEST_F(HostileMessages, ANumberThatCameBefore) {
   expect_refusal("message number 1 where number 2 was expected");
 }
 
-TEST_F(HostileMessages, ANumberThatIsLeftOut) {
+TEST_F(HostileMessages, ASkippedSequenceNumber) {
   HostilePeer peer(victim_);
   wait_for_bytes();
   peer.send(eager(2, kBytes), std::span(junk_).first(kBytes));
   expect_refusal("message number 2 where number 1 was expected");
 }
 
-TEST_F(HostileMessages, MoreThanItHasCreditFor) {
+TEST_F(HostileMessages, MoreMessagesThanCredit) {
   HostilePeer peer(victim_, 1, std::size_t{16} << 20);
   wait_for_bytes();
   for (std::uint64_t i = 1; i <= kEagerCredit / kEagerOverhead + 1; ++i) {
@@ -151,7 +151,7 @@ TEST_F(HostileMessages, MoreCreditThanWasLent) {
   expect_refusal("returned a credit of 265 bytes where 264 were lent");
 }
 
-TEST_F(HostileMessages, AGrantOfNothing) {
+TEST_F(HostileMessages, AGrantWithoutAnAnnouncement) {
   HostilePeer peer(victim_);
   wait_for_bytes();
   peer.send(frame_of(FrameKind::grant, 1, 0, 0));
@@ -167,7 +167,7 @@ TEST_F(HostileMessages, ASecondGrant) {
   expect_refusal("message number 1, which was not announced");
 }
 
-TEST_F(HostileMessages, APieceOfNothing) {
+TEST_F(HostileMessages, AnEmptyPiece) {
   HostilePeer peer(victim_);
   wait_for_bytes();
   peer.send(piece(1, kBytes, 0), std::span(junk_).first(kBytes));
@@ -181,7 +181,7 @@ TEST_F(HostileMessages, CollectivesAmongMessages) {
   expect_refusal("a collective's data");
 }
 
-TEST_F(HostileMessages, AMessageThatSaysItIsSomethingElse) {
+TEST_F(HostileMessages, AMessageThatDescribesAnotherCall) {
   for (const auto change : {+[](Call& call) { call.collective = Collective::all_reduce; },
                             +[](Call& call) { call.root = 0; }}) {
     MessagesEnd victim(0, 2, kFrameLimit);
@@ -218,14 +218,14 @@ class HostilePieces : public HostileMessages {
   HostilePeer peer_{victim_, 2};
 };
 
-TEST_F(HostilePieces, APieceThatComesTwice) {
+TEST_F(HostilePieces, ARepeatedPiece) {
   peer_.send(piece(1, kTotal, 0), bytes(kPieceBytes));
   peer_.send(piece(1, kTotal, 0), bytes(kPieceBytes));
   expect_refusal("piece 0 for recv from rank 1 (tag 1, 524388 u8) twice");
 }
 
 /// Neither copy of the piece is complete when the other begins.
-TEST_F(HostilePieces, APieceThatComesOnTwoLinksAtOnce) {
+TEST_F(HostilePieces, TheSamePieceOnTwoLinks) {
   peer_.send(piece(1, kTotal, 2), bytes(50), 0);
   peer_.send(piece(1, kTotal, 2), bytes(50), 1);
   expect_refusal("twice");
@@ -238,7 +238,7 @@ TEST_F(HostilePieces, APieceBeyondTheEnd) {
   expect_refusal("piece 3");
 }
 
-TEST_F(HostilePieces, APieceOfTheLastNumberThereIs) {
+TEST_F(HostilePieces, APieceWithTheLargestNumber) {
   Frame frame = piece(1, kTotal, 2);
   frame.message = std::numeric_limits<std::uint32_t>::max();
   peer_.send(frame, bytes(100));

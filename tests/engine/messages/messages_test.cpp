@@ -51,7 +51,7 @@ struct LargeOnItsWay : MessagesPair {
   MessagesEnd::Call sends, receives;
 };
 
-TEST(Messages, ASmallOneOvertakesThePiecesOfALargeOne) {
+TEST(Messages, ASmallMessageOvertakesALargeOneInPieces) {
   for (const int rails : {1, 2}) {
     LargeOnItsWay pair(MemoryLink::kUsualCapacity, rails);
     const Bytes small = pattern(8, 2);
@@ -77,7 +77,7 @@ TEST(Messages, ASmallOneOvertakesThePiecesOfALargeOne) {
 }
 
 /// Requests, grants and credit overtake pieces too, like small messages.
-TEST(Messages, ASecondLargeOneIsAnnouncedAndGrantedBetweenThePiecesOfTheFirst) {
+TEST(Messages, InterleavesTheStartOfASecondLargeMessageWithTheFirst) {
   LargeOnItsWay pair;
   const Bytes other = pattern(kPieceBytes, 3);
   Bytes got(other.size());
@@ -179,7 +179,7 @@ TEST(Messages, OfEverySizePassWhereFramesAreSmall) {
   }
 }
 
-TEST(Messages, ThatAreEmptyAreBoundedByCreditToo) {
+TEST(Messages, CreditBoundsEmptyMessages) {
   MessagesPair pair;
   constexpr std::size_t kFree = kEagerCredit / kEagerOverhead;
   constexpr std::size_t kMessages = kFree + 100;
@@ -205,7 +205,7 @@ TEST(Messages, ThatAreEmptyAreBoundedByCreditToo) {
   EXPECT_TRUE(pair.second.messages().idle());
 }
 
-TEST(Messages, CreditComesBack) {
+TEST(Messages, ReturnsCredit) {
   MessagesPair pair;
   const Bytes data = pattern(kEagerBytes, 6);
   Bytes got(kEagerBytes);
@@ -217,7 +217,7 @@ TEST(Messages, CreditComesBack) {
   }
 }
 
-TEST(Messages, WhatIsDeliveredIsDoneThoughThePassThrows) {
+TEST(Messages, DeliveredMessagesCompleteIfThePassThrows) {
   MessagesPair pair;
   const Bytes good = pattern(10, 7), bad = pattern(11, 8);
   Bytes got(10), other(10);
@@ -232,7 +232,7 @@ TEST(Messages, WhatIsDeliveredIsDoneThoughThePassThrows) {
   EXPECT_EQ(got, good);
 }
 
-TEST(Messages, WhatIsDeliveredIsNotDropped) {
+TEST(Messages, KeepsDeliveredMessages) {
   MessagesPair pair;
   const Bytes data = pattern(10, 9);
   Bytes got(10), other(10);
@@ -258,7 +258,7 @@ TEST(Messages, PendingNamesEachCallOnce) {
 }
 
 /// The messages exceed the capacity of the links, and each rank receives only after all its sends.
-TEST(Messages, RanksThatBothSendBeforeTheyReceiveGetOn) {
+TEST(Messages, RanksThatBothSendFirstDoNotDeadlock) {
   constexpr std::size_t kMessages = 3000;
   constexpr std::size_t kBytes = 1000;
   static_assert(kMessages * (kBytes + kEagerOverhead) <= kEagerCredit);
@@ -286,7 +286,7 @@ TEST(Messages, RanksThatBothSendBeforeTheyReceiveGetOn) {
 }
 
 /// A list walk for each message would take minutes here.
-TEST(Messages, VeryManyUnderWayCostNoMoreThanAFewEach) {
+TEST(Messages, TheCostPerMessageDoesNotGrowWithTheNumberInFlight) {
   constexpr std::uint32_t kMessages = 100'000;
   for (const bool receives_first : {true, false}) {
     MessagesPair pair;
@@ -306,7 +306,7 @@ TEST(Messages, VeryManyUnderWayCostNoMoreThanAFewEach) {
   }
 }
 
-TEST(Messages, ALateSendSaysThatNoReceiveWasPosted) {
+TEST(Messages, TheTimeoutOfASendReportsThatNoReceiveWasPosted) {
   MessagesPair pair;
   const Bytes data = pattern(kEagerBytes + 1, 12);
   const auto send = pair.first.send(data, 1, 1);
@@ -316,7 +316,7 @@ TEST(Messages, ALateSendSaysThatNoReceiveWasPosted) {
   EXPECT_EQ(pair.first.messages().cancel(*send), nullptr) << "its bytes may be on the way";
 }
 
-TEST(Messages, OnlyALateOneIsFoundLate) {
+TEST(Messages, ReportsOnlyOverdueMessages) {
   MessagesPair pair;
   std::vector<std::byte> data(4);
   const auto now = Clock::now();
@@ -329,7 +329,7 @@ TEST(Messages, OnlyALateOneIsFoundLate) {
 }
 
 /// The sender's links end one after another. The data of each is read before its end takes effect.
-TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
+TEST(Messages, MessagesOfADepartedSenderArriveWholeOverSeveralLinks) {
   constexpr std::size_t kBytes = 512 << 10;
   constexpr std::size_t kRoom = 4 << 20;
   const std::vector<std::byte> in(kBytes, std::byte{7});
@@ -356,7 +356,7 @@ TEST(Messages, OfASenderThatHasLeftComeWholeOverSeveralLinks) {
   EXPECT_EQ(out, in);
 }
 
-TEST(Messages, OfAPeerThatEndsAreTakenInBeforeTheyAreReceived) {
+TEST(Messages, ReadsMessagesOfAPeerThatEndsBeforeTheirReceives) {
   constexpr std::size_t kMessages = 20;
   constexpr std::size_t kBytes = 1000;
   auto first = std::make_unique<MessagesEnd>(0, 2, std::size_t{1} << 20);
@@ -385,7 +385,7 @@ TEST(Messages, OfAPeerThatEndsAreTakenInBeforeTheyAreReceived) {
   EXPECT_THROW(second.advance(), PeerError);
 }
 
-TEST(Messages, OfAPeerThatEndsAreTakenInUntilTheLastLinkEnds) {
+TEST(Messages, ReadsMessagesOfAPeerUntilItsLastLinkEnds) {
   MessagesEnd victim(0, 2, std::size_t{1} << 20);
   testing::HostilePeer peer(victim, 2);
   const Bytes sent = pattern(100, 1);

@@ -21,7 +21,7 @@ ControlMessage sample() {
   return message;
 }
 
-TEST(ControlMessage, ComesBackAsItWent) {
+TEST(ControlMessage, SurvivesEncodingAndDecoding) {
   const std::vector<std::byte> bytes = encode(sample());
   const std::optional<DecodedControl> back = decode_control(bytes);
   ASSERT_TRUE(back);
@@ -38,14 +38,14 @@ TEST(ControlMessage, ComesBackAsItWent) {
   EXPECT_EQ(back->message.blob, sample().blob);
 }
 
-TEST(ControlMessage, IsNothingUntilItIsWhole) {
+TEST(ControlMessage, IsNotParsedBeforeItIsComplete) {
   const std::vector<std::byte> bytes = encode(sample());
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_FALSE(decode_control(std::span(bytes).first(n))) << n;
   }
 }
 
-TEST(ControlMessage, TakesNoLongerBlobThanMayBe) {
+TEST(ControlMessage, RefusesABlobAboveTheLimit) {
   ControlMessage message = sample();
   message.blob.push_back({});
   EXPECT_THROW(encode(message), InvalidArgument);
@@ -60,7 +60,7 @@ TEST(ControlMessage, CutsALongReason) {
   EXPECT_EQ(decode_control(bytes)->bytes, bytes.size());
 }
 
-TEST(ControlMessage, RandomBytesNeverDoMoreThanThrow) {
+TEST(ControlMessage, RandomBytesOnlyThrow) {
   std::mt19937 random(2);
   for (int round = 0; round < 100'000; ++round) {
     std::vector<std::byte> bytes = encode(sample());

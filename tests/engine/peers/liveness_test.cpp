@@ -32,13 +32,13 @@ TEST(Liveness, ASilentPeerIsLostOnceAfterTheInterval) {
   }
 }
 
-TEST(Liveness, WhoWasNeverHeardIsNotMissed) {
+TEST(Liveness, APeerNeverHeardIsNotMissed) {
   Liveness liveness(2, kInterval);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(liveness.beat(kStart + i * kInterval).empty());
 }
 
 /// A process may stop right after it has met the others.
-TEST(Liveness, APeerThatNeverSendsIsLostAfterTheTimeOfTheMeetingAndTheInterval) {
+TEST(Liveness, APeerThatNeverSendsIsLostAfterMeetingTimeAndInterval) {
   Liveness liveness(2, kInterval);
   liveness.expect(WorldRank(1), seconds(30));
   EXPECT_FALSE(liveness.hears(WorldRank(1)));
@@ -50,7 +50,7 @@ TEST(Liveness, APeerThatNeverSendsIsLostAfterTheTimeOfTheMeetingAndTheInterval) 
   EXPECT_GE(now - kStart, seconds(38));
 }
 
-TEST(Liveness, APeerThatWasHeardOnceHasNoMoreTimeToMeet) {
+TEST(Liveness, APeerHeardOnceHasOnlyTheInterval) {
   Liveness liveness(2, kInterval);
   liveness.expect(WorldRank(1), seconds(30));
   liveness.heard(WorldRank(1));
@@ -61,7 +61,7 @@ TEST(Liveness, APeerThatWasHeardOnceHasNoMoreTimeToMeet) {
   }
 }
 
-TEST(Liveness, WhoIsForgottenIsNotMissed) {
+TEST(Liveness, AForgottenPeerIsNotMissed) {
   Liveness liveness(2, kInterval);
   liveness.heard(WorldRank(1));
   liveness.forget(WorldRank(1));
@@ -111,13 +111,13 @@ TEST(Liveness, AStopIsNoticedInTimeByAProcessThatRunsSeldom) {
 }
 
 /// A process that runs once in half an interval has listened for less than half of the time.
-TEST(Liveness, TimeInWhichThisProcessDidNotRunIsNobodysSilence) {
+TEST(Liveness, TimeWithoutCpuIsNotBlamedOnPeers) {
   const Late half_an_interval = [](int) { return kInterval / 2; };
   EXPECT_GE(time_to_notice({}, kInterval, half_an_interval), 2 * kInterval);
 }
 
 /// A process that was stopped for an hour has not listened for an hour.
-TEST(Liveness, OnesOwnStopIsNobodysSilence) {
+TEST(Liveness, AStopOfThisProcessIsNotBlamedOnPeers) {
   Liveness liveness(2, kInterval);
   liveness.heard(WorldRank(1));
   EXPECT_TRUE(liveness.beat(kStart).empty());

@@ -48,7 +48,7 @@ struct Scene {
   std::string reason;
 };
 
-TEST(Peers, OneThatSpeaksWithoutEndKeepsNobodyFromTheirTurn) {
+TEST(Peers, AnEndlessSenderDoesNotStarveOthers) {
   Scene scene;
   for (int i = 0; i < 10 * Peers::kMessagesAtATime; ++i) scene.ends[0]->write(encode(probe()));
   scene.ends[1]->write(encode(probe()));
@@ -61,7 +61,7 @@ TEST(Peers, OneThatSpeaksWithoutEndKeepsNobodyFromTheirTurn) {
   EXPECT_TRUE(scene.lost.empty());
 }
 
-TEST(Peers, AMessageForWhichThereIsNoMemoryIsHeardAgain) {
+TEST(Peers, RetriesAMessageThatFoundNoMemory) {
   Scene scene;
   scene.ends[0]->write(encode(probe()));
   const auto no_memory = [](WorldRank, const ControlMessage&) { throw std::bad_alloc(); };
@@ -72,7 +72,7 @@ TEST(Peers, AMessageForWhichThereIsNoMemoryIsHeardAgain) {
   EXPECT_TRUE(scene.lost.empty());
 }
 
-TEST(Peers, OneThatDoesNotReadIsLostBeforeItTakesMuchMemory) {
+TEST(Peers, APeerThatDoesNotReadIsLostBeforeItsQueueGrowsLarge) {
   Scene scene;
   const std::size_t bytes = encode(probe()).size();
   const std::size_t most = 2 * (ControlConnection::kMostUnsentBytes / bytes);

@@ -66,7 +66,7 @@ TEST(Codecs, RoundAsTheyAreDefined) {
   }
 }
 
-TEST(Codecs, TakeEveryKindOfNumber) {
+TEST(Codecs, AcceptEveryKindOfNumber) {
   const float least = std::numeric_limits<float>::denorm_min();
   for (const Coding& coding : codings()) {
     for (const float odd : {kInfinity, -kInfinity, std::nanf(""), -std::nanf("1"), 0.0F, -0.0F,
@@ -112,7 +112,7 @@ TEST(Codecs, SumsAreAddedUpInRankOrderAndRoundedOnce) {
   }
 }
 
-TEST(Codecs, TakeEveryFloatType) {
+TEST(Codecs, AcceptEveryFloatType) {
   const std::vector<float> values = random_values(5000, 3);
   for (const Coding& coding : codings()) {
     std::vector<double> wide(values.begin(), values.end());
@@ -153,7 +153,7 @@ TEST(Codecs, TakeEveryFloatType) {
   }
 }
 
-TEST(Codecs, MemoryMayBeginAnywhere) {
+TEST(Codecs, AcceptUnalignedMemory) {
   const std::vector<float> values = random_values(700, 5);
   for (const Coding& coding : codings()) {
     std::vector<std::byte> memory(values.size() * sizeof(float) + 1);
@@ -170,7 +170,7 @@ TEST(Codecs, MemoryMayBeginAnywhere) {
 
 /// Arbitrary bytes are refused or decoded to numbers. Only the destination may be written, which a
 /// sanitizer checks.
-TEST(Codecs, BytesThatNobodyEncodedAreFoundOutOrAreNumbers) {
+TEST(Codecs, ArbitraryBytesAreRefusedOrDecodeToNumbers) {
   std::mt19937 random(11);
   for (const Coding& coding : codings()) {
     bool refused = false;
@@ -187,7 +187,7 @@ TEST(Codecs, BytesThatNobodyEncodedAreFoundOutOrAreNumbers) {
   }
 }
 
-TEST(Codecs, AnOperandThatNobodyEncodedIsNamed) {
+TEST(Codecs, TheErrorNamesAnOperandWithoutValidEncoding) {
   const Coding coding = coding_of({Codec::int8, 0}, 3);
   const std::vector<float> values = random_values(400, 1);
   std::vector<std::byte> good(coding.bytes(400, Coded::contribution));
@@ -201,7 +201,7 @@ TEST(Codecs, AnOperandThatNobodyEncodedIsNamed) {
 }
 
 /// A double has more digits than a float. The extra digits stay in the residual and are not lost.
-TEST(Codec, WhatIsLeftOutOfDoublesIsExact) {
+TEST(Codec, TheRoundingErrorOfDoublesIsExact) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
   std::vector<double> values(10'003);

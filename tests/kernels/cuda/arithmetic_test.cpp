@@ -39,12 +39,12 @@ void compare(float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)) {
   }
 }
 
-TEST(CudaArithmetic, Bf16IsTheHosts) {
+TEST(CudaArithmetic, Bf16MatchesTheHost) {
   compare<Bf16>([](std::uint16_t bits) { return reference::widen_bf16(bits); },
                 [](float value) { return reference::narrow_bf16(value); });
 }
 
-TEST(CudaArithmetic, F16IsTheHosts) {
+TEST(CudaArithmetic, F16MatchesTheHost) {
   compare<F16>([](std::uint16_t bits) { return reference::widen_f16(bits); },
                [](float value) { return reference::narrow_f16(value); });
 }

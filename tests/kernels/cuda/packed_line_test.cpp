@@ -9,7 +9,7 @@ namespace mccl::kernels::cuda {
 namespace {
 
 /// Packs and unpacks like a warp: each lane handles two words.
-TEST(PackedLine, WhatIsPackedIsUnpackedAsItWas) {
+TEST(PackedLine, PackingAndUnpackingPreservesData) {
   int data[kLanes][2] = {};
   for (int lane = 0; lane < kDataLanes; ++lane) {
     data[lane][0] = 2 * lane;

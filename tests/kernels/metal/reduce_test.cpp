@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MetalReduce,
                          ::testing::Combine(::testing::Values(DType::f16, DType::bf16),
                                             ::testing::ValuesIn(kKinds)));
 
-TEST(MetalKernels, ThereAreSuchForFloatsOf16BitsAlone) {
+TEST(MetalKernels, ExistOnlyFor16BitFloats) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
     EXPECT_EQ(kernel_for(dtype, ReduceKind::sum).empty(),
@@ -70,7 +70,7 @@ TEST(MetalKernels, ThereAreSuchForFloatsOf16BitsAlone) {
   EXPECT_EQ(kernel_for(DType::f16, ReduceKind::band), "");
 }
 
-TEST(MetalKernels, TheTextNeedsNoOtherFileOfOurs) {
+TEST(MetalKernels, TheSourceIncludesNoOtherFile) {
   const std::string text(source());
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("#include \"")));
   EXPECT_THAT(text, ::testing::HasSubstr("#include <metal_stdlib>"));

@@ -51,7 +51,7 @@ TEST_F(MetalReducer, GivesTheBitsOfTheHostAtAnyAlignment) {
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
 }
 
-TEST_F(MetalReducer, Fault18ASumIsReadWhenItsKernelHasEnded) {
+TEST_F(MetalReducer, ASumIsReadAfterItsKernelHasEnded) {
   std::promise<void> begun;
   std::promise<void> may_go_on;
   gpu_->run_kernel = [&](const auto&... arguments) {
@@ -90,7 +90,7 @@ TEST_F(MetalReducer, LeavesTheRestToTheHost) {
   EXPECT_TRUE(takes(DType::bf16, ReduceKind::sum, 100));
 }
 
-TEST_F(MetalReducer, HasTheKernelsCompiledAsAskedFor) {
+TEST_F(MetalReducer, CompilesTheRequestedKernels) {
   make_reducer({.fast_math = false, .path = "/there/strict.metallib"});
   EXPECT_FALSE(gpu_->loaded.fast_math);
   EXPECT_EQ(gpu_->loaded.path, "/there/strict.metallib");

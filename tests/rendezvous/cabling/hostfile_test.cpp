@@ -22,11 +22,11 @@ TEST(Hostfile, HasTheAddressesOfEveryRank) {
   EXPECT_EQ(text_of(table[2][0]), "desk:80");
 }
 
-TEST(Hostfile, AnAddressThatARankHasTwiceCountsOnce) {
+TEST(Hostfile, CountsARepeatedAddressOnce) {
   EXPECT_EQ(parse(R"([["10.0.1.1:5000", "10.0.1.1:5000"]])")[0].size(), 1U);
 }
 
-TEST(Hostfile, AnythingElseIsRefusedByName) {
+TEST(Hostfile, RefusesUnknownContentByName) {
   for (const auto& [text, what] :
        {std::pair("", "not JSON"), std::pair("{}", "not a list of ranks"),
         std::pair("[]", "not a list of ranks"), std::pair("[[]]", "rank 0 has no list"),
@@ -50,7 +50,7 @@ TEST(Hostfile, RanksOfOneHostReachEachOther) {
   EXPECT_TRUE(may_be_sparse(parse(R"([["10.0.0.1:1"], ["10.0.1.1:2"], ["10.0.2.1:3"]])")));
 }
 
-TEST(Hostfile, TwoRanksAreJoinedByTheCablesThatTheirAddressesNameInPairs) {
+TEST(Hostfile, DerivesCablesFromPairsOfAddresses) {
   for (const char* text :
        {R"([["10.0.0.1:1"], ["10.0.0.2:2"]])", R"([["10.0.0.1:1"], ["10.0.0.1:2"]])",
         R"([["10.0.0.1:1", "10.0.0.5:1"], ["10.0.0.2:2", "10.0.0.6:2"]])",

@@ -27,7 +27,7 @@ CableNews round_trip(const CableNews& news, int size) {
   return decode_news(std::span(bytes).subspan(kNewsHeaderBytes), size);
 }
 
-TEST(CableNews, SurviveTheWire) {
+TEST(CableNews, SurviveEncodingAndDecoding) {
   const CableNews news{CableNews::Kind::sighting, {2, 7, true, 5100, {cable(0, 2), cable(2, 3)}}};
   const CableNews found = round_trip(news, 4);
   EXPECT_EQ(found.kind, news.kind);
@@ -38,7 +38,7 @@ TEST(CableNews, SurviveTheWire) {
   EXPECT_THROW(round_trip(decision, 3), CorruptionError);
 }
 
-TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
+TEST(CableNews, RefusesNewsThatNoRankCanHaveSent) {
   const CableNews news{CableNews::Kind::sighting, {2, 7, true, 5100, {cable(0, 2)}}};
   const Bytes whole = encode(news);
   const auto body = std::span(whole).subspan(kNewsHeaderBytes);
@@ -57,7 +57,7 @@ TEST(CableNews, WhatNoRankCanHaveToldIsRefused) {
   }
 }
 
-TEST(LinkState, OldNewsAndEchoesAreNone) {
+TEST(LinkState, IgnoresOldNewsAndEchoes) {
   LinkState state(0, 3, 5100);
   const CableNews news{CableNews::Kind::sighting, {1, 2, false, 5101, {cable(0, 1)}}};
   EXPECT_TRUE(state.hear(news));
@@ -71,7 +71,7 @@ TEST(LinkState, OldNewsAndEchoesAreNone) {
   EXPECT_THAT(state.unsettled(), ElementsAre(0, 1));
 }
 
-TEST(LinkState, WhatAProcessSaidThatWasThisRankBeforeIsOutdone) {
+TEST(LinkState, OverridesReportsOfAnEarlierProcessOfThisRank) {
   LinkState others(0, 3, 5100);
   const CableNews before{CableNews::Kind::sighting, {1, 9, true, 5101, {cable(0, 1), cable(1, 2)}}};
   EXPECT_TRUE(others.hear(before));
@@ -97,7 +97,7 @@ TEST(LinkState, ACableCountsWhenBothEndsSeeIt) {
   EXPECT_THAT(state.decided()->cables(), ElementsAre(cable(0, 1), cable(1, 2)));
 }
 
-TEST(LinkState, TheWordOfTheOtherEndIsOnItsWay) {
+TEST(LinkState, NeedsTheReportOfTheOtherEnd) {
   LinkState state(0, 2, 1);
   state.see({cable(0, 1)}, true);
   EXPECT_FALSE(state.both_ends_see_all());
@@ -121,7 +121,7 @@ TEST(LinkState, OnANetworkAPairHasAsManyCablesAsAddresses) {
   EXPECT_THAT(state.decided()->cables(), ElementsAre(between("a1", "b2"), between("a2", "b1")));
 }
 
-TEST(LinkState, CablesThatDoNotJoinAllAreNoDecision) {
+TEST(LinkState, DisconnectedCablesGiveNoDecision) {
   LinkState state(0, 3, 1);
   state.see({cable(0, 1)}, true);
   state.hear({CableNews::Kind::sighting, {1, 1, true, 1, {cable(0, 1)}}});
@@ -133,7 +133,7 @@ TEST(LinkState, CablesThatDoNotJoinAllAreNoDecision) {
   EXPECT_FALSE(state.joins(1, 2));
 }
 
-TEST(LinkState, ACutIsToldOnceWithItsReason) {
+TEST(LinkState, ReportsACutOnceWithItsReason) {
   LinkState state(2, 3, 1);
   CableNews cut{CableNews::Kind::cut, {}, "nothing comes along it"};
   cut.sighting.cables = {cable(0, 1)};
@@ -151,7 +151,7 @@ TEST(LinkState, ACutIsToldOnceWithItsReason) {
   EXPECT_TRUE(state.take_cut().empty());
 }
 
-TEST(LinkState, TwoDecisionsAreACorruption) {
+TEST(LinkState, RefusesASecondDecision) {
   LinkState state(2, 3, 1);
   CableNews decision{CableNews::Kind::decision, {}};
   decision.ports = {1, 2, 3};
@@ -165,7 +165,7 @@ TEST(LinkState, TwoDecisionsAreACorruption) {
 
 /// Uses random cablings whose trunks start in any order and deliver news at any pace. All ranks
 /// must agree on exactly the existing cables.
-TEST(LinkState, AllRanksComeToTheSameCables) {
+TEST(LinkState, AllRanksAgreeOnTheSameCables) {
   std::mt19937 random(3);
   for (int round = 0; round < 100; ++round) {
     const int size = 2 + static_cast<int>(random() % 7);

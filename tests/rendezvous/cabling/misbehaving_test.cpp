@@ -173,7 +173,7 @@ constexpr const char* kWhy =
     "the cable between rank 1 (127.0.0.1) and rank 2 (127.0.0.3): from rank 2: its message about "
     "the cables is malformed";
 
-TEST(ARankThatMisbehaves, HasItsCableTakenForCutAfterwards) {
+TEST(ARankThatMisbehaves, HasItsCableTreatedAsCutAfterwards) {
   const AddressTable table = support::free_places(kSize);
   const Liar liar(table, Liar::When::after, noise(500));
   std::latch all_have_seen(kSize - 1);
@@ -214,7 +214,7 @@ TEST(ARankThatLives, IsNotTakenForDeadWhenItsConnectionIsReset) {
   EXPECT_THAT(ends_of_others<PeerError>(table, look_for_long), Each(""));
 }
 
-TEST(ARankThatMisbehaves, EndsTheMeetingOfAll) {
+TEST(ARankThatMisbehaves, FailsTheMeetingOnEveryRank) {
   const AddressTable table = support::free_places(kSize);
   const Liar liar(table, Liar::When::after, noise(500));
   const auto join = [](int rank, const std::shared_ptr<Wiring>& wiring) {

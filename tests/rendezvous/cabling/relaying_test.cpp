@@ -75,7 +75,7 @@ class ARelay : public ::testing::Test {
   Socket rank_2;
 };
 
-TEST_F(ARelay, GivesUpAnEndThatTakesAByteNowAndThenOfWhatTheOtherLeft) {
+TEST_F(ARelay, GivesUpOnAnEndThatDrainsTooSlowly) {
   write_all_there_is_room_for();
   end_rank_0();
   for (Clock::duration passed{}; passed < kGivenToTakeIt; passed += 1s) {
@@ -88,7 +88,7 @@ TEST_F(ARelay, GivesUpAnEndThatTakesAByteNowAndThenOfWhatTheOtherLeft) {
   EXPECT_TRUE(relaying.users().empty());
 }
 
-TEST_F(ARelay, LastsForAsLongAsBothEndsAreThere) {
+TEST_F(ARelay, LastsWhileBothEndsAreOpen) {
   write_all_there_is_room_for();
   relaying.advance(begun + 24h);
   EXPECT_FALSE(relaying.users().empty());

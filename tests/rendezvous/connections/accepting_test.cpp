@@ -105,14 +105,14 @@ class AFloodFromManyAddresses : public ::testing::Test {
   std::optional<Strangers> strangers;
 };
 
-TEST_F(AFloodFromManyAddresses, KeepsNoPeerOutWhoseAddressIsPublished) {
+TEST_F(AFloodFromManyAddresses, AdmitsPeersWithPublishedAddresses) {
   job[1].mesh->everyone_is_here();
   flood_with(a_hello());
   for (std::uint64_t group = 1; group <= 10; ++group)
     ASSERT_EQ(attempts_from("127.0.0.1", {group, transport::Purpose::collective, 0}, 1), 1);
 }
 
-TEST_F(AFloodFromManyAddresses, KeepsNoPeerOutWhoseControlConnectionCameFromTheAddress) {
+TEST_F(AFloodFromManyAddresses, AdmitsPeersWithAControlConnectionFromTheAddress) {
   ASSERT_EQ(attempts_from("127.0.0.9", {}, 1), 1);
   job[1].mesh->everyone_is_here();
   flood_with(a_hello());
@@ -120,7 +120,7 @@ TEST_F(AFloodFromManyAddresses, KeepsNoPeerOutWhoseControlConnectionCameFromTheA
     ASSERT_EQ(attempts_from("127.0.0.9", {group, transport::Purpose::collective, 0}, 1), 1);
 }
 
-TEST_F(AFloodFromManyAddresses, SilentStrangersKeepNobodyOutWhileTheRanksMeet) {
+TEST_F(AFloodFromManyAddresses, OfSilentConnectionsBlocksNoRankDuringTheMeeting) {
   flood_with({});
   for (std::uint64_t group = 1; group <= 10; ++group)
     ASSERT_EQ(attempts_from("127.0.0.1", {group, transport::Purpose::collective, 0}, 1), 1);
@@ -128,7 +128,7 @@ TEST_F(AFloodFromManyAddresses, SilentStrangersKeepNobodyOutWhileTheRanksMeet) {
 
 /// Without the key, a peer looks like a stranger until it is authenticated. Chance decides which
 /// connection is dropped, so a peer must get through after a few attempts.
-TEST_F(AFloodFromManyAddresses, StrangersWhoBeginTheHandshakeKeepNobodyOutForLong) {
+TEST_F(AFloodFromManyAddresses, OfPartialHandshakesBlocksRanksOnlyBriefly) {
   flood_with(a_hello());
   for (const char* from : {"127.0.0.1", "127.0.9.9"})
     EXPECT_LE(attempts_from(from, {}, 50), 50) << from;

@@ -50,7 +50,7 @@ bool listens_at_loopback(const BoundListeners& binding) {
   return binding.listeners.size() == 1 && binding.listeners[0].address().is_loopback();
 }
 
-TEST(Binding, AJobOfOneHostIsOpenToNoOther) {
+TEST(Binding, AJobOfOneHostListensOnlyOnLoopback) {
   Config config;
   config.port_base = 0;
   const BoundListeners alone = bind_with(config, 0, Reach::this_host);
@@ -62,7 +62,7 @@ TEST(Binding, AJobOfOneHostIsOpenToNoOther) {
   EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::this_host))) << "it was told to";
 }
 
-TEST(Binding, ATakenPortSaysWhatToSet) {
+TEST(Binding, TheErrorOfATakenPortNamesTheSetting) {
   const BoundListeners taken = bind_with(loopback_config());
   Config config = loopback_config();
   config.port_base = taken.endpoint.port;
@@ -78,7 +78,7 @@ TEST(Binding, ATakenPortSaysWhatToSet) {
 /// Returns the rank whose default port is `taken`.
 int rank_at(const BoundListeners& taken) { return taken.endpoint.port - Config{}.port_base; }
 
-TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
+TEST(Binding, ReplacesATakenDefaultPortByAFreeOne) {
   const BoundListeners taken = bind_with(loopback_config());
   ASSERT_GT(rank_at(taken), 0) << "the system gives ports below MCCL_PORT_BASE";
   Config config;
@@ -95,7 +95,7 @@ TEST(Binding, ADefaultPortThatIsTakenGivesWayToAFreeOne) {
   EXPECT_THAT(said, HasSubstr("MCCL_PORT_BASE"));
 }
 
-TEST(Binding, ADefaultPortThatWasAskedForStaysAnError) {
+TEST(Binding, RefusesATakenPortThatWasSetExplicitly) {
   const BoundListeners taken = bind_with(loopback_config());
   ASSERT_GT(rank_at(taken), 0);
   Config config;
@@ -104,7 +104,7 @@ TEST(Binding, ADefaultPortThatWasAskedForStaysAnError) {
   EXPECT_THAT(refusal_of(config, rank_at(taken)), HasSubstr("another program"));
 }
 
-TEST(Binding, MasterPortIsLeftToTorch) {
+TEST(Binding, LeavesMasterPortToTorch) {
   Config config = loopback_config();
   config.port_base = 29499;
   config.master_port = 29500;
@@ -152,7 +152,7 @@ TEST(Binding, TheWildcardPublishesInterfaces) {
   EXPECT_EQ(parse_endpoint(serialise(binding.endpoint)), binding.endpoint);
 }
 
-TEST(Binding, LoopbackIsPublishedOnlyAlone) {
+TEST(Binding, PublishesLoopbackOnlyIfThereIsNothingElse) {
   const auto interface_of = [](const char* name, const char* address, bool up, bool loopback,
                                bool carrier = true) {
     return InterfaceAddress{name, *Address::parse_numeric(address, 0), 24, up, loopback, carrier};
@@ -191,7 +191,7 @@ BoundListeners bind_on(const std::vector<InterfaceAddress>& interfaces, Config c
   return bind_listeners(config, 0, Reach::any_host, interfaces, Log(0, level));
 }
 
-TEST(Binding, ACableIsToldBeforeWifiThoughNobodyHasConfiguredIt) {
+TEST(Binding, PublishesAnUnconfiguredCableBeforeWifi) {
   const InterfaceAddress wifi = through("en0", "192.168.1.5", kWifi);
   const InterfaceAddress bridge = through("bridge0", "169.254.3.7", kThunderbolt);
   const InterfaceAddress ethernet = through("en5", "10.1.0.1", kEthernet);
@@ -199,7 +199,7 @@ TEST(Binding, ACableIsToldBeforeWifiThoughNobodyHasConfiguredIt) {
               ::testing::ElementsAre("169.254.3.7", "10.1.0.1", "192.168.1.5"));
 }
 
-TEST(Binding, ALinkLocalAddressOfIPv6IsToldOnlyOfACableThatHasNothingElse) {
+TEST(Binding, PublishesIPv6LinkLocalAddressesOnlyOfCablesWithoutOthers) {
   EXPECT_THAT(bind_on({through("en0", "192.168.1.5", kWifi), through("en0", "fe80::1", kWifi),
                        through("thunderbolt0", "fe80::2", kThunderbolt),
                        through("en5", "10.1.0.1", kEthernet), through("en5", "fe80::3", kEthernet),
@@ -208,7 +208,7 @@ TEST(Binding, ALinkLocalAddressOfIPv6IsToldOnlyOfACableThatHasNothingElse) {
               ::testing::ElementsAre("fe80::2", "10.1.0.1", "192.168.1.5"));
 }
 
-TEST(Binding, ContainersBridgesAreToldLast) {
+TEST(Binding, PublishesContainerBridgesLast) {
   EXPECT_THAT(bind_on({through("docker0", "172.17.0.1", kContainers),
                        through("wlan0", "192.168.1.5", kWifi)})
                   .endpoint.addresses,
@@ -226,7 +226,7 @@ TEST(Binding, InfoSaysWhereItListensAndWhatWasTaken) {
                               "(wlan0 wireless 2.4 Gbit/s MTU 1500)"));
 }
 
-TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
+TEST(Binding, BindsListedAddressesInOrder) {
   const BoundListeners binding = bind_with(loopback_config("127.0.0.1, 127.0.0.2"));
   EXPECT_EQ(binding.listeners.size(), 2u);
   EXPECT_TRUE(binding.endpoint.listed);
@@ -234,14 +234,14 @@ TEST(Binding, ListedAddressesAreBoundAsTheyStand) {
   EXPECT_TRUE(bind_with(loopback_config("localhost")).endpoint.listed);
 }
 
-TEST(Binding, AnAddressThatIsListedTwiceHasTwoRails) {
+TEST(Binding, AnAddressListedTwiceHasTwoRails) {
   const BoundListeners binding = bind_with(loopback_config("127.0.0.1,127.0.0.2,127.0.0.1"));
   EXPECT_THAT(binding.endpoint.addresses,
               ::testing::ElementsAre("127.0.0.1", "127.0.0.2", "127.0.0.1"));
   EXPECT_EQ(binding.listeners.size(), 2U);
 }
 
-TEST(Binding, AWildcardThatIsListedIsNoRail) {
+TEST(Binding, AListedWildcardIsNotARail) {
   const BoundListeners binding = bind_with(loopback_config("0.0.0.0"));
   EXPECT_FALSE(binding.endpoint.listed);
   EXPECT_EQ(binding.listeners[0].address().host(), "0.0.0.0");
@@ -250,7 +250,7 @@ TEST(Binding, AWildcardThatIsListedIsNoRail) {
   EXPECT_THROW(bind_with(loopback_config("0.0.0.0,127.0.0.1")), InvalidArgument);
 }
 
-TEST(Binding, WhatThisHostHasNotIsRefused) {
+TEST(Binding, RefusesAnAddressThatThisHostLacks) {
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")), HasSubstr("not an address of this host"));
   EXPECT_THAT(refusal_of(loopback_config("lo")), HasSubstr("MCCL_IFNAME=lo"));
   EXPECT_THAT(refusal_of(loopback_config("203.0.113.7")),
@@ -269,7 +269,7 @@ TEST(Binding, WhatThisHostHasNotIsRefused) {
   EXPECT_THAT(message, HasSubstr("lo (127.0.0.1"));
 }
 
-TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
+TEST(Binding, PublishesOnlyAddressesOfTheNamedInterfaces) {
   Config config = loopback_config("");
   config.ifname = "lo";
   const BoundListeners binding = bind_with(config);
@@ -281,7 +281,7 @@ TEST(Binding, Fault33InterfacesNarrowTheAddresses) {
   EXPECT_EQ(bind_with(config).listeners.size(), 1u);
 }
 
-TEST(Binding, Fault33AnAddressOutsideTheInterfacesIsRefused) {
+TEST(Binding, RefusesAnAddressOutsideTheNamedInterfaces) {
   const InterfaceAddress lo = {"lo", *Address::parse_numeric("127.0.0.1", 0), 8, true, true};
   const InterfaceAddress other = {"eth9", *Address::parse_numeric("10.1.0.1", 0), 24, true, false};
   Config config = loopback_config();

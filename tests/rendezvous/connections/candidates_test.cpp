@@ -47,7 +47,7 @@ TEST(Candidates, TheSameHostIsReachedOverLoopbackFirst) {
               ::testing::ElementsAre("127.0.0.9:1001"));
 }
 
-TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
+TEST(Candidates, TriesAnAddressOfThisHostLastForAnotherHost) {
   const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
   const auto wired =
       std::find_if(interfaces.begin(), interfaces.end(), [](const InterfaceAddress& each) {
@@ -64,7 +64,7 @@ TEST(Candidates, AnAddressThatIsOursLeadsToAnotherHostLast) {
               ::testing::ElementsAre(neighbour + ":1001", ours + ":1001", "127.0.0.1:1001"));
 }
 
-TEST(Candidates, RailsPairAddressesInTurn) {
+TEST(Candidates, PairsTheAddressesOfRailsInTurn) {
   const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
   const Endpoint self = {0, "here", 1000, {"127.0.0.1", "127.0.0.2"}, true};
   const Endpoint peer = {1, "here", 1001, {"127.0.0.3", "127.0.0.4", "127.0.0.5"}, true};
@@ -116,7 +116,7 @@ std::vector<std::string> ways(const std::vector<std::string>& published,
   return texts(candidates_for(peer, self, {}, interfaces, routes(interfaces, by_default)));
 }
 
-TEST(Ways, ACableThatNobodyConfiguredIsBetterThanWifi) {
+TEST(Ways, AnUnconfiguredCableIsBetterThanWifi) {
   EXPECT_THAT(
       ways({"192.168.1.9", "169.254.8.8"}, {through("en0", "192.168.1.5", 24, kWifi),
                                             through("bridge0", "169.254.3.7", 16, kThunderbolt)}),
@@ -143,7 +143,7 @@ TEST(Ways, ThroughOneInterfaceAConfiguredAddressIsBetter) {
               ::testing::ElementsAre("192.168.1.9:7", "169.254.8.8:7"));
 }
 
-TEST(Ways, BetweenEqualsThePeersOrderStands) {
+TEST(Ways, EqualRoutesKeepThePeersOrder) {
   const std::vector<InterfaceAddress> one = {through("eth0", "192.168.1.5", 24, kEthernet)};
   EXPECT_THAT(ways({"192.168.1.9", "192.168.1.8"}, one),
               ::testing::ElementsAre("192.168.1.9:7", "192.168.1.8:7"));
@@ -164,7 +164,7 @@ std::vector<std::string> equals(const std::vector<std::string>& published,
   return found;
 }
 
-TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
+TEST(Ways, EqualRoutesUseDifferentInterfaces) {
   const InterfaceAddress eth0 = through("eth0", "192.168.1.5", 24, kEthernet);
   const InterfaceAddress eth1 = through("eth1", "10.0.0.5", 24, kEthernet);
   const InterfaceAddress wifi = through("wlan0", "10.9.0.5", 24, kWifi);
@@ -178,7 +178,7 @@ TEST(Ways, EqualsGoThroughInterfacesOfTheirOwnAndStandBehindTheFirst) {
   EXPECT_TRUE(equals({"192.168.1.9"}, {eth0, eth1}).empty());
 }
 
-TEST(Ways, ContainersAreNotAskedForALinkLocalAddress) {
+TEST(Ways, SkipsLinkLocalAddressesOfContainers) {
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   InterfaceAddress veth = through("lo", "fe80::1", 64, {Medium::Kind::software, 0, 1500});
   EXPECT_TRUE(ways({"fe80::7%en5"}, {veth}).empty());

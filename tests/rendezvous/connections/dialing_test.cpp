@@ -40,7 +40,7 @@ std::size_t attempts_of(const Dial& dial) {
   return descriptors.size();
 }
 
-TEST(Dial, StartsTheNextCandidateBesideOneThatHangs) {
+TEST(Dial, StartsTheNextCandidateWhileOneHangs) {
   const Listener mute = listener_at("127.0.0.1"), mute_too = listener_at("127.0.0.2");
   Dial dial(request_to({mute.address(), mute_too.address()}, 1h));
   const Clock::time_point begin = Clock::now();
@@ -56,7 +56,7 @@ TEST(Dial, StartsTheNextCandidateBesideOneThatHangs) {
   EXPECT_EQ(attempts_of(dial), 2u);
 }
 
-TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
+TEST(Dial, KeepsAnEstablishedConnection) {
   std::vector<Listener> listeners;
   listeners.push_back(listener_at("127.0.0.1"));
   const Address there = listeners.front().address();
@@ -84,7 +84,7 @@ TEST(Dial, AConnectionThatStandsIsNotGivenUp) {
   EXPECT_EQ(newcomers.size(), 1u);
 }
 
-TEST(Dial, TriesARefusedCandidateAgainBesideOneThatHangs) {
+TEST(Dial, RetriesARefusedCandidateWhileAnotherHangs) {
   const Listener mute = listener_at("127.0.0.1");
   const Address there = nobody_at("127.0.0.2");
   Dial dial(request_to({mute.address(), there}, 1h));
@@ -103,7 +103,7 @@ TEST(Dial, TriesARefusedCandidateAgainBesideOneThatHangs) {
   EXPECT_EQ(dial.winner().to, there);
 }
 
-TEST(Dial, EndsWhenAllRefuseForAsLongAsItWasTold) {
+TEST(Dial, EndsAfterTheTimeLimitIfAllRefuse) {
   DialRequest request = request_to({nobody_at("127.0.0.1"), nobody_at("127.0.0.2")}, 1h);
   request.refused_for = 1s;
   Dial dial(std::move(request));
@@ -136,7 +136,7 @@ TEST(Dial, BacksOffBetweenRounds) {
   EXPECT_THAT(pauses, ::testing::ElementsAre(20ms, 40ms, 80ms, 160ms, 320ms, 500ms, 500ms, 500ms));
 }
 
-TEST(Dial, KeepsTheWholeStoryOverACutOne) {
+TEST(Dial, PrefersTheCompleteErrorToATruncatedOne) {
   Dial dial(request_to({nobody_at("127.0.0.1")}, 1h));
   const Clock::time_point begin = Clock::now();
   while (!dial.advance(begin) && attempts_of(dial) > 0) {
@@ -175,7 +175,7 @@ TEST(Dial, WithoutCandidatesEndsAtItsDeadline) {
   EXPECT_THAT(dial.reason(), HasSubstr("no address"));
 }
 
-TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
+TEST(Dial, BlamesTheRouteBeyondARelayThatAnswered) {
   DialRequest request = request_to({listener_at("127.0.0.1").address()}, 1h);
   request.candidates.front().met = true;
   request.through = FirstHop{kDialer, 2, {}};
@@ -185,7 +185,7 @@ TEST(Dial, BlamesTheWayFromARelayThatAnswered) {
   EXPECT_THAT(dial.reason(), HasSubstr("no firewall on its host blocks its port"));
 }
 
-TEST(Dial, KnowsThatFilesAreLackingFromTheErrorItself) {
+TEST(Dial, RecognisesTheErrorOfExhaustedDescriptors) {
   int code = 0;
   {
     const mccl::testing::NoMoreFiles none;
@@ -199,7 +199,7 @@ TEST(Dial, KnowsThatFilesAreLackingFromTheErrorItself) {
   EXPECT_EQ(code, EMFILE);
 }
 
-TEST(Acceptor, GivesStrangersFiveSeconds) {
+TEST(Acceptor, ClosesUnauthenticatedConnectionsAfterFiveSeconds) {
   std::vector<Listener> listeners;
   listeners.push_back(listener_at("127.0.0.1"));
   const Address there = listeners.front().address();

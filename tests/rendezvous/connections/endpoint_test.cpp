@@ -12,7 +12,7 @@ Endpoint sample() {
   return {3, "boot-1234-net-56", 29603, {"10.0.0.1", "fd00::1", "fe80::1%eth0"}, true};
 }
 
-TEST(Endpoint, SurvivesItsText) {
+TEST(Endpoint, SurvivesFormattingAndParsing) {
   EXPECT_EQ(parse_endpoint(serialise(sample())), sample());
   Endpoint other = sample();
   other.listed = false;
@@ -20,7 +20,7 @@ TEST(Endpoint, SurvivesItsText) {
   EXPECT_EQ(parse_endpoint(serialise(other)), other);
 }
 
-TEST(Endpoint, WhatIsNoneIsNotPublished) {
+TEST(Endpoint, RefusesToPublishAnInvalidEndpoint) {
   const auto broken = [](auto change) {
     Endpoint endpoint = sample();
     change(endpoint);
@@ -39,7 +39,7 @@ TEST(Endpoint, WhatIsNoneIsNotPublished) {
                InvalidArgument);
 }
 
-TEST(Endpoint, OnlyOneSpellingIsTaken) {
+TEST(Endpoint, AcceptsOnlyTheCanonicalForm) {
   const std::string text = serialise(sample());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
@@ -80,7 +80,7 @@ TEST(Endpoint, OnlyOneSpellingIsTaken) {
   }
 }
 
-TEST(Endpoint, WhatIsParsedIsWhatIsWritten) {
+TEST(Endpoint, ParsesExactlyWhatItWrites) {
   std::mt19937 random(1);
   const std::string text = serialise(sample());
   for (int i = 0; i < 20'000; ++i) {

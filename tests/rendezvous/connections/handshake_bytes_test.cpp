@@ -12,7 +12,7 @@ namespace {
 
 using mccl::testing::hex;
 
-TEST(HandshakeBytes, OfAHelloButForItsNonce) {
+TEST(HandshakeBytes, OfAHelloWithoutItsNonce) {
   const Party self{.rank = 1, .size = 3, .job_key = "key", .agreement = ""};
   const Handshake dialer =
       Handshake::dialer(self, 2, {0x0102030405060708, transport::Purpose::point_to_point, 4});

@@ -64,7 +64,7 @@ Wires pump(Handshake& dialer, Handshake& acceptor, const Flip* flip = nullptr,
   return wires;
 }
 
-TEST(Handshake, BothEndsLearnWhoTheOtherIs) {
+TEST(Handshake, BothEndsLearnTheRankOfTheOther) {
   for (const std::size_t piece : {1u, 7u, 1000u}) {
     Handshake dialer = Handshake::dialer(party(2), 1, kKey);
     Handshake acceptor = Handshake::acceptor(party(1));
@@ -79,7 +79,7 @@ TEST(Handshake, BothEndsLearnWhoTheOtherIs) {
   }
 }
 
-TEST(Handshake, AnEmptyAgreementAndTheLongestOnePass) {
+TEST(Handshake, AcceptsEmptyAndLongestAgreements) {
   for (const std::size_t bytes : {std::size_t{0}, kMaxAgreementBytes}) {
     Handshake dialer = Handshake::dialer(party(0, std::string(bytes, 'x')), 1, kKey);
     Handshake acceptor = Handshake::acceptor(party(1, std::string(bytes, 'x')));
@@ -90,7 +90,7 @@ TEST(Handshake, AnEmptyAgreementAndTheLongestOnePass) {
                InvalidArgument);
 }
 
-TEST(Handshake, TheDialerIsDoneOnlyOnceTheAcceptorIs) {
+TEST(Handshake, TheDialerCompletesAfterTheAcceptor) {
   Handshake dialer = Handshake::dialer(party(2), 1, kKey);
   Handshake acceptor = Handshake::acceptor(party(1));
   Bytes unused;
@@ -101,7 +101,7 @@ TEST(Handshake, TheDialerIsDoneOnlyOnceTheAcceptorIs) {
   EXPECT_EQ(acceptor.state(), State::done);
 }
 
-TEST(Handshake, WantsExactlyItsOwnBytes) {
+TEST(Handshake, ConsumesOnlyItsOwnBytes) {
   Handshake dialer = Handshake::dialer(party(2), 1, kKey);
   Handshake acceptor = Handshake::acceptor(party(1));
   EXPECT_THROW(acceptor.feed(Bytes(acceptor.wanted() + 1)), InvalidArgument);
@@ -134,7 +134,7 @@ TEST(Handshake, EveryAlteredByteIsNoticed) {
   }
 }
 
-TEST(Handshake, ATruncatedOneNeverEnds) {
+TEST(Handshake, ATruncatedHandshakeStaysIncomplete) {
   Handshake model_dialer = Handshake::dialer(party(2), 1, kKey);
   Handshake model_acceptor = Handshake::acceptor(party(1));
   const std::size_t length = pump(model_dialer, model_acceptor).to_dialer.size();
@@ -159,7 +159,7 @@ TEST(Handshake, ATruncatedOneNeverEnds) {
   }
 }
 
-TEST(Handshake, AnotherKeyIsAStranger) {
+TEST(Handshake, AnotherKeyIsRefused) {
   Handshake dialer = Handshake::dialer(party(2, kSettings, "guess"), 1, kKey);
   Handshake acceptor = Handshake::acceptor(party(1));
   const Wires wires = pump(dialer, acceptor);
@@ -173,7 +173,7 @@ TEST(Handshake, AnotherKeyIsAStranger) {
   EXPECT_THAT(dialer.explain_close(), HasSubstr("MCCL_JOB_KEY"));
 }
 
-TEST(Handshake, NoiseIsToldFromItsFirstBytes) {
+TEST(Handshake, DetectsNoiseByItsFirstBytes) {
   for (const std::string_view noise : {"G", "MCCX", "MC\n", "\x16\x03\x01"}) {
     Handshake acceptor = Handshake::acceptor(party(1));
     acceptor.feed(bytes_of(noise));
@@ -195,7 +195,7 @@ TEST(Handshake, AMalformedHelloIsNotAnswered) {
   }
 }
 
-TEST(Handshake, AnotherVersionNamesBothOnBothSides) {
+TEST(Handshake, BothSidesNameBothVersions) {
   const std::string ours = "version " + std::to_string(kProtocolVersion);
   const std::string theirs = "version " + std::to_string(kProtocolVersion ^ 0x10);
   const Flip flip{true, 4, std::byte{0x10}};
@@ -216,7 +216,7 @@ TEST(Handshake, AnotherVersionNamesBothOnBothSides) {
   EXPECT_THAT(second_dialer.reason(), HasSubstr(ours));
 }
 
-TEST(Handshake, AnOlderVersionIsToldOurs) {
+TEST(Handshake, SendsItsVersionToAnOlderPeer) {
   Handshake acceptor = Handshake::acceptor(party(1));
   acceptor.feed(bytes_of(std::string_view("MCCL\x08\x00", 6)));
   EXPECT_EQ(acceptor.refusal(), Refusal::version);
@@ -226,7 +226,7 @@ TEST(Handshake, AnOlderVersionIsToldOurs) {
   EXPECT_EQ(text_of(acceptor.output()), text_of(expected));
 }
 
-TEST(Handshake, AnotherRankIsNoStranger) {
+TEST(Handshake, RecognisesAnotherRankOfTheJob) {
   Handshake dialer = Handshake::dialer(party(2), 1, kKey);
   Handshake acceptor = Handshake::acceptor(party(3));
   pump(dialer, acceptor);
@@ -237,7 +237,7 @@ TEST(Handshake, AnotherRankIsNoStranger) {
   EXPECT_THAT(dialer.reason(), HasSubstr("rank 1"));
 }
 
-TEST(Handshake, AnotherWorldSizeIsASettingThatDiffers) {
+TEST(Handshake, ReportsADifferentWorldSizeAsASetting) {
   Party other = party(1);
   other.size = 8;
   Handshake dialer = Handshake::dialer(party(2), 1, kKey);
@@ -303,7 +303,7 @@ TEST(Handshake, AnEchoIsRefused) {
   EXPECT_EQ(dialer.state(), State::refused);
 }
 
-TEST(Handshake, TwoDialersDoNotMeet) {
+TEST(Handshake, TwoDialersRefuseEachOther) {
   Handshake one = Handshake::dialer(party(2), 1, kKey);
   Handshake other = Handshake::dialer(party(1), 2, kKey);
   pump(one, other);
@@ -335,7 +335,7 @@ Bytes lie(Handshake& acceptor, std::uint32_t agreement_bytes) {
   return proof;
 }
 
-TEST(Handshake, LengthsAreBoundedBeforeAnythingIsKept) {
+TEST(Handshake, BoundsLengthsBeforeAllocation) {
   Handshake honest = Handshake::acceptor(party(1));
   honest.feed(lie(honest, kMaxAgreementBytes));
   EXPECT_EQ(honest.state(), State::in_progress);
@@ -371,7 +371,7 @@ std::string between(std::string_view here, std::string_view there) {
   return difference({2, here}, {5, there});
 }
 
-TEST(Agreement, EqualTextsDoNotDiffer) {
+TEST(Agreement, EqualTextsHaveNoDifference) {
   EXPECT_EQ(between("", ""), "");
   EXPECT_EQ(between("a=1\nb=2\n", "a=1\nb=2\n"), "");
 }
@@ -383,17 +383,17 @@ TEST(Agreement, NamesEverySettingThatDiffersAndNoOther) {
   EXPECT_THAT(text, Not(HasSubstr("a (")));
 }
 
-TEST(Agreement, NamesWhatOneSideLacks) {
+TEST(Agreement, NamesSettingsThatOneSideLacks) {
   EXPECT_THAT(between("a=1\n", "a=1\nb=2\n"),
               HasSubstr("b (rank 2 has no such setting, rank 5 has 2)"));
   EXPECT_THAT(between("a=\n", "a=2\n"), HasSubstr("a (rank 2 has nothing, rank 5 has 2)"));
 }
 
-TEST(Agreement, AnotherOrderIsAnotherForm) {
+TEST(Agreement, DependsOnTheOrderOfSettings) {
   EXPECT_THAT(between("a=1\nb=2\n", "b=2\na=1\n"), HasSubstr("version"));
 }
 
-TEST(Agreement, WhatThePeerSentIsMadePrintableAndShort) {
+TEST(Agreement, EscapesAndShortensTextFromThePeer) {
   const std::string text = between("a=1\n", "a=\x1b[2J\x01" + std::string(5000, 'x') + "\n");
   EXPECT_LT(text.size(), 1000u);
   for (const char c : text) EXPECT_TRUE(c >= ' ') << static_cast<int>(c);

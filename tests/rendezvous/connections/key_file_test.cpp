@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 using ::testing::ElementsAre;
 
-TEST(PrivateFolders, AreInMemoryFirst) {
+TEST(PrivateFolders, PreferMemoryFileSystems) {
   EXPECT_THAT(private_folders({}), ElementsAre("/dev/shm", "/tmp"));
   EXPECT_THAT(private_folders({{"XDG_RUNTIME_DIR", "/run/user/7"}, {"TMPDIR", "/scratch"}}),
               ElementsAre("/dev/shm", "/run/user/7", "/scratch", "/tmp"));
@@ -32,7 +32,7 @@ class KeyFileTest : public ::testing::Test {
   const std::vector<std::string> folders_ = {folder_.path()};
 };
 
-TEST_F(KeyFileTest, IsForItsUserAloneAndGoneAfterwards) {
+TEST_F(KeyFileTest, IsPrivateAndRemovedAfterwards) {
   std::string path;
   {
     const KeyFile file(folders_);
@@ -45,12 +45,12 @@ TEST_F(KeyFileTest, IsForItsUserAloneAndGoneAfterwards) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST_F(KeyFileTest, NoTwoHaveOneName) {
+TEST_F(KeyFileTest, NamesAreUnique) {
   const KeyFile one(folders_), other(folders_);
   EXPECT_NE(one.path(), other.path());
 }
 
-TEST_F(KeyFileTest, TheNextFolderIsTakenWhereOneCannotBe) {
+TEST_F(KeyFileTest, UsesTheNextFolderIfOneIsUnusable) {
   const std::vector<std::string> folders = {folder_.path() + "/absent", folder_.path()};
   const KeyFile file(folders);
   EXPECT_TRUE(file.path().starts_with(folder_.path() + "/mccl-key-"));
@@ -59,7 +59,7 @@ TEST_F(KeyFileTest, TheNextFolderIsTakenWhereOneCannotBe) {
   EXPECT_FALSE(read_key_file(nowhere.path()));
 }
 
-TEST_F(KeyFileTest, WhatOthersMayOpenIsNotRead) {
+TEST_F(KeyFileTest, RefusesAFileThatOthersMayOpen) {
   const KeyFile file(folders_);
   for (const mode_t mode : {0640, 0604, 0660, 0700, 0400, 04600}) {
     ASSERT_EQ(::chmod(file.path().c_str(), mode), 0);
@@ -69,14 +69,14 @@ TEST_F(KeyFileTest, WhatOthersMayOpenIsNotRead) {
   EXPECT_TRUE(read_key_file(file.path()));
 }
 
-TEST_F(KeyFileTest, AnotherUsersFileIsNotRead) {
+TEST_F(KeyFileTest, RefusesAFileOfAnotherUser) {
   const KeyFile file(folders_);
   if (::chown(file.path().c_str(), 65534, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root may give a file to another user";
   EXPECT_FALSE(read_key_file(file.path()));
 }
 
-TEST_F(KeyFileTest, AnotherNameOfAFileIsNotRead) {
+TEST_F(KeyFileTest, RefusesAFileWithAnotherName) {
   const KeyFile file(folders_);
   const std::string link = folder_.path() + "/mccl-key-link";
   fs::create_symlink(file.path(), link);
@@ -110,7 +110,7 @@ TEST_F(KeyFileTest, OtherFilesOfTheUserAreNotRead) {
   EXPECT_FALSE(read_key_file("/" + std::string(1 << 20, 'a') + "/mccl-key-x"));
 }
 
-TEST_F(KeyFileTest, OnlyARandomPartIsLookedFor) {
+TEST_F(KeyFileTest, AcceptsOnlyARandomPartAsName) {
   const KeyFile file(folders_);
   const std::string name(file.name());
   ASSERT_EQ(name.size(), kKeyFileLetters);

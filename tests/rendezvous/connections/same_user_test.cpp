@@ -65,14 +65,14 @@ TEST(SameUser, ProcessesOfOneUserAndHostMeetWithoutAKey) {
   EXPECT_EQ(ends.acceptor.peer(), 1);
 }
 
-TEST(SameUser, AFileThatIsGoneIsRefusedWithTheCommandThatMakesAKey) {
+TEST(SameUser, AMissingFileIsRefusedWithTheCommandThatMakesAKey) {
   Party server = serving();
   ASSERT_EQ(::unlink(server.key_file->path().c_str()), 0);
   expect_refusal(meet(visiting(), std::move(server)),
                  "export MCCL_JOB_KEY=$(openssl rand -hex 32)");
 }
 
-TEST(SameUser, AVisitorWithoutProofIsRefusedByTheServer) {
+TEST(SameUser, TheServerRefusesAClientWithoutProof) {
   // A process that does not try the file proves only that it knows the empty key.
   Party server = serving();
   Handshake acceptor = Handshake::acceptor(std::move(server));
@@ -105,19 +105,19 @@ TEST(SameUser, AConnectionThatIsPassedOnToAnotherPortIsRefused) {
   EXPECT_FALSE(ends.acceptor.proven() || ends.dialer.proven());
 }
 
-TEST(SameUser, OneSideWithAKeyIsRefusedByBothWithTheReason) {
+TEST(SameUser, BothSidesRefuseIfOnlyOneHasAKey) {
   expect_refusal(meet(visiting("secret"), serving()), "it has no job key, and rank 1 has one");
   expect_refusal(meet(visiting(), serving("secret")), "it requires a job key");
 }
 
-TEST(SameUser, WhoeverAsksForProofDoesNotTrustAServerThatAcceptsAnyone) {
+TEST(SameUser, AClientThatRequiresProofRefusesAnOpenServer) {
   const Party open = {.rank = 0, .size = 2, .keyless = Keyless::anyone, .port = kPort};
   expect_refusal(meet(visiting(), open), "MCCL_REQUIRE_KEY=0");
   const Ends ends = meet(visiting({}, Keyless::anyone), open);
   EXPECT_EQ(ends.dialer.state(), State::done) << "both accept anyone";
 }
 
-TEST(SameUser, AServerWithNeitherKeyNorFileAcceptsNobody) {
+TEST(SameUser, AServerWithoutKeyAndFileAcceptsNoConnection) {
   EXPECT_THROW(Handshake::acceptor({.rank = 0, .size = 2, .port = kPort}), InvalidArgument);
 }
 

@@ -26,7 +26,7 @@ int let_in(Turnstile& turnstile, Clock::time_point now, int waiting) {
   return admitted;
 }
 
-TEST(Turnstile, LetsEverybodyInUntilItHasALimit) {
+TEST(Turnstile, AdmitsAllWithoutALimit) {
   Turnstile turnstile(Log(0, LogLevel::off), {});
   EXPECT_EQ(let_in(turnstile, kStart, 100'000), 100'000);
   EXPECT_EQ(turnstile.opens_at(), Clock::time_point::max());
@@ -34,7 +34,7 @@ TEST(Turnstile, LetsEverybodyInUntilItHasALimit) {
   EXPECT_EQ(let_in(turnstile, kStart, 100'000), 64);
 }
 
-TEST(Turnstile, AFloodComesInAtTheRateAndInFewWakeUps) {
+TEST(Turnstile, AdmitsAFloodAtItsRateInFewWakeUps) {
   Turnstile turnstile(Log(0, LogLevel::off), {});
   turnstile.limit({64, 1000}, kStart);
   Clock::time_point now = kStart;
@@ -50,14 +50,14 @@ TEST(Turnstile, AFloodComesInAtTheRateAndInFewWakeUps) {
   EXPECT_LE(looks, 1'001);
 }
 
-TEST(Turnstile, APauseFillsItAgain) {
+TEST(Turnstile, RefillsDuringAPause) {
   Turnstile turnstile(Log(0, LogLevel::off), {});
   turnstile.limit({64, 1000}, kStart);
   EXPECT_EQ(let_in(turnstile, kStart, 64), 64);
   EXPECT_EQ(let_in(turnstile, kStart + 1h, 1'000), 64);
 }
 
-TEST(Turnstile, OutOfDescriptorsIsSaidOncePerSpellWithTheLimit) {
+TEST(Turnstile, WarnsOncePerShortageOfDescriptors) {
   Turnstile turnstile(Log(0, LogLevel::warn), {});
   CaptureStderr();
   Clock::time_point now = kStart;
@@ -77,7 +77,7 @@ TEST(Turnstile, OutOfDescriptorsIsSaidOncePerSpellWithTheLimit) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("fs.file-max"));
 }
 
-TEST(Turnstile, StrangersAreCountedAndMentionedNowAndThen) {
+TEST(Turnstile, LogsTheNumberOfStrangersAtIntervals) {
   int counted = 0;
   Turnstile turnstile(Log(0, LogLevel::warn), [&] { ++counted; });
   CaptureStderr();
@@ -117,7 +117,7 @@ std::size_t count_watched(const Acceptor& acceptor) {
   return watched.size();
 }
 
-TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
+TEST(Acceptor, DelaysAFloodOfConnectionsAfterTheMeeting) {
   raise_open_files_limit();
   std::vector<Listener> listeners = one_listener();
   const std::vector<Socket> strangers = flood(listeners[0], 1100);
@@ -133,7 +133,7 @@ TEST(Acceptor, AFloodAfterTheMeetingIsLeftToWait) {
   EXPECT_EQ(count_watched(acceptor), 129u) << "guests, and the listener again";
 }
 
-TEST(Acceptor, AFloodFromOneAddressTurnsNobodyElseAway) {
+TEST(Acceptor, AFloodFromOneAddressDoesNotBlockOthers) {
   std::vector<Listener> listeners = one_listener();
   const Address elsewhere = *Address::parse_numeric("127.0.0.2", 0);
   const std::vector<Socket> peer = flood(listeners[0], 1, &elsewhere);
@@ -150,7 +150,7 @@ TEST(Acceptor, AFloodFromOneAddressTurnsNobodyElseAway) {
   EXPECT_EQ(std::count_if(strangers.begin(), strangers.end(), is_open), 127);
 }
 
-TEST(Acceptor, AMeetingHasNoLimit) {
+TEST(Acceptor, DoesNotLimitConnectionsDuringTheMeeting) {
   std::vector<Listener> listeners;
   listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
   const std::vector<Socket> strangers = flood(listeners[0], 100);

@@ -51,12 +51,12 @@ const std::vector<std::string> kGood = {
     "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n", "cmd=my_kvsname kvsname=kvs_1\n",
     "cmd=barrier_out\n", "cmd=get_result rc=0 msg=success value=h:17\n", "cmd=finalize_ack\n"};
 
-TEST(Join, AsksMpichsLauncherForTheRoot) {
+TEST(Join, AsksTheLauncherOfMpichForTheRoot) {
   Launcher launcher(kGood);
   EXPECT_EQ(exchange_root(launcher.rank, 1, "", seconds(20)), "h:17");
 }
 
-TEST(Join, Rank0TellsMpichsLauncherTheRoot) {
+TEST(Join, Rank0GivesTheRootToTheLauncherOfMpich) {
   std::vector<std::string> answers = kGood;
   answers.insert(answers.begin() + 2, "cmd=put_result rc=0 msg=success\n");
   Launcher launcher(answers);
@@ -83,7 +83,7 @@ TEST(Join, AWrongAnswerOfMpichsLauncherIsAnErrorWithTheCure) {
 
 TEST(Join, NeedsNoStoreForOneRank) { EXPECT_EQ(join({}, {}).store, nullptr); }
 
-TEST(Join, AnAddressThatIsNoneNamesItsSetting) {
+TEST(Join, AnInvalidAddressNamesItsSetting) {
   Config config;
   Placement placement{.rank = 0, .size = 2, .found_by = "MCCL"};
   const auto message = [&] {

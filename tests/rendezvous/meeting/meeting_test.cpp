@@ -166,7 +166,7 @@ class ADeath : public ::testing::TestWithParam<Point> {};
 class ADeathOfARankThatListened : public ::testing::TestWithParam<Point> {};
 
 /// The store behaves like torch's: it outlives rank 0 and does not know its clients.
-TEST_P(ADeathOfARankThatListened, IsNoticedWithAStoreThatKnowsNothingOfIt) {
+TEST_P(ADeathOfARankThatListened, IsNoticedWithoutTheStore) {
   const Point point = GetParam();
   for (const char* transport : {"auto", "tcp"}) {
     SCOPED_TRACE(transport);
@@ -239,7 +239,7 @@ class StoreThatNotesItsLimit final : public RemoteAnswers {
   Clock::duration longest_wait_{};
 };
 
-TEST(AMeeting, WaitsForNoAnswerOfTheStoreBeyondTheTimeToConnect) {
+TEST(Meeting, GivesUpOnAnUnresponsiveStoreAtTheConnectTimeout) {
   for (const double seconds : {60.0, 2.0}) {
     const std::shared_ptr<Store> table = make_memory_store();
     std::vector<std::shared_ptr<StoreThatNotesItsLimit>> stores;
@@ -271,7 +271,7 @@ TEST(AMeeting, WaitsForNoAnswerOfTheStoreBeyondTheTimeToConnect) {
 }
 
 /// Rank 0 served the store of the previous start. Rank 1 keeps its client of that store.
-TEST(ANextStart, WaitsForItsRank0ThoughTheStoreOfTheLastHasEnded) {
+TEST(RestartedJob, WaitsForItsRank0AfterThePreviousStoreEnded) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   std::shared_ptr<Store> served = make_tcp_store(address, 0, "key", kSoon);
   const std::shared_ptr<Store> reached = make_tcp_store(address, 1, "key", kSoon);

@@ -43,7 +43,7 @@ TEST(MeshEncryption, ADowngradeIsRefusedOnBothSides) {
 }
 
 /// The owner of a link that has accepted all bytes does not write to it again.
-TEST(MeshEncryption, TheMeshSendsWhatALinkHolds) {
+TEST(MeshEncryption, FlushesBytesHeldByALink) {
   Job job(2);
   join_encrypted(job, 0);
   join_encrypted(job, 1);

@@ -24,7 +24,7 @@ TEST(MeshBinding, TwoListedAddressesAreTwoRails) {
   }
 }
 
-TEST(MeshBinding, RailsAreTheLargerNumberOnBothSides) {
+TEST(MeshBinding, UsesTheLargerNumberOfRailsOfBothSides) {
   Job job(3, loopback_config());
   job.join(1, loopback_config("127.0.0.1,127.0.0.2,127.0.0.3"));
   Config wildcard;
@@ -47,7 +47,7 @@ TEST(MeshBinding, RailsAreTheLargerNumberOnBothSides) {
   }
 }
 
-TEST(MeshBinding, APairSaysWhatItsLinksGoThrough) {
+TEST(MeshBinding, DescribesTheInterfacesOfAPair) {
   for (const auto& [listed, links] : {std::pair("127.0.0.1", "tcp, 1 link, lo"),
                                       std::pair("127.0.0.1,127.0.0.2", "tcp, 2 links, lo")}) {
     Job job(2, loopback_config(listed));
@@ -59,7 +59,7 @@ TEST(MeshBinding, APairSaysWhatItsLinksGoThrough) {
   }
 }
 
-TEST(MeshBinding, DebugNumbersWhoConnectsToWhom) {
+TEST(MeshBinding, DebugLogsEachConnection) {
   Job job(2);
   for (int rank : {0, 1}) {
     MeshOptions options = job.options(rank, loopback_config(), &job[rank]);
@@ -80,7 +80,7 @@ TEST(MeshBinding, DebugNumbersWhoConnectsToWhom) {
   EXPECT_THAT(said, HasSubstr("rank 0] connection 2, from rank 1 (collectives"));
 }
 
-TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {
+TEST(MeshBinding, ARailWithAFailedPathUsesAnother) {
   Job job(2, loopback_config("127.0.0.1,127.0.0.2"));
   std::vector<Endpoint> endpoints = job.endpoints();
   endpoints[1].addresses[1] = "127.0.0.77";  // nothing listens there
@@ -91,7 +91,7 @@ TEST(MeshBinding, ARailWhoseOwnPathFailsTakesAnother) {
   EXPECT_THAT(job[0].events[0].link->description(), HasSubstr("-> 127.0.0.1:"));
 }
 
-TEST(MeshBinding, Fault24IPv6Works) {
+TEST(MeshBinding, ConnectsOverIPv6) {
   if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   Job job(2, loopback_config("::1"));
   job.exchange_endpoints();

@@ -59,7 +59,7 @@ TEST_P(MeshOfSize, EveryPairMeets) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, MeshOfSize, ::testing::Values(2, 3, 5, 8));
 
-TEST(Mesh, KeysArriveAsTheyWereDialed) {
+TEST(Mesh, DeliversTheKeyOfEachDialedLink) {
   Job job(2);
   job.exchange_endpoints();
   const std::vector<transport::LinkKey> keys = {
@@ -101,7 +101,7 @@ TEST(Mesh, BytesRightAfterTheHandshakeAreNotLost) {
   EXPECT_EQ(text_of(seen), text);
 }
 
-TEST(Mesh, NoiseAtTheListenerDisturbsNobody) {
+TEST(Mesh, IgnoresNoiseAtTheListener) {
   Job job(4);
   job.exchange_endpoints();
   std::vector<Socket> strangers;
@@ -127,7 +127,7 @@ TEST(Mesh, NoiseAtTheListenerDisturbsNobody) {
   expect_all_pairs_carry(job, 4);
 }
 
-TEST(Mesh, AFloodOfSilentConnectionsDisturbsNobody) {
+TEST(Mesh, AFloodOfSilentConnectionsDelaysNothing) {
   Job job(2);
   job.exchange_endpoints();
   std::vector<Socket> strangers;
@@ -144,7 +144,7 @@ TEST(Mesh, AFloodOfSilentConnectionsDisturbsNobody) {
   expect_all_pairs_carry(job, 2);
 }
 
-TEST(Mesh, Fault24AStrangerWithAnotherKeyStaysOut) {
+TEST(Mesh, RefusesAPeerWithAnotherKey) {
   Job job(3);
   job.exchange_endpoints();
   Job outside(2, loopback_config(), "another key");
@@ -183,7 +183,7 @@ TEST(Mesh, SettingsThatDifferEndTheDialAtOnceOnBothSides) {
   }
 }
 
-TEST(Mesh, NobodyThereIsBoundedAndListsWhatWasTried) {
+TEST(Mesh, TheTimeoutListsTheAddressesTried) {
   Job job(2, loopback_config("127.0.0.1,127.0.0.2"));
   const std::vector<Endpoint> endpoints = job.endpoints();
   job[0].mesh->set_endpoints(endpoints);
@@ -219,7 +219,7 @@ TEST(Mesh, APeerThatComesLateIsFound) {
   expect_all_pairs_carry(job, 2);
 }
 
-TEST(Mesh, AnotherRankAtAnAddressIsPassedOver) {
+TEST(Mesh, SkipsAnAddressOfAnotherRank) {
   Job job(3);
   const int port = support::free_places(1).front().front().port;
   Config first = loopback_config("127.0.0.2");
@@ -240,7 +240,7 @@ TEST(Mesh, AnotherRankAtAnAddressIsPassedOver) {
   EXPECT_EQ(job[2].refused, 0);
 }
 
-TEST(Mesh, AnAddressThatHangsHoldsNobodyUp) {
+TEST(Mesh, AnUnresponsiveAddressDelaysNoOtherRank) {
   Job job(2, loopback_config("127.0.0.2"));
   // Listens elsewhere than 127.0.0.1, where another process may hold the port.
   const Listener mute(*Address::parse_numeric("127.0.0.3", job[1].mesh->endpoint().port), 0);
@@ -254,7 +254,7 @@ TEST(Mesh, AnAddressThatHangsHoldsNobodyUp) {
   EXPECT_THAT(job[0].event_of(1)->link->description(), HasSubstr("-> 127.0.0.2:"));
 }
 
-TEST(Mesh, ADialOfNobodyIsRefused) {
+TEST(Mesh, RefusesToDialAnInvalidRank) {
   Job job(2);
   EXPECT_THROW(job[0].mesh->dial(WorldRank(1), kControl, in(seconds(1))), InvalidArgument);
   job.exchange_endpoints();
@@ -303,7 +303,7 @@ TEST(Mesh, OnlyTheControlConnectionLimitsSilence) {
 }
 #endif
 
-TEST(Mesh, EachRankMayHaveAThreadOfItsOwn) {
+TEST(Mesh, RanksMayBeThreadsOfOneProcess) {
   constexpr int kSize = 4;
   Job job(kSize);
   job.exchange_endpoints();

@@ -173,7 +173,7 @@ struct Job {
   int looks = 0;
 };
 
-TEST(Neighbours, EverybodyMeetsEverybody) {
+TEST(Neighbours, EveryPairConnects) {
   for (const int size : {2, 3, 7, 12}) {
     Job job(size);
     job.meet();
@@ -181,7 +181,7 @@ TEST(Neighbours, EverybodyMeetsEverybody) {
   }
 }
 
-TEST(Neighbours, ARankWithoutMemoryIsNone) {
+TEST(Neighbours, ARankWithoutMemoryIsNotANeighbour) {
   Job job(4);
   job.listeners[2].reset();
   job.meet();
@@ -193,7 +193,7 @@ TEST(Neighbours, ARankWithoutMemoryIsNone) {
   EXPECT_THAT(job.neighbours_of(3), ::testing::ElementsAre(0, 1));
 }
 
-TEST(Neighbours, NobodyWithMemoryIsNoNode) {
+TEST(Neighbours, RanksWithoutMemoryFormNoNode) {
   Job job(3);
   for (auto& listener : job.listeners) listener.reset();
   job.meet();
@@ -260,11 +260,11 @@ class Strangers : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Strangers, ThatSayNothingHoldUpNobody) {
+TEST_P(Strangers, ThatSendNothingDelayNoRank) {
   call(10, [](const auto&...) {});
 }
 
-TEST_P(Strangers, ThatComeInCrowds) {
+TEST_P(Strangers, ThatConnectInLargeNumbersAreIgnored) {
   call(65, [](const auto&...) {});
 }
 
@@ -321,7 +321,7 @@ struct Faulty {
   }
 };
 
-TEST(FaultyNeighbour, MemoryThatCannotBeMappedIsNoError) {
+TEST(FaultyNeighbour, UnmappableMemoryIsNotAnError) {
   Faulty faulty;
   LocalConnection connection;
   const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -336,12 +336,12 @@ TEST(FaultyNeighbour, MemoryThatCannotBeMappedIsNoError) {
   EXPECT_THROW(connection.receive(answer, in(seconds(20))), PeerError) << "it is told so";
 }
 
-TEST(FaultyNeighbour, WhoNeverComesIsNotWaitedForOnceItSaysSo) {
+TEST(FaultyNeighbour, StopsWaitingForANeighbourThatDeclines) {
   Faulty faulty;
   EXPECT_TRUE(faulty.meet([](const std::string&) {}).empty());
 }
 
-TEST(FaultyNeighbour, ListsWithNonsenseDoNoHarm) {
+TEST(FaultyNeighbour, IgnoresMalformedLists) {
   const auto store = make_memory_store();
   store->set("neighbours/1", "0 -1 2 99999999999 y");
   const node::SharedMemory found =
@@ -349,7 +349,7 @@ TEST(FaultyNeighbour, ListsWithNonsenseDoNoHarm) {
   EXPECT_TRUE(found.nodes.empty());
 }
 
-TEST(FaultyNeighbour, WhoNeverAnswersIsNamed) {
+TEST(FaultyNeighbour, NamesANeighbourThatNeverAnswers) {
   Job job(2);
   NeighbourOptions options = job.options_of(1);
   options.deadline = in(milliseconds(300));

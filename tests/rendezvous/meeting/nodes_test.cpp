@@ -8,7 +8,7 @@ namespace mccl::rendezvous {
 namespace {
 
 /// Tests every way in which up to four ranks can have mapped each other.
-TEST(Nodes, AreWhereEveryoneHasMappedEveryone) {
+TEST(Nodes, NeedEveryMemberToMapEveryOther) {
   for (int size = 1; size <= 4; ++size) {
     const int pairs = size * (size - 1);
     for (unsigned bits = 0; bits < 1u << pairs; ++bits) {

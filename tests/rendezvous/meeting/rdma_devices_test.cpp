@@ -54,7 +54,7 @@ class RdmaDevices : public ::testing::Test {
   std::unique_ptr<RdmaTransport> made_;
 };
 
-TEST_F(RdmaDevices, WhereAllIsThereNothingIsSaid) {
+TEST_F(RdmaDevices, AreQuietIfAllAreUsable) {
   EXPECT_EQ(meet(R"([[null, ["here0", "here1"]], [["there0", "there1"], null]])"), "");
   ASSERT_TRUE(made_);
   EXPECT_EQ(made_->rails(WorldRank(1)), 2);
@@ -68,7 +68,7 @@ TEST_F(RdmaDevices, OneBadDeviceIsNamedAndTheOthersAreUsed) {
   EXPECT_EQ(made_->rails(WorldRank(1)), 1);
 }
 
-TEST_F(RdmaDevices, WithoutAnyThatCanBeUsedTheReasonIsSaidAndNothingIsMade) {
+TEST_F(RdmaDevices, TheReasonIsLoggedIfNoneIsUsable) {
   EXPECT_THAT(meet(R"([[null, "gone7"], ["there0", null]])"),
               ::testing::AllOf(HasSubstr("WARN"), HasSubstr("gone7")));
   EXPECT_FALSE(made_);
@@ -77,7 +77,7 @@ TEST_F(RdmaDevices, WithoutAnyThatCanBeUsedTheReasonIsSaidAndNothingIsMade) {
   EXPECT_FALSE(made_);
 }
 
-TEST_F(RdmaDevices, WhereConnectionsAreEncryptedNoneIsUsed) {
+TEST_F(RdmaDevices, AreNotUsedWithEncryption) {
   config_.encryption = "on";
   const std::string table = R"([[null, ["here0", "here1"]], [["there0", "there1"], null]])";
   const char* const reason = "RDMA does not encrypt, and MCCL_ENCRYPTION is on";
@@ -93,7 +93,7 @@ TEST_F(RdmaDevices, WhereConnectionsAreEncryptedNoneIsUsed) {
   }
 }
 
-TEST_F(RdmaDevices, WhereRdmaIsAMustOneBadDeviceIsAnError) {
+TEST_F(RdmaDevices, OneBadDeviceIsAnErrorIfRdmaIsRequired) {
   config_.transport = "rdma";
   try {
     meet(R"([[null, ["here0", "gone7"]], [["there0", "there1"], null]])");

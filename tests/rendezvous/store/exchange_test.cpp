@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kMinute{60};
 
-TEST(RollCall, NamesWhoHasNotComeAndWhoHas) {
+TEST(RollCall, NamesMissingAndPresentRanks) {
   EXPECT_EQ(roll_call({true, false, true, false}), "ranks 1 and 3 have not arrived; 0 and 2 have");
   EXPECT_EQ(roll_call({true, false}), "rank 1 has not arrived; 0 has");
   EXPECT_EQ(roll_call({false, false, true}), "ranks 0 and 1 have not arrived; 2 has");
@@ -25,7 +25,7 @@ TEST(RollCall, NamesWhoHasNotComeAndWhoHas) {
   EXPECT_EQ(roll_call({false, true}, "connected"), "rank 0 has not connected; 1 has");
 }
 
-TEST(RollCall, OfALongRunTheEndsAreNamed) {
+TEST(RollCall, ShortensLongRunsOfRanks) {
   std::vector<bool> present(1000, true);
   for (const int absent : {3, 7, 8, 20, 21, 22, 999}) present[absent] = false;
   EXPECT_EQ(roll_call(present),
@@ -33,7 +33,7 @@ TEST(RollCall, OfALongRunTheEndsAreNamed) {
             "998 have");
 }
 
-TEST(Exchange, ARankWhoseTimeIsOverBeforeRank0sNamesWhoIsMissing) {
+TEST(Exchange, ARankThatTimesOutBeforeRank0NamesMissingRanks) {
   const auto store = make_memory_store();
   const Clock::time_point over = Clock::now();
   try {
@@ -66,7 +66,7 @@ class CountingStore final : public Store {
 };
 
 /// Only rank 0 may make as many requests as there are ranks.
-TEST(Exchange, NeedsAFewRequestsOfEachRank) {
+TEST(Exchange, NeedsFewRequestsPerRank) {
   const auto store = std::make_shared<CountingStore>();
   constexpr int kSize = 24;
   std::vector<std::thread> ranks;
@@ -85,7 +85,7 @@ TEST(Exchange, NeedsAFewRequestsOfEachRank) {
   EXPECT_LE(store->requests, 3 * 3 * kSize);
 }
 
-TEST(Exchange, TablesLargerThanAStoreTakesGoInParts) {
+TEST(Exchange, SplitsTablesThatExceedTheLimitOfTheStore) {
   const auto store = make_memory_store();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 4; ++rank) {

@@ -81,7 +81,7 @@ Processes::Body meets(int rank, int size) {
   return [=](Incarnation& start) { return meet(start, rank, size); };
 }
 
-TEST(Incarnation, IsOneForAllRanks) {
+TEST(Incarnation, IsTheSameOnAllRanks) {
   Processes ranks;
   for (const int rank : {0, 1, 2, 3}) ranks.start(rank, {rank, 4, "a=1\n"});
   ranks.join();
@@ -89,7 +89,7 @@ TEST(Incarnation, IsOneForAllRanks) {
   for (const int rank : {1, 2, 3}) EXPECT_EQ(ranks[rank], ranks[0]);
 }
 
-TEST(Incarnation, StartsOnOneStoreAreApart) {
+TEST(Incarnation, SeparatesStartsOnOneStore) {
   const auto store = make_memory_store();
   std::string first;
   for (int i = 0; i < 3; ++i) {
@@ -102,7 +102,7 @@ TEST(Incarnation, StartsOnOneStoreAreApart) {
 
 /// In the earlier system a start's generation was the number of starts divided by the number of
 /// ranks. One extra start gave every rank a different generation.
-TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
+TEST(Incarnation, ADeadExtraProcessTakesNoRank) {
   const auto store = make_memory_store();
   for (int extra = 0; extra < 3; ++extra) {
     EXPECT_THROW(Incarnation(store, {1, 2, ""}, milliseconds(20)), TimeoutError);
@@ -114,7 +114,7 @@ TEST(Incarnation, AnExtraStartThatDiedTakesNobodysPlace) {
   }
 }
 
-TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
+TEST(Incarnation, ASecondProcessOfARankIsRefusedWithBothNamed) {
   Processes ranks;
   std::promise<std::string> second;
   ranks.start(0, {0, 3, ""}, meets(0, 3));
@@ -141,7 +141,7 @@ TEST(Incarnation, ASecondProcessOfARankIsToldOfBoth) {
 
 /// The extra process may have been meant to be the missing rank. Ranks that wait in vain are told
 /// about it.
-TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
+TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {
   Processes ranks;
   const auto tells_where = [](int rank, milliseconds patience) {
     return [=](Incarnation& start) -> std::string {
@@ -165,7 +165,7 @@ TEST(Incarnation, WhoWasTurnedAwayIsToldToThoseWhoWaitInVain) {
   }
 }
 
-TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
+TEST(Incarnation, EveryRankNamesARankBeyondTheWorldSize) {
   Processes ranks;
   for (const int rank : {0, 1}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
   ranks.start(3, {3, 4, ""}, meets(3, 4));
@@ -177,7 +177,7 @@ TEST(Incarnation, ARankThatIsNotBelowRank0sSizeIsNamedOnEveryRank) {
 }
 
 /// The late process may belong to the next start, so it waits until its timeout.
-TEST(Incarnation, WhoComesAfterAllHaveMetIsToldOfThemInTheEnd) {
+TEST(Incarnation, AProcessThatArrivesAfterTheMeetingTimesOutAndNamesTheJob) {
   const auto store = make_memory_store();
   Processes ranks(store);
   for (const int rank : {0, 1}) {
@@ -252,7 +252,7 @@ TEST(Incarnation, ADeathThatTheStoreCountsEndsEveryWait) {
 }
 
 /// A rank may leave as soon as it has everything, before the others have read its values.
-TEST(Incarnation, WhatIsThereIsReadAlsoWhenAPeerHasLeft) {
+TEST(Incarnation, ReadsExistingValuesAfterAPeerHasLeft) {
   Processes ranks(make_memory_store());
   const auto body = [](Incarnation& start) {
     int looks = 0;
@@ -277,7 +277,7 @@ std::string timeout_of(const std::shared_ptr<Store>& store, JoinRequest self) {
 }
 
 /// Like torch's store, this one does not track ranks.
-TEST(Incarnation, WhoIsMissingIsNamed) {
+TEST(Incarnation, NamesMissingRanks) {
   const auto store = make_memory_store();
   Processes others(store);
   others.start(2, {2, 4, ""}, meets(2, 4));
@@ -288,7 +288,7 @@ TEST(Incarnation, WhoIsMissingIsNamed) {
   EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
 }
 
-TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
+TEST(Incarnation, NamesMissingRanksThroughTheStoreOfRank0) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   const auto store = make_tcp_store(address, 0, "key", kLong);
   Processes others(make_tcp_store(address, 2, "key", kLong));
@@ -299,7 +299,7 @@ TEST(Incarnation, WhoIsMissingIsNamedThroughTheStoreOfRank0) {
   EXPECT_THAT(others[2], HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
 }
 
-TEST(Incarnation, WhoIsMissingIsNamedWithoutRank0Too) {
+TEST(Incarnation, NamesMissingRanksWithoutRank0) {
   const auto store = make_memory_store();
   // These keys belong to another start, whose ranks have met.
   store->set("mccl/arrival/1", "3");

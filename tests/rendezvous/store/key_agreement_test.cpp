@@ -109,7 +109,7 @@ std::string elsewhere(const std::string& key, const std::string& value) {
              : value;
 }
 
-TEST(KeyAgreement, AKeyThatIsAgreedOnThroughAFileIsNeverInTheStore) {
+TEST(KeyAgreement, NeverStoresAKeyThatIsSharedThroughAFile) {
   Agreed ranks(4);
   ranks.run();
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
@@ -135,7 +135,7 @@ TEST(KeyAgreement, ARankThatCannotReadTheFileMakesEveryRankRaise) {
   EXPECT_TRUE(ranks.folder.empty());
 }
 
-TEST(KeyAgreement, ARankThatAsksForProofTakesNoPublishedKey) {
+TEST(KeyAgreement, ARankThatRequiresProofRefusesAPublishedKey) {
   Agreed ranks(2, "0");
   ranks.configs[1].require_key = "auto";
   ranks.stores[1]->on_get = elsewhere;
@@ -156,7 +156,7 @@ TEST(KeyAgreement, WithoutARequiredKeyARankThatCannotReadTheFileMakesEveryRankWa
   EXPECT_TRUE(ranks.folder.empty());
 }
 
-TEST(KeyAgreement, APublishedKeyIsTakenBackOnceAllHaveMet) {
+TEST(KeyAgreement, RemovesAPublishedKeyAfterTheMeeting) {
   Agreed ranks(2, "0");
   ranks.stores[1]->on_get = elsewhere;
   ranks.run();
@@ -186,7 +186,7 @@ TEST(KeyAgreement, WithoutAFolderForTheFileRankZeroSaysSo) {
   EXPECT_THAT(ranks.stores[0]->values, IsEmpty());
 }
 
-TEST(KeyAgreement, AnAnswerGivenInARanksPlaceIsFoundOut) {
+TEST(KeyAgreement, DetectsAForgedAnswer) {
   Agreed ranks(3);
   ranks.stores[1]->on_set = [](const std::string&, const std::string&) { return "no"; };
   ranks.run();
@@ -200,7 +200,7 @@ TEST(KeyAgreement, AnAnswerGivenInARanksPlaceIsFoundOut) {
   EXPECT_THAT(others.errors[1], HasSubstr("MCCL_JOB_KEY"));
 }
 
-TEST(KeyAgreement, AFileWithAnotherKeyIsNotTaken) {
+TEST(KeyAgreement, RefusesAFileWithAnotherKey) {
   Agreed ranks(2, "0");
   mccl::testing::Folder others;
   const std::vector<std::string> folders = {others.path()};

@@ -118,7 +118,7 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
   EXPECT_THAT(said, HasSubstr("could not reach the store"));
 }
 
-TEST(StoreAccess, AServerThatAcceptsAnyoneIsReachedOnlyByThoseThatDoToo) {
+TEST(StoreAccess, OnlyOpenClientsReachAnOpenServer) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   const Party anyone = {.keyless = Keyless::anyone};
   const auto store = make_tcp_store_for(anyone, address, 0, kAccessLimit, {"OFF", nullptr});

@@ -47,7 +47,7 @@ class Client {
   pid_t process_;
 };
 
-TEST(StoreServer, ADeathIsOfTheStartThatTheRankBelongedTo) {
+TEST(StoreServer, ADeathCountsForTheStartOfItsRank) {
   const std::string address = "127.0.0.1:" + std::to_string(testing::free_port());
   const Client client(address, [](Store& store) {
     store.set("mccl/" + kStart + "/places/2", "here");
@@ -67,7 +67,7 @@ TEST(StoreServer, ADeathBeforeAnyStartNamesNone) {
   EXPECT_EQ(store->get(kDeath + std::string("1"), kPatience), "2 ");
 }
 
-TEST(StoreServer, AnEndInGoodOrderIsNoDeath) {
+TEST(StoreServer, AnOrderlyEndIsNotADeath) {
   const std::string address = "127.0.0.1:" + std::to_string(testing::free_port());
   const auto leave = [](Store& store) { store.set("left", ""); };
   const Client client(address, leave);

@@ -95,7 +95,7 @@ TEST(TcpStore, AWrongKeyIsLoggedOnceAndCounted) {
   EXPECT_THAT(said, HasSubstr("127.0.0.1"));
 }
 
-TEST(TcpStore, AClientIsToldThatTheTableIsFull) {
+TEST(TcpStore, ReportsAFullTableToTheClient) {
   const Served store;
   const auto client = store.client(1);
   const std::string value(kMaxValueBytes, 'v');
@@ -111,7 +111,7 @@ TEST(TcpStore, AClientIsToldThatTheTableIsFull) {
   EXPECT_EQ(client->get("large 0", kPatience), value);
 }
 
-TEST(TcpStore, WhatIsRank0sNobodyElseWrites) {
+TEST(TcpStore, RefusesWritesToTheKeysOfRank0) {
   const Served store;
   const auto client = store.client(1);
   const std::string key = "start 1/" + std::string(kServersOwn) + "key";
@@ -171,7 +171,7 @@ TEST(StoreServer, HasALimitedNumberOfClients) {
   }
 }
 
-TEST(StoreServer, AClientThatStopsInTheMiddleOfARequestIsClosed) {
+TEST(StoreServer, ClosesAClientThatStopsInsideARequest) {
   const Limited store({.transfer = 50ms});
   const Socket slow = store.client();
   const Bytes request = encode(StoreKind::set, "k", "value", 0);
@@ -204,7 +204,7 @@ struct Sender {
   }
 };
 
-TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
+TEST(TcpStore, PartialRequestsUseBoundedMemory) {
   const Served store;
   const auto other = store.client(2);
   const Bytes request = encode(StoreKind::set, "k", std::string(kMaxValueBytes, 'v'), 0);
@@ -236,7 +236,7 @@ TEST(TcpStore, HalfRequestsOfManyClientsTakeABoundedShareOfMemory) {
   }
 }
 
-TEST(TcpStore, LargeAnswersThatNobodyReadsAreBoundedAndThenDelivered) {
+TEST(TcpStore, UnreadAnswersUseBoundedMemoryAndAreDelivered) {
   const Served store;
   const std::string value(kMaxValueBytes, 'v');
   store.server->set("k", value);

@@ -82,7 +82,7 @@ class EveryStore : public ::testing::TestWithParam<Views (*)()> {
   Store& second_ = *views_.second;
 };
 
-TEST_P(EveryStore, WhatOneSetsTheOtherGets) {
+TEST_P(EveryStore, OneClientReadsTheValueOfAnother) {
   first_.set("a", "one");
   EXPECT_EQ(second_.get("a", kPatience), "one");
   second_.set("b", "two");
@@ -109,7 +109,7 @@ TEST_P(EveryStore, GetWaitsForTheKey) {
   EXPECT_EQ(this_way.get(), "there");
 }
 
-TEST_P(EveryStore, AWaitingGetHoldsNobodyUp) {
+TEST_P(EveryStore, AWaitingGetBlocksNoOtherClient) {
   auto waiting = std::async(std::launch::async, [&] { return second_.get("x", kPatience); });
   // The waiting view serves other calls meanwhile, and its own set() ends the wait.
   EXPECT_EQ(second_.add("n", 1), 1);
@@ -198,7 +198,7 @@ TEST(TcpStore, ClientsWaitForTheServer) {
   EXPECT_EQ(client.get(), "v");
 }
 
-TEST(TcpStore, NobodyThereIsAnErrorThatNamesTheAddress) {
+TEST(TcpStore, AnAbsentServerIsAnErrorThatNamesTheAddress) {
   const std::string address = address_with(free_port());
   const std::string message =
       message_of<PeerError>([&] { make_tcp_store(address, 3, kJobKey, 60ms); });
@@ -208,7 +208,7 @@ TEST(TcpStore, NobodyThereIsAnErrorThatNamesTheAddress) {
   EXPECT_THAT(message, HasSubstr("refused"));
 }
 
-TEST(TcpStore, AnotherKeyStaysOut) {
+TEST(TcpStore, RefusesAnotherKey) {
   const std::string address = address_with(free_port());
   const auto server = make_tcp_store(address, 0, kJobKey, kPatience);
   for (const char* key : {"guess", ""}) {
@@ -236,7 +236,7 @@ TEST(TcpStore, AVanishedServerIsAPeerErrorThatNamesIt) {
   EXPECT_THAT(message_of<PeerError>([&] { client->set("k", "w"); }), HasSubstr("rank 0"));
 }
 
-TEST(TcpStore, AServerThatEndsBetweenCallsIsTheErrorOfOneCallAndNotWaitedFor) {
+TEST(TcpStore, AServerThatEndsBetweenCallsFailsTheNextCallImmediately) {
   const std::string address = address_with(free_port());
   auto server = make_tcp_store(address, 0, kJobKey, kPatience);
   const auto client = make_tcp_store(address, 1, kJobKey, std::chrono::hours(1));
@@ -273,7 +273,7 @@ TEST(TcpStore, ATakenPortIsRefused) {
   EXPECT_THAT(message, HasSubstr("another program"));
 }
 
-TEST(TcpStore, BadAddressesAreRefused) {
+TEST(TcpStore, RefusesInvalidAddresses) {
   for (const char* address : {"", "127.0.0.1", ":1", "127.0.0.1:", "127.0.0.1:x", "::1:80",
                               "127.0.0.1:65536", "127.0.0.1:0", "203.0.113.7:29500"}) {
     EXPECT_THROW(make_tcp_store(address, 0, kJobKey, 50ms), InvalidArgument) << address;
@@ -281,7 +281,7 @@ TEST(TcpStore, BadAddressesAreRefused) {
   EXPECT_THROW(make_tcp_store("127.0.0.1:29500", -1, kJobKey, 50ms), InvalidArgument);
 }
 
-TEST(TcpStore, Fault24HostNamesAndIPv6Work) {
+TEST(TcpStore, AcceptsHostNamesAndIPv6) {
   for (const char* host : {"localhost", "[::1]"}) {
     const std::string address = std::string(host) + ":" + std::to_string(free_port());
     std::shared_ptr<Store> server;
@@ -304,7 +304,7 @@ Socket raw_connection(std::uint16_t port) {
   return socket;
 }
 
-TEST(TcpStore, NoiseDisturbsNobody) {
+TEST(TcpStore, IgnoresNoise) {
   const std::uint16_t port = free_port();
   const auto server = make_tcp_store(address_with(port), 0, kJobKey, kPatience);
   std::vector<Socket> strangers;
@@ -322,7 +322,7 @@ TEST(TcpStore, NoiseDisturbsNobody) {
   EXPECT_LE(::recv(strangers[0].descriptor(), &byte, 1, 0), 0);
 }
 
-TEST(TcpStore, AWaitThatTheServerAlreadyHoldsEndsWithTheServersOwnSet) {
+TEST(TcpStore, APendingWaitEndsWhenTheServerSetsTheKey) {
   const std::uint16_t port = free_port();
   const auto server = make_tcp_store(address_with(port), 0, kJobKey, kPatience);
   std::string trouble;

@@ -8,7 +8,7 @@
 namespace mccl::transport::rdma {
 namespace {
 
-TEST(RdmaCredits, NoMoreIsSentThanThereAreReceives) {
+TEST(RdmaCredits, SendsNeverExceedPostedReceives) {
   Credits credits(16);
   int sent = 0;
   for (; credits.may_send_data(); ++sent) credits.send();
@@ -20,7 +20,7 @@ TEST(RdmaCredits, NoMoreIsSentThanThereAreReceives) {
   EXPECT_FALSE(credits.may_close());
 }
 
-TEST(RdmaCredits, CountsGoAroundTheirEnd) {
+TEST(RdmaCredits, CountsWrapAround) {
   Credits credits(16);
   for (std::uint64_t i = 0; i < 1000; ++i) {
     credits.send();
@@ -30,7 +30,7 @@ TEST(RdmaCredits, CountsGoAroundTheirEnd) {
   }
 }
 
-TEST(RdmaCredits, ALieIsFoundOut) {
+TEST(RdmaCredits, DetectsFalseCredits) {
   Credits credits(16);
   for (int i = 0; i < 5; ++i) credits.send();
   EXPECT_FALSE(credits.hear(6)) << "more than was sent";
@@ -71,7 +71,7 @@ struct End {
 
 /// Both ends poll and take at random. Whenever both have polled and taken everything, both may
 /// send.
-TEST(RdmaCredits, TwoEndsAreNeverBothOutOfThem) {
+TEST(RdmaCredits, BothEndsNeverRunOutTogether) {
   std::mt19937 random(1);
   End ends[2];
   for (int step = 0; step < 200'000; ++step) {

@@ -38,7 +38,7 @@ class DeviceTableTest : public ::testing::Test {
   const mccl::testing::Folder folder_;
 };
 
-TEST_F(DeviceTableTest, AnEntryIsNothingOrANameOrSeveral) {
+TEST_F(DeviceTableTest, AnEntryHoldsAnyNumberOfNames) {
   const DeviceTable table =
       read_device_table(path_of(R"([[null, "a", ["b", "c"]], ["d", null, null],
                                     [["e", "f"], null, null]])"),
@@ -47,7 +47,7 @@ TEST_F(DeviceTableTest, AnEntryIsNothingOrANameOrSeveral) {
   EXPECT_THAT(table[1], ElementsAre(ElementsAre("d"), IsEmpty(), IsEmpty()));
 }
 
-TEST_F(DeviceTableTest, WhatIsMalformedIsRefusedWithItsPlace) {
+TEST_F(DeviceTableTest, RefusesMalformedEntriesWithTheirPosition) {
   EXPECT_THAT(refusal_of("", 2), HasSubstr("is not JSON"));
   EXPECT_THAT(refusal_of("{}", 2), HasSubstr("each of 2 ranks"));
   EXPECT_THAT(refusal_of("[]", {}), HasSubstr("a list for each rank"));
@@ -85,7 +85,7 @@ std::string refusal_of_shape(const std::string& text, bool ring) {
   return "none";
 }
 
-TEST(TableShape, AMeshJoinsAllAndARingEachToTheNext) {
+TEST(TableShape, AMeshConnectsAllAndARingNeighbours) {
   EXPECT_TRUE(is_mesh(table_of(kMesh)));
   EXPECT_TRUE(is_ring(table_of(kMesh))) << "what joins all joins neighbours";
   EXPECT_FALSE(is_mesh(table_of(kRingOf4)));
@@ -95,7 +95,7 @@ TEST(TableShape, AMeshJoinsAllAndARingEachToTheNext) {
   EXPECT_TRUE(is_ring(table_of("[[null]]"))) << "of one, nothing is missing";
 }
 
-TEST(TableShape, ARingOfAMeshHasOnlyWhatJoinsNeighbours) {
+TEST(TableShape, ARingOfAMeshKeepsOnlyNeighbours) {
   const std::string mesh_of_4 =
       R"([[null,"a","b","c"],["a",null,"b","c"],["a","b",null,"c"],["a","b","c",null]])";
   const DeviceTable ring = ring_of(table_of(mesh_of_4));
@@ -105,7 +105,7 @@ TEST(TableShape, ARingOfAMeshHasOnlyWhatJoinsNeighbours) {
   EXPECT_EQ(ring[3][0], std::vector<std::string>{"a"});
 }
 
-TEST(TableShape, WhatIsMissingIsDrawnWithTheCommandThatFindsOut) {
+TEST(TableShape, DrawsMissingLinksWithACommandToCheck) {
   EXPECT_EQ(refusal_of_shape(kMesh, false), "none");
   EXPECT_EQ(refusal_of_shape(kRingOf4, false), "none");
   EXPECT_EQ(refusal_of_shape(kRingOf4, true), "none");
@@ -132,7 +132,7 @@ TEST(TableShape, OfManyRanksTheFirstAreDrawn) {
   EXPECT_THAT(what, Not(HasSubstr("rank 20 ")));
 }
 
-TEST(TableShape, AFileIsReadForAsManyRanksAsItHas) {
+TEST(TableShape, ReadsAFileForItsNumberOfRanks) {
   const mccl::testing::Folder folder;
   const std::string path = folder.path() + "/devices.json";
   std::ofstream(path) << kRingOf4;

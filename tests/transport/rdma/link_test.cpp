@@ -104,7 +104,7 @@ TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
 
 /// Linux's software RoCE delivers twice when it retransmits a message that was only late. The loop
 /// is longer than the number of slots, so a slot that is not posted again is noticed.
-TEST_F(RdmaLinkTest, WhatComesTwiceIsDroppedAndItsSlotIsPostedAgain) {
+TEST_F(RdmaLinkTest, DropsARepeatedMessageAndRepostsItsSlot) {
   for (const Service service : {Service::uc, Service::rc}) {
     connect(service);
     fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::twice}; };
@@ -123,7 +123,7 @@ TEST_F(RdmaLinkTest, WhatComesTwiceIsDroppedAndItsSlotIsPostedAgain) {
 }
 
 /// A faulty device may deliver more than the last message again.
-TEST_F(RdmaLinkTest, SeveralThatComeAgainInOrderAreDropped) {
+TEST_F(RdmaLinkTest, DropsRepeatedMessagesInOrder) {
   connect(Service::rc);
   std::vector<Bytes> copies;
   fabric_.judge = [&copies](Fabric::Message& message) {
@@ -139,7 +139,7 @@ TEST_F(RdmaLinkTest, SeveralThatComeAgainInOrderAreDropped) {
 }
 
 /// A repeated message is dropped before its fields are used. The next message is checked as usual.
-TEST_F(RdmaLinkTest, AfterARepeatAGapIsAnErrorStill) {
+TEST_F(RdmaLinkTest, AGapAfterARepeatIsAnError) {
   connect(Service::rc);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::twice}; };
   send(100);
@@ -155,7 +155,7 @@ TEST_F(RdmaLinkTest, AfterARepeatAGapIsAnErrorStill) {
 
 /// A peer that returns more credit than it has could make the sender overrun the posted receives.
 /// One that takes credit back could stop the sender forever.
-TEST_F(RdmaLinkTest, CreditsThatLieAreAnErrorThatNamesThePeer) {
+TEST_F(RdmaLinkTest, FalseCreditsAreAnErrorThatNamesThePeer) {
   for (const std::uint32_t lie : {1'000U, 0xffff'ffffU}) {
     connect(Service::uc);
     fabric_.judge = [lie](Fabric::Message& message) {
@@ -174,7 +174,7 @@ TEST_F(RdmaLinkTest, CreditsThatLieAreAnErrorThatNamesThePeer) {
 }
 
 /// Only a probe can reveal the loss, because no message follows.
-TEST_F(RdmaLinkTest, TheLossOfTheLastMessageComesOut) {
+TEST_F(RdmaLinkTest, TheLossOfTheLastMessageIsDetected) {
   connect(Service::uc);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
   send(100);
@@ -205,7 +205,7 @@ TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedOnceAndThenLeftAlone) {
 
 /// Any number of messages may be lost at both ends at any time. Either a later message reveals the
 /// loss, or the lack of any message does.
-TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
+TEST_F(RdmaLinkTest, ABurstOfLossesIsDetected) {
   for (int first = 0; first < 40; ++first) {
     for (const int lost : {2, 3, 4, 5, 6}) {
       connect(Service::uc);
@@ -226,7 +226,7 @@ TEST_F(RdmaLinkTest, ABurstOfLossesComesOut) {
 
 /// A probe is answered before the receiver takes its data. The message that returns the credit is
 /// then lost, and the sender has no credit left.
-TEST_F(RdmaLinkTest, CreditThatIsLostIsMissed) {
+TEST_F(RdmaLinkTest, DetectsLostCredit) {
   connect(Service::uc);
   Clock::time_point now = Clock::now();
   const auto wait = [&](int tenths) {
@@ -250,7 +250,7 @@ TEST_F(RdmaLinkTest, CreditThatIsLostIsMissed) {
 }
 
 /// A receiver that computes for long is probed, but rarely.
-TEST_F(RdmaLinkTest, WhoTakesNothingForLongIsSeldomAsked) {
+TEST_F(RdmaLinkTest, ProbesAnUnresponsivePeerLessOften) {
   connect(Service::uc);
   Clock::time_point now = Clock::now();
   write_all_that_credit_allows(now);
@@ -271,7 +271,7 @@ TEST_F(RdmaLinkTest, WhoTakesNothingForLongIsSeldomAsked) {
 
 /// The last message of the greeting is lost along with the data after it. If it were sent again,
 /// the receiver would skip the lost data.
-TEST(RdmaGreeting, ALastWordThatIsLostWithDataBehindItIsNotSaidAgain) {
+TEST(RdmaGreeting, ALostFinalGreetingFollowedByDataIsNotRepeated) {
   const auto verbs = std::make_shared<VerbsDouble>();
   verbs->add("here0", 1);
   verbs->add("there0", 2);
@@ -318,7 +318,7 @@ TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
 }
 
 /// The sender makes no further call on the link, and the receiver waits.
-TEST_F(RdmaLinkTest, WhatFailsAfterTheLastCallIsFoundOut) {
+TEST_F(RdmaLinkTest, DetectsAFailureAfterTheLastCall) {
   for (const Service service : {Service::uc, Service::rc}) {
     connect(service);
     fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::sender_fails, 12}; };
@@ -330,7 +330,7 @@ TEST_F(RdmaLinkTest, WhatFailsAfterTheLastCallIsFoundOut) {
   }
 }
 
-TEST_F(RdmaLinkTest, EveryFailureOfACompletionIsTold) {
+TEST_F(RdmaLinkTest, ReportsEveryFailedCompletion) {
   for (const Service service : {Service::uc, Service::rc}) {
     for (int status = 1; status < 24; ++status) {
       connect(service);
@@ -344,7 +344,7 @@ TEST_F(RdmaLinkTest, EveryFailureOfACompletionIsTold) {
   }
 }
 
-TEST_F(RdmaLinkTest, WhatArrivedBeforeAFailureIsHandedOut) {
+TEST_F(RdmaLinkTest, DeliversBytesThatArrivedBeforeAFailure) {
   connect(Service::rc);
   send(10);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::receiver_fails, 4}; };
@@ -355,7 +355,7 @@ TEST_F(RdmaLinkTest, WhatArrivedBeforeAFailureIsHandedOut) {
               HasSubstr("receiving a message failed"));
 }
 
-TEST_F(RdmaLinkTest, WhatIsNeverSentPushesBack) {
+TEST_F(RdmaLinkTest, AppliesBackPressure) {
   connect(Service::rc);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::forgotten}; };
   const Bytes block(1 << 20);
@@ -367,7 +367,7 @@ TEST_F(RdmaLinkTest, WhatIsNeverSentPushesBack) {
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(block); }), HasSubstr("it is gone"));
 }
 
-TEST_F(RdmaLinkTest, APostThatIsRefusedIsTold) {
+TEST_F(RdmaLinkTest, ReportsARefusedPost) {
   connect(Service::rc);
   fabric_.gate = [](const std::string& call) { return call == "ibv_post_send" ? ENOMEM : 0; };
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }), HasSubstr("rejects a send"));
@@ -375,7 +375,7 @@ TEST_F(RdmaLinkTest, APostThatIsRefusedIsTold) {
   EXPECT_THAT(failure_of([&] { connect(Service::rc); }), HasSubstr("rejects a receive"));
 }
 
-TEST_F(RdmaLinkTest, WhoSpeaksWithoutTheTokenIsFoundOut) {
+TEST_F(RdmaLinkTest, DetectsAPeerWithoutTheToken) {
   connect(Service::rc);
   const Bytes garbage(200, std::byte{0x5a});
   second_end().take(garbage);
@@ -410,7 +410,7 @@ TEST_F(RdmaLinkTest, GarbageInASlotIsAnErrorThatNamesThePeer) {
   EXPECT_THAT(failure_of<CorruptionError>([&] { b_->read(got); }), HasSubstr("too short"));
 }
 
-TEST_F(RdmaLinkTest, AfterADeviceIsGoneNothingIsAskedOfIt) {
+TEST_F(RdmaLinkTest, DoesNotUseADeviceThatIsGone) {
   connect(Service::rc);
   send(100);
   fabric_.report("there0", {DeviceEvent::Kind::device_gone, 0, "it is gone"});
@@ -457,7 +457,7 @@ TEST_F(RdmaLinkTest, AQueuePairThatFailsEndsItsLinkOnly) {
 
 /// Refuses each call that makes an object. The error must name the call, and no object may stay
 /// open.
-TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
+TEST_F(RdmaLinkTest, AnErrorOfTheDeviceIsReportedAndLeavesNothingOpen) {
   for (const std::string call : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
                                  "ibv_create_qp", "ibv_modify_qp"}) {
     fabric_.gate = [&](const std::string& made) { return made == call ? ENOMEM : 0; };
@@ -470,7 +470,7 @@ TEST_F(RdmaLinkTest, WhatADeviceRefusesIsToldAndLeavesNothingBehind) {
   }
 }
 
-TEST_F(RdmaLinkTest, WithoutAChannelWhoWaitsLooksOften) {
+TEST_F(RdmaLinkTest, PollsOftenWithoutACompletionChannel) {
   fabric_.gate = [](const std::string& call) {
     return call == "ibv_create_comp_channel" ? ENOSYS : 0;
   };

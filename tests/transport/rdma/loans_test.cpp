@@ -46,7 +46,7 @@ Bytes pattern_of(std::size_t bytes) {
   return made;
 }
 
-TEST_F(RdmaLoans, WhatIsMuchIsReadWhereItLies) {
+TEST_F(RdmaLoans, ReadsLargeMessagesInPlace) {
   connect();
   const Bytes body = pattern_of(kMuch);
   EXPECT_TRUE(carry(body) == body);
@@ -56,14 +56,14 @@ TEST_F(RdmaLoans, WhatIsMuchIsReadWhereItLies) {
   EXPECT_EQ(lent(), 0u) << "nothing stays registered";
 }
 
-TEST_F(RdmaLoans, WhatIsLittleIsCopied) {
+TEST_F(RdmaLoans, CopiesSmallMessages) {
   connect();
   const Bytes body = pattern_of(Loans::kLeast - 1);
   EXPECT_TRUE(carry(body) == body);
   EXPECT_EQ(a_->moved().sent_in_place, 0u);
 }
 
-TEST_F(RdmaLoans, ItIsRegisteredOnceForAMessageAndNoLonger) {
+TEST_F(RdmaLoans, RegistersMemoryOncePerMessage) {
   connect();
   int registrations = 0;
   fabric_.gate = [&](const std::string& call) {
@@ -91,7 +91,7 @@ TEST_F(RdmaLoans, MemoryThatIsFreedAndUsedAgainIsNotMistaken) {
   }
 }
 
-TEST_F(RdmaLoans, ItIsBorrowedUntilTheDeviceHasReadIt) {
+TEST_F(RdmaLoans, BorrowsMemoryUntilTheDeviceHasReadIt) {
   connect();
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::held}; };
   Bytes body = pattern_of(Loans::kLeast);
@@ -115,7 +115,7 @@ TEST_F(RdmaLoans, ItIsBorrowedUntilTheDeviceHasReadIt) {
 }
 
 /// The owner may free the memory as soon as the link is destroyed, even with messages in flight.
-TEST_F(RdmaLoans, ALinkThatGoesGivesItBackAtOnce) {
+TEST_F(RdmaLoans, ADestroyedLinkReturnsMemoryImmediately) {
   connect();
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::held}; };
   {
@@ -130,7 +130,7 @@ TEST_F(RdmaLoans, ALinkThatGoesGivesItBackAtOnce) {
   fabric_.release();
 }
 
-TEST_F(RdmaLoans, ALinkThatEndsSaysSoToWhoWaitsForItsMemory) {
+TEST_F(RdmaLoans, ALinkThatEndsNotifiesTheOwnerOfBorrowedMemory) {
   connect();
   const Bytes body = pattern_of(Loans::kLeast);
   fabric_.judge = [](Fabric::Message&) { return Fate{Fate::Kind::forgotten}; };
@@ -140,7 +140,7 @@ TEST_F(RdmaLoans, ALinkThatEndsSaysSoToWhoWaitsForItsMemory) {
   EXPECT_THROW(a_->write({}), LinkClosed);
 }
 
-TEST_F(RdmaLoans, ADeviceThatRefusesIsAskedAFewTimesAndGetsCopies) {
+TEST_F(RdmaLoans, ADeviceThatRefusesRegistrationGetsCopies) {
   connect();
   int refused = 0;
   fabric_.gate = [&](const std::string& call) {
@@ -155,7 +155,7 @@ TEST_F(RdmaLoans, ADeviceThatRefusesIsAskedAFewTimesAndGetsCopies) {
   EXPECT_LE(refused, 10);
 }
 
-TEST_F(RdmaLoans, WhereAForkWouldDoHarmEverythingIsCopied) {
+TEST_F(RdmaLoans, CopiesEverythingIfAForkWouldDoHarm) {
   lends_ = false;
   connect();
   const Bytes body = pattern_of(kMuch);
@@ -179,7 +179,7 @@ TEST_F(RdmaLoans, NoMoreRegionsAreUsedThanADeviceShouldHave) {
   EXPECT_LE(fabric_.most_regions, VerbsDevice::kMostRegions);
 }
 
-TEST_F(RdmaLoans, WhoGoesOnWithOtherMemoryEndsTheLoan) {
+TEST_F(RdmaLoans, SendingOtherMemoryEndsTheLoan) {
   connect();
   const Bytes first = pattern_of(kMuch), second = pattern_of(kMuch / 2);
   const std::size_t begun = a_->write(first);
@@ -192,7 +192,7 @@ TEST_F(RdmaLoans, WhoGoesOnWithOtherMemoryEndsTheLoan) {
 }
 
 /// Received data is handed out in the slot into which the device has written it.
-TEST_F(RdmaLoans, SumsAreTakenFromTheSlots) {
+TEST_F(RdmaLoans, ReducesFromTheSlots) {
   connect();
   const Bytes body = pattern_of(kMuch);
   std::size_t sent = 0, taken = 0;

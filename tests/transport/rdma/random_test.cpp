@@ -221,7 +221,7 @@ class Chaos {
 
 class RdmaRandom : public ::testing::TestWithParam<Service> {};
 
-TEST_P(RdmaRandom, WhatGoesInComesOut) {
+TEST_P(RdmaRandom, DeliversEveryByte) {
   for (unsigned seed = 0; seed < 10; ++seed) {
     Chaos chaos(GetParam(), seed);
     EXPECT_EQ(chaos.run(20'000, false), 20'000) << "seed " << seed;
@@ -231,7 +231,7 @@ TEST_P(RdmaRandom, WhatGoesInComesOut) {
 }
 
 /// Only on rc: with uc, a repeat takes a receive that another message needs, which is then lost.
-TEST(RdmaRepeats, ChangeNothing) {
+TEST(RdmaRepeats, DuplicatedMessagesChangeNothing) {
   for (unsigned seed = 0; seed < 10; ++seed) {
     Chaos chaos(Service::rc, 500 + seed);
     chaos.repeat();

@@ -121,7 +121,7 @@ TEST_F(RdmaTransportTest, NothingStaysOpen) {
   EXPECT_TRUE(fabric_->all_closed());
 }
 
-TEST_F(RdmaTransportTest, Fault14AddressesAreChosenByKindAndByWhatTheyHaveInCommon) {
+TEST_F(RdmaTransportTest, ChoosesAddressesByKindAndCommonPrefix) {
   devices_[0]->known["here0"].gids = {
       link_local(GidType::roce_v1, 1, 0), link_local(GidType::roce_v2, 1, 1),
       ipv4(GidType::roce_v2, 7, 1, 5), ipv4(GidType::roce_v2, 4, 1, 9)};
@@ -152,7 +152,7 @@ TEST_F(RdmaTransportTest, ASettingChoosesAddresses) {
   }
 }
 
-TEST_F(RdmaTransportTest, WithoutAnAddressOfOneKindItSaysWhatEachHas) {
+TEST_F(RdmaTransportTest, ReportsTheAddressesOfBothEndsIfNoneMatch) {
   devices_[0]->known["here0"].gids = {ipv4(GidType::roce_v2, 0, 1)};
   devices_[1]->known["there0"].gids = {link_local(GidType::roce_v2, 2)};
   meet();
@@ -163,7 +163,7 @@ TEST_F(RdmaTransportTest, WithoutAnAddressOfOneKindItSaysWhatEachHas) {
                                HasSubstr("there0 RoCE v2 over link-local IPv6")));
 }
 
-TEST_F(RdmaTransportTest, WhatIsMissingOnAHostIsSaid) {
+TEST_F(RdmaTransportTest, ReportsMissingDevicesOfAHost) {
   devices_[1]->known["there0"].port.active = false;
   devices_[1]->known["there0"].port.state = "PORT_DOWN";
   meet();
@@ -204,7 +204,7 @@ TEST_F(RdmaTransportTest, SeveralDevicesGiveARailEach) {
 }
 
 /// The table, in the format of MLX's jaccl, names the device that connects each pair.
-TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
+TEST_F(RdmaTransportTest, UsesTheTableOfDevices) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
   config_.rdma_device = folder_.path() + "/devices.json";
@@ -224,7 +224,7 @@ TEST_F(RdmaTransportTest, ATableOfDevicesSaysWhichLeadToWhom) {
 }
 
 /// Only the cable of the bad device is lost, at whichever end it is.
-TEST_F(RdmaTransportTest, OneBadDeviceOfSeveralLosesItsOwnCableOnly) {
+TEST_F(RdmaTransportTest, OneBadDeviceLosesOnlyItsOwnCable) {
   devices_[0]->add("here1", 11);
   devices_[1]->add("there1", 12);
   config_.rdma_device = folder_.path() + "/devices.json";
@@ -266,7 +266,7 @@ TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
 }
 
 /// If no packets pass, the ends notice it before the link is used.
-TEST_F(RdmaTransportTest, APathOnWhichNothingComesThroughIsGivenUp) {
+TEST_F(RdmaTransportTest, GivesUpASilentPath) {
   config_.rdma_service = "uc";
   meet();
   fabric_->judge = [](Fabric::Message&) { return Fate{Fate::Kind::lost}; };
@@ -279,7 +279,7 @@ TEST_F(RdmaTransportTest, APathOnWhichNothingComesThroughIsGivenUp) {
   }
 }
 
-TEST_F(RdmaTransportTest, GreetingsThatAreLostAreSaidAgain) {
+TEST_F(RdmaTransportTest, RepeatsLostGreetings) {
   config_.rdma_service = "uc";
   meet();
   int messages = 0;
@@ -294,7 +294,7 @@ TEST_F(RdmaTransportTest, GreetingsThatAreLostAreSaidAgain) {
 
 /// Alters every byte of the message. The result must be an error or a link, made or not, but never
 /// a crash.
-TEST_F(RdmaTransportTest, GarbageInWhatIsToldIsRefused) {
+TEST_F(RdmaTransportTest, RefusesMalformedOffers) {
   meet();
   const Blob good = *high().dial(WorldRank(0), kKey, kNever).tell;
   int refused = 0;
@@ -408,7 +408,7 @@ TEST_F(RdmaTransportTest, RightAfterAForkTheChildHasDevicesOfItsOwn) {
   EXPECT_EQ(made[1].link->read(got), 100u);
 }
 
-TEST_F(RdmaTransportTest, WhatIsToldOutOfTurnIsRefused) {
+TEST_F(RdmaTransportTest, RefusesAnOfferOutOfTurn) {
   meet();
   const Blob offer = *high().dial(WorldRank(0), kKey, kNever).tell;
   const Blob answer = *low().hear(WorldRank(1), kKey, offer).tell;
