@@ -89,6 +89,8 @@ setup: build
 # Goals that run tests. For these, one call of pip installs what tests need too, and the C++ tests
 # are compiled meanwhile.
 FOR_TESTS := $(filter test test-cpp test-python test-long build-tests,$(MAKECMDGOALS))
+# Goals that need `packages-cluster`. These packages are installed while the compiler runs.
+FOR_CLUSTER := $(filter test test-python test-long,$(MAKECMDGOALS))
 
 $(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages $(if $(FOR_TESTS),packages-test)
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
@@ -99,7 +101,8 @@ $(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages $
 	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF $(if $(FOR_TESTS),-DMCCL_TESTS=ON) && \
 		cmake --build $(BUILD) --parallel $(JOBS) $(if $(FOR_TESTS),,--target mccl); } || true; } >$(BUILD)/library.log 2>&1 & \
-	status=0; $(BIN)/python -m $(PIP_INSTALL) $(if $(FOR_TESTS),$(TEST_PINNED),$(PINNED)) || status=$$?; \
+	$(if $(FOR_CLUSTER),scripts/install_packages.sh apt-packages-launch.txt apt-packages-rdma.txt >$(BUILD)/packages.log 2>&1 || true & \
+	)status=0; $(BIN)/python -m $(PIP_INSTALL) $(if $(FOR_TESTS),$(TEST_PINNED),$(PINNED)) || status=$$?; \
 	wait; exit $$status
 	@echo "$(TORCH)" > $@
 	@$(if $(FOR_TESTS),touch $(TEST_ENVIRONMENT))

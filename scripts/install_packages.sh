@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages of a list in this script's folder. Without root, prints the
+# Installs the missing Debian packages of lists in this script's folder. Without root, prints the
 # packages and the command that installs them, and fails. On macOS, names the Brewfile.
-#   install_packages.sh [LIST]   (default apt-packages.txt)
+#   install_packages.sh [LIST...]   (default apt-packages.txt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+[ "$#" -gt 0 ] || set -- apt-packages.txt
 
 # macOS has bash 3.2, which lacks mapfile.
 wanted=()
 while IFS= read -r package; do wanted+=("$package"); done < <(
-  grep -vE '^[[:space:]]*(#|$)' "${1:-apt-packages.txt}"
+  grep -hvE '^[[:space:]]*(#|$)' "$@"
 )
 [ "${#wanted[@]}" -gt 0 ] || exit 0
 

@@ -18,10 +18,8 @@
 #include "mccl/meeting.h"
 #include "rendezvous/meeting/join.h"
 
-namespace mccl::cli {
+namespace mccl::cli::bench {
 namespace {
-
-using namespace bench;
 
 constexpr int kMostBenchRanks = 1024;
 constexpr std::uint64_t kMostCalls = 10'000'000;
@@ -191,7 +189,7 @@ void add_how(CLI::App& app, BenchFlags& flags) {
 
 }  // namespace
 
-Command add_bench(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App* app = program.add_subcommand("bench", kSummary);
   app->footer(kFooter);
@@ -205,4 +203,4 @@ Command add_bench(CLI::App& program) {
           .arguments = arguments};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::bench

@@ -38,27 +38,40 @@ struct Command {
   std::span<const OtherName> other_names = {};
 };
 
-/// Adds a subcommand with its flags and its help.
+/// Adds a subcommand with its flags and its help. Each command below has such a function.
 using AddCommand = Command (*)(CLI::App& program);
-/// Adds the command that measures the speed of the collectives and the upper bounds of the machine.
-Command add_bench(CLI::App& program);
-/// Adds the command that prints the completion of a shell, made from the flags.
-Command add_completion(CLI::App& program);
-/// Adds the command that finds cables, sets them up and writes a hostfile.
-Command add_config(CLI::App& program);
-/// Adds the command that finds faults of a machine or a cluster before a job runs on it.
-Command add_doctor(CLI::App& program);
-/// Adds the command that mccl launch starts on hosts that may not reach the host of rank 0.
-Command add_forward(CLI::App& program);
-/// Adds the command that starts the ranks of a job, here and on other machines, and watches them
-/// until they end.
-Command add_launch(CLI::App& program);
-/// Adds the command that prints manual pages, made from the flags.
+/// Measures the speed of the collectives and the upper bounds of the machine.
+namespace bench {
+Command add(CLI::App& program);
+}
+/// Prints the completion of a shell, or manual pages, made from the flags.
+namespace completion {
+Command add(CLI::App& program);
 Command add_man(CLI::App& program);
-/// Adds the command that predicts which schedule a call would take, and how long, without making
-/// the call.
-Command add_plan(CLI::App& program);
-/// Adds the command that answers mccl doctor and mccl config on other hosts.
-Command add_probe(CLI::App& program);
+}  // namespace completion
+/// Finds cables, sets them up and writes a hostfile.
+namespace config {
+Command add(CLI::App& program);
+}
+/// Finds faults of a machine or a cluster before a job runs on it.
+namespace doctor {
+Command add(CLI::App& program);
+}
+/// Runs on hosts that may not reach the host of rank 0, where mccl launch starts it.
+namespace forward {
+Command add(CLI::App& program);
+}
+/// Starts the ranks of a job, here and on other machines, and watches them until they end.
+namespace launch {
+Command add(CLI::App& program);
+}
+/// Predicts which schedule a call would take, and how long, without making the call.
+namespace plan {
+Command add(CLI::App& program);
+}
+/// Answers mccl doctor and mccl config on other hosts.
+namespace probe {
+Command add(CLI::App& program);
+}
 
 }  // namespace mccl::cli

@@ -16,7 +16,7 @@
 #include "cli/kit/program.h"
 #include "mccl/error.h"
 
-namespace mccl::cli {
+namespace mccl::cli::completion {
 namespace {
 
 constexpr const char* kFooter =
@@ -262,7 +262,7 @@ std::string manual_of(const CLI::App& program, const std::string& command) {
 
 }  // namespace
 
-Command add_completion(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* app = program.add_subcommand("completion", "Print the completion script for a shell");
   app->footer(kFooter);
@@ -288,4 +288,4 @@ Command add_man(CLI::App& program) {
           }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::completion

@@ -25,10 +25,9 @@
 #include "cluster/setup.h"
 #include "mccl/error.h"
 
-namespace mccl::cli {
+namespace mccl::cli::config {
 namespace {
 
-using namespace config;
 using cluster::Addressed;
 using cluster::HostFacts;
 using cluster::SetupStep;
@@ -363,11 +362,11 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
 
 }  // namespace
 
-Command add_config(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<ConfigFlags>();
   CLI::App* app = program.add_subcommand("config", kSummary);
   add_flags(*app, *flags);
   return {app, [flags] { return run_config(*flags); }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::config

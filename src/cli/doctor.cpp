@@ -23,7 +23,7 @@
 #include "cluster/text.h"
 #include "mccl/error.h"
 
-namespace mccl::cli {
+namespace mccl::cli::doctor {
 namespace {
 
 using cluster::Finding;
@@ -316,7 +316,7 @@ int run_doctor(const DoctorFlags& flags) {
 
 }  // namespace
 
-Command add_doctor(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<DoctorFlags>();
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
@@ -351,4 +351,4 @@ Command add_doctor(CLI::App& program) {
   return {app, [flags] { return run_doctor(*flags); }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::doctor

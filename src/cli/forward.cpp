@@ -29,7 +29,7 @@
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"
 
-namespace mccl::cli {
+namespace mccl::cli::forward {
 namespace {
 
 using namespace std::chrono_literals;
@@ -296,7 +296,7 @@ int run_forward(const ForwardFlags& flags) {
 
 }  // namespace
 
-Command add_forward(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<ForwardFlags>();
   CLI::App* app = program.add_subcommand("forward", "Connect the ranks of a host to torch's store");
   app->group("");
@@ -308,4 +308,4 @@ Command add_forward(CLI::App& program) {
   return {app, [flags] { return run_forward(*flags); }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::forward

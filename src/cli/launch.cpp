@@ -23,10 +23,8 @@
 #include "cli/launch/run.h"
 #include "mccl/error.h"
 
-namespace mccl::cli {
+namespace mccl::cli::launch {
 namespace {
-
-using namespace launch;
 
 constexpr const char* kSummary = "Start a job on this machine, on others, or under Slurm";
 
@@ -366,7 +364,7 @@ void add_flags(CLI::App& app, LaunchFlags& flags) {
 
 }  // namespace
 
-Command add_launch(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<LaunchFlags>();
   CLI::App* app = program.add_subcommand("launch", kSummary);
   app->footer(kFooter);
@@ -379,4 +377,4 @@ Command add_launch(CLI::App& program) {
           .other_names = kOtherNames};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::launch

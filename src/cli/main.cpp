@@ -26,8 +26,9 @@ namespace mccl::cli {
 namespace {
 
 /// All commands, in the order in which the help lists them.
-constexpr AddCommand kCommands[] = {add_launch,     add_config, add_doctor,  add_bench, add_plan,
-                                    add_completion, add_probe,  add_forward, add_man};
+constexpr AddCommand kCommands[] = {launch::add, config::add,  doctor::add,
+                                    bench::add,  plan::add,    completion::add,
+                                    probe::add,  forward::add, completion::add_man};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);

@@ -22,10 +22,8 @@
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
 
-namespace mccl::cli {
+namespace mccl::cli::plan {
 namespace {
-
-using namespace plan;
 
 constexpr int kMostRanks = 4096;
 constexpr int kMostMeasuredRanks = 64;
@@ -331,7 +329,7 @@ void add_output(CLI::App& app, PlanFlags& flags) {
 
 }  // namespace
 
-Command add_plan(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto flags = std::make_shared<PlanFlags>();
   CLI::App* app = program.add_subcommand("plan", kSummary);
   app->footer(kFooter);
@@ -345,4 +343,4 @@ Command add_plan(CLI::App& program) {
           }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::plan

@@ -29,12 +29,10 @@
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
 
-namespace mccl::cli {
+namespace mccl::cli::probe {
 namespace {
 
 using nlohmann::json;
-using namespace probe;
-
 constexpr std::size_t kMostThreads = 512;
 constexpr double kLongest = 10;
 constexpr int kMostPatience = 3600;
@@ -267,7 +265,7 @@ int run_probe(bool as_macos) {
 
 }  // namespace
 
-Command add_probe(CLI::App& program) {
+Command add(CLI::App& program) {
   const auto system = std::make_shared<std::string>(kThisSystem);
   CLI::App* app = program.add_subcommand("probe", "Answer mccl doctor and mccl config");
   app->group("");
@@ -279,4 +277,4 @@ Command add_probe(CLI::App& program) {
   return {app, [system] { return run_probe(*system == "macos"); }};
 }
 
-}  // namespace mccl::cli
+}  // namespace mccl::cli::probe

@@ -24,7 +24,7 @@ struct Said {
 /// Runs `mccl plan` with these arguments. Errors in the arguments are thrown.
 Said plan(const std::string& arguments) {
   CLI::App program{"", "mccl"};
-  const Command command = add_plan(program);
+  const Command command = plan::add(program);
   program.parse("plan " + arguments);
   ::testing::internal::CaptureStdout();
   Said said;
