@@ -82,7 +82,8 @@ void record_call(double queue_wait_s, double execution_s, double network_s, doub
                                      .failed = failed});
 }
 
-/// Adds share_metrics, metrics_summary, metrics_table, log_metrics, reset_metrics, record_call.
+/// Adds share_metrics, metrics_summary, metrics_table, log_metrics, reset_metrics, flight_record,
+/// record_call.
 void bind_metrics(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("share_metrics", &share_metrics, "rank"_a = -1,
@@ -95,6 +96,10 @@ void bind_metrics(nb::module_& module) {
              "Writes the table to stderr, or a note that no group exists.");
   module.def(
       "reset_metrics", [] { process_metrics().metrics->reset(); }, "Zeroes every counter.");
+  module.def(
+      "flight_record", [] { return process_metrics().metrics->flight_record(); },
+      nb::call_guard<nb::gil_scoped_release>(),
+      "JSON text of the last calls; empty before any group was made.");
   module.def("record_call", &record_call, nb::kw_only(), "queue_wait_s"_a = 0.0,
              "execution_s"_a = 0.0, "network_s"_a = 0.0, "reduce_s"_a = 0.0, "payload_bytes"_a = 0,
              "bytes_sent"_a = 0, "bytes_received"_a = 0, "failed"_a = false,

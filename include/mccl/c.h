@@ -307,6 +307,10 @@ MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
  * of MetricsSummary in include/mccl/metrics.h. */
 MCCL_API mccl_status mccl_context_metrics_json(const mccl_context* context, char* text,
                                                size_t capacity, size_t* length) MCCL_NOEXCEPT;
+/* Copies out the flight record of the context as JSON: its last 4096 calls, and its groups. The
+ * fields are described in docs/inspect.md. Waits for no call. Since version 2. */
+MCCL_API mccl_status mccl_context_flight_record_json(const mccl_context* context, char* text,
+                                                     size_t capacity, size_t* length) MCCL_NOEXCEPT;
 /* Resets the counters and latencies of the context's calls. */
 MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEXCEPT;
 /* Copies out, as JSON, the costs of links and memory that the library uses to choose algorithms:

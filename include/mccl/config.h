@@ -70,12 +70,16 @@ struct MCCL_API Config {
   /// Seconds that a call may wait without progress before a warning names the ranks that it waits
   /// for; 0: never
   double warn_after = 30;
-  int spin_us = 50;                ///< Microseconds to poll for data before sleeping
-  bool calibrate = true;           ///< Measure links and memory when a job starts
-  double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
-  double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;             ///< Secret that every rank of the job shares
-  std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
+  /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
+  /// and %p stand for the rank, the host and the process.
+  std::string flight_recorder_file;
+  std::string flight_recorder_signal = "none";  ///< none, USR1, USR2: also written on this signal
+  int spin_us = 50;                             ///< Microseconds to poll for data before sleeping
+  bool calibrate = true;                        ///< Measure links and memory when a job starts
+  double link_latency_us = 0;                   ///< Latency of a link between machines; 0: measured
+  double link_gbit = 0;                         ///< Gbit/s of a link between machines; 0: measured
+  std::string job_key;                          ///< Secret that every rank of the job shares
+  std::string encryption = "off";               ///< off, on: encrypt TCP connections between ranks
   std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
   std::string tls_key;   ///< Path of the certificate's private key
   std::string tls_ca;    ///< Path of the authorities of the other ranks' certificates

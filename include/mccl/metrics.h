@@ -110,6 +110,8 @@ class Tally {
   Counter received_{0};
 };
 
+class FlightRecorder;
+
 /// Collects the measurements of a context's calls. Thread-safe. Recording a call takes constant
 /// time and allocates no memory.
 class MCCL_API Metrics {
@@ -136,6 +138,11 @@ class MCCL_API Metrics {
   void record_algorithm(Collective collective, std::string_view algorithm);
   /// Algorithm of the last call of the collective, over all groups; empty before the first call.
   std::string_view algorithm_of(Collective collective) const;
+  /// Keeps the flight recorder of a context, for flight_record().
+  void keep(std::shared_ptr<const FlightRecorder> recorder);
+  /// The flight record (Context::flight_record()) of the context that was made last, even if that
+  /// context has ended. Empty before any context was made.
+  std::string flight_record() const;
   /// Returns the current values. Blocks record() for the time of a few additions.
   MetricsSummary summary() const;
   /// Sets the counters and times to 0 and the peaks to the current values. Keeps the numbers of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from . import hooks as hooks
     from . import mlx as mlx
     from .config import MCCLConfig, get_config, init
-    from .metrics import get_metrics, log_metrics, reset_metrics
+    from .metrics import flight_record, get_metrics, log_metrics, reset_metrics
 
 mccl_engine.require_alone()
 
@@ -27,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MCCLConfig",
     "__version__",
+    "flight_record",
     "get_config",
     "get_metrics",
     "init",
@@ -38,6 +39,7 @@ _HOMES = {
     "MCCLConfig": "config",
     "get_config": "config",
     "init": "config",
+    "flight_record": "metrics",
     "get_metrics": "metrics",
     "log_metrics": "metrics",
     "reset_metrics": "metrics",

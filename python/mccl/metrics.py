@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from mccl import _core
 
@@ -82,6 +84,16 @@ def log_metrics() -> None:
     Before this process has made a group, writes a line that says so.
     """
     _core.log_metrics()
+
+
+def flight_record() -> dict[str, Any] | None:
+    """The last 4096 calls of this process and its groups; None before it has made a group.
+
+    The record is of the context that was made last, even after its groups have failed or ended. Its
+    fields are described in docs/inspect.md.
+    """
+    text = _core.flight_record()
+    return json.loads(text) if text else None
 
 
 def reset_metrics() -> None:

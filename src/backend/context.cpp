@@ -14,6 +14,7 @@
 #include "backend/nccl/path.h"
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/flight_recorder.h"
 #include "base/pinned_memory.h"
 #include "device/registry.h"
 #include "engine/engine.h"
@@ -64,6 +65,7 @@ class JobContext final : public Context {
   int size() const override { return engine_->size(); }
   const Config& config() const override { return config_; }
   std::shared_ptr<Metrics> metrics() const override { return engine_->metrics(); }
+  std::string flight_record() const override { return engine_->recorder().to_json("asked"); }
   std::shared_ptr<Group> world() override { return world_; }
 
   /// Returns the costs of the world group. They are unknown with MPI, which chooses its algorithms

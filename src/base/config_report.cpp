@@ -124,6 +124,11 @@ std::vector<std::string> warnings_for(const Config& config) {
                     "output of `openssl rand -hex 32`",
                     config.job_key.size()));
   }
+  if (config.flight_recorder_signal != "none" && config.flight_recorder_file.empty()) {
+    warnings.emplace_back(
+        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect without MCCL_FLIGHT_RECORDER_FILE; set the file "
+        "to write");
+  }
   return warnings;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/flight_recorder.h"
 #include "base/histogram.h"
 #include "base/pinned_memory.h"
 
@@ -68,7 +69,8 @@ struct Metrics::State {
   std::int64_t peak_staging_bytes = 0;
   Totals counted;
   std::vector<std::shared_ptr<Tally>> tallies;
-  Totals before_reset;  // totals() at the last reset
+  std::shared_ptr<const FlightRecorder> recorder;  // of the context made last
+  Totals before_reset;                             // totals() at the last reset
 
   /// Adds the counts of tallies that nothing else refers to any more, and drops these tallies.
   void settle_tallies() {
@@ -152,6 +154,20 @@ void Metrics::record_algorithm(Collective collective, std::string_view algorithm
 std::string_view Metrics::algorithm_of(Collective collective) const {
   const std::lock_guard lock(state_->mutex);
   return state_->algorithms[static_cast<std::size_t>(collective)];
+}
+
+void Metrics::keep(std::shared_ptr<const FlightRecorder> recorder) {
+  const std::lock_guard lock(state_->mutex);
+  state_->recorder = std::move(recorder);
+}
+
+std::string Metrics::flight_record() const {
+  std::shared_ptr<const FlightRecorder> recorder;
+  {
+    const std::lock_guard lock(state_->mutex);
+    recorder = state_->recorder;
+  }
+  return recorder ? recorder->to_json("asked") : "";
 }
 
 MetricsSummary Metrics::summary() const {

@@ -234,6 +234,16 @@ constexpr SettingRow kRows[] = {
      "Seconds that a call may wait without progress before a warning names the ranks that it waits "
      "for, repeated whenever the wait has doubled; 0: never",
      {.maximum = kYear}},
+    {"flight_recorder_file", &Config::flight_recorder_file, "a path",
+     "File or folder to which each rank writes its flight record, its last 4096 calls, when a "
+     "group fails. %r stands for the rank, %h for the host, %p for the process; without %r, the "
+     "rank is appended to the name of a file; empty: not written"},
+    {"flight_recorder_signal",
+     &Config::flight_recorder_signal,
+     "none, USR1, USR2",
+     "Signal on which a rank also writes flight_recorder_file. A program's own handler stays in "
+     "place, and a warning is then logged",
+     {.kind = choice}},
     {"spin_us",
      &Config::spin_us,
      "0 to 1000000 microseconds",

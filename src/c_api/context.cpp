@@ -180,6 +180,14 @@ mccl_status mccl_context_metrics_json(const mccl_context* context, char* text, s
   });
 }
 
+mccl_status mccl_context_flight_record_json(const mccl_context* context, char* text,
+                                            size_t capacity, size_t* length) noexcept {
+  constexpr const char* kCall = "mccl_context_flight_record_json";
+  return guarded([&] {
+    copy_text(kCall, context_of(kCall, context).flight_record(), text, capacity, length);
+  });
+}
+
 mccl_status mccl_context_reset_metrics(mccl_context* context) noexcept {
   return guarded(
       [&] { checked("mccl_context_reset_metrics", "context", context).value->metrics()->reset(); });

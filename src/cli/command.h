@@ -73,5 +73,9 @@ Command add(CLI::App& program);
 namespace probe {
 Command add(CLI::App& program);
 }
+/// Prints the flight record of a running process.
+namespace dump {
+Command add(CLI::App& program);
+}
 
 }  // namespace mccl::cli

@@ -15,7 +15,7 @@ constexpr std::size_t kLeastBlock = 4096;
 
 /// Rounds up to a multiple of an eighth of a power of two, so that calls of similar sizes share
 /// blocks.
-std::size_t rounded(std::size_t bytes) {
+std::size_t rounded_up(std::size_t bytes) {
   const std::size_t step = std::max(std::bit_floor(bytes) / 8, kLeastBlock);
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
 }
@@ -130,7 +130,7 @@ void Depot::free(std::byte* data, std::size_t bytes) {
 
 /// Reuses an unused block if it is at most a quarter larger than needed.
 Block Depot::block(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = rounded_up(bytes);
   {
     const std::lock_guard lock(mutex_);
     const auto found = unused_.lower_bound(size);

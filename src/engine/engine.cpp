@@ -20,6 +20,7 @@
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/meeting/meeting.h"
 #include "rendezvous/store/key_agreement.h"
+#include "transport/tcp/interfaces.h"
 
 namespace mccl::engine {
 namespace {
@@ -97,6 +98,11 @@ Engine::Engine(EngineOptions options)
       met_(meet()),
       ranks_per_core_(met_.ranks_per_core),
       memory_(met_.shared_memory),
+      recorder_(
+          std::make_shared<FlightRecorder>(FlightOrigin{.job = met_.store ? met_.store->name() : "",
+                                                        .host = transport::tcp::host_name(),
+                                                        .rank = options_.rank,
+                                                        .size = options_.size})),
       peers_(options_.size),
       heart_(peers_, memory_, silence_before_giving_up(options_.config, ranks_per_core_)),
       links_(
@@ -111,7 +117,7 @@ Engine::Engine(EngineOptions options)
             if (completions_.counts()) options_.metrics->record_link(transport);
           }),
       staging_(options_.metrics),
-      completions_(options_.metrics, staging_, log_),
+      completions_(options_.metrics, *recorder_, staging_, log_),
       surroundings_{.config = options_.config,
                     .log = log_,
                     .peers = peers_,
@@ -122,8 +128,13 @@ Engine::Engine(EngineOptions options)
                     .memory = *memory_,
                     .along_cables = options_.wiring != nullptr,
                     .look_beside_soon = [this] { next_look_ = {}; },
-                    .caller_drives = [this] { return driver_.caller_drives(); }},
+                    .caller_drives = [this] { return driver_.caller_drives(); },
+                    .on_failure =
+                        [this] {
+                          if (status_server_) status_server_->write_record();
+                        }},
       groups_(options_.size, surroundings_) {
+  options_.metrics->keep(recorder_);
   if (met_.rdma_cabling) cabling_ = *met_.rdma_cabling;
   if (options_.wiring) cabling_ = options_.wiring->cabling();
   if (ranks_per_core_ > 1) driver_.share_cores();
@@ -140,6 +151,7 @@ Engine::Engine(EngineOptions options)
   }
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
   if (size() == 1) return;
+  status_server_.emplace(options_.config, *recorder_, log_, nullptr);
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
   // From here on, what the store delivers comes from ranks that this one is connected to.
   met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });
@@ -271,6 +283,7 @@ void Engine::shutdown() noexcept {
   staging_.close();
   Engine::run_callbacks(lock);
   if (lock.owns_lock()) lock.unlock();
+  if (status_server_) status_server_->stop();
   if (!options_.wiring) return;
   // A relay serves other ranks until they have finished. This rank's own connection to the store
   // must not delay them.
@@ -348,6 +361,7 @@ void Engine::abandon_after_fork() noexcept {
     groups_.departing().watch(open);
     for (const pollfd& descriptor : open) ::close(descriptor.fd);
     driver_.abandon();
+    if (status_server_) status_server_->abandon();
     if (options_.wiring) options_.wiring->abandon_after_fork();
     // Nothing of the engine may be destroyed here: its thread belongs to the parent.
     keep_for_ever(shared_from_this());

@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -31,6 +32,7 @@
 
 #include "base/cabling.h"
 #include "base/clock.h"
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/rank.h"
 #include "engine/calls/completions.h"
@@ -41,6 +43,7 @@
 #include "engine/links/link_maker.h"
 #include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
+#include "engine/status_server.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -75,6 +78,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   int size() const { return options_.size; }
   const Config& config() const { return options_.config; }
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
+  const FlightRecorder& recorder() const { return *recorder_; }
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
   /// The store, for users that must not keep it alive: shutdown() may release it.
@@ -232,6 +236,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   rendezvous::Met met_;  ///< Result of meeting the other ranks; initialises later members.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;
+  const std::shared_ptr<FlightRecorder> recorder_;
 
   // Guarded by the progress lock:
   Peers peers_;
@@ -251,6 +256,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Inbox inbox_;
   GroupNames names_;  // guarded by the inbox's lock, so that a forked child sees it consistent
 
+  std::optional<StatusServer> status_server_;  ///< Empty for a job of one rank.
   std::thread thread_;
   std::shared_ptr<void> at_termination_;  ///< Shuts the engine down on SIGTERM.
 };

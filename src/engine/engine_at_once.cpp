@@ -1,6 +1,7 @@
 // Runs a call on the caller's own thread, without a Work: a collective that needs only the node's
 // window or a carrier, or a small message. Small calls in a busy loop take this path, where the
 // cost of a lock or of a clock reading is measurable.
+#include <algorithm>
 #include <limits>
 #include <thread>
 
@@ -69,6 +70,10 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   const bool sends = task.call.collective == Collective::send;
   const auto must_wait = [&] { return sends ? inbox_.waiting() : has_calls(); };
   if (driver_.stopping() || must_wait() || !group.may_run_at_once(task)) return AtOnce::no;
+  const bool is_small_message =
+      !is_collective(task.call) &&
+      std::max(task.in.bytes(), task.out.bytes()) < Completions::kTimedMessageBytes;
+  const std::int64_t cycles = is_small_message ? 0 : cycle_count();
   const Clock::time_point now = completions_.begin_at_once();
   task.traffic.timed = now != Clock::time_point();
   const bool is_due = task.traffic.timed &&
@@ -76,6 +81,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   if (is_due && (!look_beside_safely(now) || must_wait() || !group.may_run_at_once(task)))
     return AtOnce::no;
   AtOnce result = AtOnce::no;
+  int looks = 0;
   try {
     // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
     result = group.begin_at_once(task);
@@ -86,6 +92,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   try {
     if (result == AtOnce::not_yet && !sends) {
       spin_until(group.is_carried(), [&] {
+        ++looks;
         result = group.advance_at_once(task);
         return result != AtOnce::not_yet;
       });
@@ -97,7 +104,11 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   }
   // A receive that has not got its message has had no effect.
   if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
-  if (result == AtOnce::whole) completions_.end_at_once(task, now);
+  if (result == AtOnce::whole) {
+    // A second reading would take longer than a call that did not wait.
+    const std::int64_t ended = cycles == 0 || looks <= kEagerLooks ? cycles : cycle_count();
+    completions_.end_at_once(task, now, {cycles, ended});
+  }
   if (sends && sleeps_too_long()) driver_.wake();
   task.traffic.timed = true;
   return result;

@@ -134,6 +134,7 @@ void Engine::keep_time(Clock::time_point now) {
   }
   groups_.departing().sweep(now);
   groups_.for_each_active([&](GroupState& group) {
+    group.note_waits(now);
     group.watch_time(now);
     group.warn_of_waits(now, heart_);
   });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -23,20 +24,17 @@ namespace {
 /// Maximum number of descriptors in one message.
 constexpr std::size_t kMostDescriptors = 4;
 
-/// Returns the address of a local socket. On Linux it is an abstract name without a file. On other
-/// systems it is a file in /tmp, which the listener removes.
+/// Returns the address of a local socket. It is a file if the name begins with a slash, and
+/// otherwise an abstract name, which only Linux has.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const std::size_t most = sizeof address.sun_path - 1;
   const std::size_t n = std::min(name.size(), most);
-#ifdef __linux__
-  std::memcpy(address.sun_path + 1, name.data(), n);
-  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n)};
-#else
-  std::memcpy(address.sun_path, name.data(), n);
-  return {address, static_cast<socklen_t>(sizeof address)};
-#endif
+  const bool is_file = name.starts_with('/');
+  std::memcpy(address.sun_path + (is_file ? 0 : 1), name.data(), n);
+  const std::size_t whole = offsetof(sockaddr_un, sun_path) + 1 + n;
+  return {address, static_cast<socklen_t>(is_file ? sizeof address : whole)};
 }
 
 std::string unpredictable_name() {
@@ -76,7 +74,26 @@ void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
   }
 }
 
+bool is_private_folder(const std::string& path) {
+  struct stat found = {};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+         found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
+}
+
 }  // namespace
+
+std::string status_folder() {
+  const std::string of_user = fmt::format("/run/user/{}", ::geteuid());
+  return is_private_folder(of_user) ? of_user + "/mccl" : fmt::format("/tmp/mccl-{}", ::geteuid());
+}
+
+std::string make_status_folder() {
+  const std::string folder = status_folder();
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw Error(fmt::format("cannot make the folder {}: {}", folder, std::strerror(errno)));
+  if (is_private_folder(folder)) return folder;
+  throw Error(fmt::format("{} is not a folder that only this user can enter; remove it", folder));
+}
 
 std::pair<LocalConnection, bool> LocalConnection::dial(const std::string& name) {
   Descriptor socket = make_socket();
@@ -170,7 +187,10 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
   return descriptors;
 }
 
-LocalListener::LocalListener(int backlog) : name_(unpredictable_name()), socket_(make_socket()) {
+LocalListener::LocalListener(int backlog) : LocalListener(unpredictable_name(), backlog) {}
+
+LocalListener::LocalListener(std::string name, int backlog)
+    : name_(std::move(name)), socket_(make_socket()) {
   const auto [address, length] = address_of(name_);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket_.get(), backlog) != 0) {
@@ -179,9 +199,7 @@ LocalListener::LocalListener(int backlog) : name_(unpredictable_name()), socket_
 }
 
 LocalListener::~LocalListener() {
-#ifndef __linux__
-  ::unlink(name_.c_str());
-#endif
+  if (socket_ && name_.starts_with('/')) ::unlink(name_.c_str());
 }
 
 LocalConnection LocalListener::accept(Clock::time_point deadline) const {

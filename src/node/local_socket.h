@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,17 @@
 #include "mccl/error.h"
 
 namespace mccl::node {
+
+/// The folder of the sockets at which this user's ranks can be asked for their status:
+/// /run/user/UID/mccl where the system provides /run/user/UID, else /tmp/mccl-UID.
+std::string status_folder();
+/// Makes that folder if necessary, and returns it. Throws Error unless only this user can enter it.
+std::string make_status_folder();
+
+/// The requests that such a socket takes, which contain the version of the protocol.
+inline constexpr std::size_t kRequestBytes = 8;
+inline constexpr std::string_view kRequestRecord = "record1\n";
+inline constexpr std::string_view kRequestStatus = "status1\n";
 
 /// Thrown if this process, or the system, has no descriptors left.
 class OutOfDescriptors : public Error {
@@ -25,9 +37,10 @@ class LocalConnection {
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// Connects without waiting. The connection is empty if no process of this machine (or container)
-  /// listens under the name, or if the listener's queue is full. In the latter case the second
-  /// value is true, and a retry may succeed. Throws Error if no socket can be made.
+  /// Connects without waiting. `name` is that of a LocalListener. The connection is empty if no
+  /// process of this machine (or container) listens under the name, or if the listener's queue is
+  /// full. In the latter case the second value is true, and a retry may succeed. Throws Error if no
+  /// socket can be made.
   static std::pair<LocalConnection, bool> dial(const std::string& name);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
@@ -46,17 +59,21 @@ class LocalConnection {
   Descriptor socket_;
 };
 
-/// A listening local socket with an unpredictable name.
+/// A listening local socket. A name that begins with a slash is a file, which the destructor
+/// removes.
 class LocalListener {
  public:
-  /// Throws Error if it cannot listen.
+  /// Listens under an unpredictable name. Throws Error if it cannot listen.
   explicit LocalListener(int backlog);
+  LocalListener(std::string name, int backlog);
   ~LocalListener();
   LocalListener(const LocalListener&) = delete;
   LocalListener& operator=(const LocalListener&) = delete;
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.get(); }
+  /// Closes the socket and leaves the file, in the child of a fork.
+  void abandon() noexcept { socket_.close(); }
   /// Waits for a connection. Throws TimeoutError, OutOfDescriptors, and Error if the system refuses
   /// to accept connections.
   LocalConnection accept(Clock::time_point deadline) const;

@@ -90,6 +90,7 @@ void c_context_wrong_places(void) {
 
 static void check_reports(Rank* rank) {
   char text[4096];
+  char record[1 << 16];
   size_t length = 0;
   float value = 1;
   int i;
@@ -108,6 +109,10 @@ static void check_reports(Rank* rank) {
   CHECK_OK(mccl_context_costs_json(rank->context, text, sizeof text, NULL));
   CHECK_TEXT(text, "{\"numbers\":{\"");
   CHECK_TEXT(text, "\"nodes\":[");
+  CHECK_OK(mccl_context_flight_record_json(rank->context, record, sizeof record, &length));
+  CHECK(length == strlen(record) && record[0] == '{' && record[length - 1] == '}');
+  CHECK_TEXT(record, "\"op\":\"max\"");
+  CHECK_TEXT(record, "\"call\":\"barrier\"");
   CHECK_STATUS(mccl_context_costs_json(rank->context, text, 3, NULL), MCCL_ERROR_NO_ROOM);
   CHECK_STATUS(mccl_context_metrics_json(rank->context, text, 3, NULL), MCCL_ERROR_NO_ROOM);
 }

@@ -26,6 +26,7 @@ void c_misuse_null_handles(void) {
   CHECK_REFUSED(mccl_context_world(NULL, &group), "context is NULL");
   CHECK_REFUSED(mccl_context_group(NULL, "name", &x, 1, 0, &group), "context is NULL");
   CHECK_REFUSED(mccl_context_metrics_json(NULL, text, 8, &n), "context is NULL");
+  CHECK_REFUSED(mccl_context_flight_record_json(NULL, text, 8, &n), "context is NULL");
   CHECK_REFUSED(mccl_context_reset_metrics(NULL), "context is NULL");
   CHECK_REFUSED(mccl_context_costs_json(NULL, text, 8, &n), "context is NULL");
   CHECK_REFUSED(mccl_before_fork(NULL), "context is NULL");

@@ -280,6 +280,7 @@ class OnDeviceContext final : public Context {
   int size() const override { return inner_.size(); }
   const Config& config() const override { return inner_.config(); }
   std::shared_ptr<Metrics> metrics() const override { return inner_.metrics(); }
+  std::string flight_record() const override { return inner_.flight_record(); }
   Costs costs() const override { return inner_.costs(); }
   std::shared_ptr<Group> world() override { return world_; }
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,

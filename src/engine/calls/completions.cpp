@@ -5,15 +5,36 @@
 
 namespace mccl::engine {
 
-Completions::Completions(std::shared_ptr<Metrics> metrics, Staging& staging, const Log& log)
-    : metrics_(std::move(metrics)), tally_(metrics_->tally()), staging_(staging), log_(log) {}
+Completions::Completions(std::shared_ptr<Metrics> metrics, FlightRecorder& recorder,
+                         Staging& staging, const Log& log)
+    : metrics_(std::move(metrics)),
+      tally_(metrics_->tally()),
+      recorder_(recorder),
+      staging_(staging),
+      log_(log) {}
+
+void Completions::note(Operation& operation, FlightEntry::State state) noexcept {
+  if (!counts()) return;
+  operation.flight.message = operation.message.number;
+  FlightEntry entry = operation.flight_entry(state);
+  entry.submitted = nanoseconds_of(operation.submitted);
+  if (state != FlightEntry::queued) entry.started = nanoseconds_of(operation.started);
+  operation.flight.number = recorder_.write(entry, operation.flight.number);
+}
 
 void Completions::finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept {
   if (operation->done()) return;
-  if (counts_.load(std::memory_order_relaxed)) {
+  if (counts()) {
+    const Clock::time_point now = Clock::now();
+    operation->flight.message = operation->message.number;
+    FlightEntry entry = operation->flight_entry(error ? FlightEntry::failed : FlightEntry::done);
+    entry.submitted = nanoseconds_of(operation->submitted);
+    entry.started = nanoseconds_of(operation->started);
+    entry.ended = nanoseconds_of(now);
+    recorder_.write(entry, operation->flight.number);
     CallSample sample = operation->sample();
     sample.queue_wait_s = seconds_between(operation->submitted, operation->started);
-    sample.execution_s = seconds_between(operation->started, Clock::now());
+    sample.execution_s = seconds_between(operation->started, now);
     if (operation->traffic.carried) sample.network_s = sample.execution_s;
     sample.failed = error != nullptr;
     metrics_->record(sample);
@@ -27,9 +48,14 @@ Clock::time_point Completions::begin_at_once() {
   return at_once_ % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
 }
 
-void Completions::end_at_once(const Task& task, Clock::time_point begun) {
+void Completions::end_at_once(const Task& task, Clock::time_point begun, Cycles cycles) {
   ++at_once_;
-  if (!counts_.load(std::memory_order_relaxed)) return;
+  if (!counts()) return;
+  FlightEntry entry = task.flight_entry(FlightEntry::done);
+  entry.in_cycles = true;
+  entry.started = cycles.begun;
+  entry.ended = cycles.ended;
+  recorder_.write(entry);
   if (begun == Clock::time_point()) {
     tally_->count(task.traffic.bytes_sent, task.traffic.bytes_received);
     return;

@@ -1,4 +1,5 @@
-// Ends calls: counts each in the metrics and wakes its waiters. Counts staging memory, too.
+// Ends calls: counts each in the metrics, records it, and wakes its waiters. Counts staging memory,
+// too.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "engine/calls/operation.h"
 #include "mccl/metrics.h"
@@ -62,17 +64,30 @@ class Completions {
   /// One of this many at-once calls is timed. Its times count for all of them.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// `staging` and `log` must outlive this object.
-  Completions(std::shared_ptr<Metrics> metrics, Staging& staging, const Log& log);
+  /// Messages of fewer bytes that run at once are recorded without times.
+  static constexpr std::size_t kTimedMessageBytes = 4096;
+
+  /// `recorder`, `staging` and `log` must outlive this object.
+  Completions(std::shared_ptr<Metrics> metrics, FlightRecorder& recorder, Staging& staging,
+              const Log& log);
+
+  FlightRecorder& recorder() const { return recorder_; }
+  /// Records the state of a call that has not ended.
+  void note(Operation& operation, FlightEntry::State state) noexcept;
 
   /// Ends the call, with an error if `error` is set. No-op if it has ended already. Its callbacks
   /// wait for run().
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
-  /// default time_point if the call is not timed.
+  /// default time_point if the metrics do not time the call.
   Clock::time_point begin_at_once();
-  void end_at_once(const Task& task, Clock::time_point begun);
+  /// cycle_count() when a call began and ended; both 0 if its record has no times.
+  struct Cycles {
+    std::int64_t begun = 0;
+    std::int64_t ended = 0;
+  };
+  void end_at_once(const Task& task, Clock::time_point begun, Cycles cycles);
 
   bool callbacks_wait() const { return !with_callbacks_.empty(); }
   /// Returns the calls that are done and whose callbacks have not run.
@@ -89,6 +104,7 @@ class Completions {
 
   const std::shared_ptr<Metrics> metrics_;
   const std::shared_ptr<Tally> tally_;  ///< Counts calls that are not timed.
+  FlightRecorder& recorder_;
   Staging& staging_;
   const Log& log_;
   std::atomic<bool> counts_{true};

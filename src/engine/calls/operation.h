@@ -1,15 +1,18 @@
 // One call in flight: the request, its memory and its deadline. Calls form intrusive lists.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/flight_recorder.h"
 #include "base/rank.h"
 #include "base/work_state.h"
 #include "engine/calls/request.h"
@@ -32,6 +35,15 @@ class CallDriver {
 /// Returns time_point::max() if the timeout is not positive or is a year or more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
+/// Facts about a call for the flight recorder that the request does not contain.
+struct FlightNote {
+  std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
+  std::uint64_t message = 0;                     ///< Number of a message in its pair and direction.
+  std::uint32_t group = 0;                       ///< Index of the group in the recorder.
+  std::int32_t waits_for = -1;                   ///< A member that the call waited for.
+  std::uint8_t algorithm = 0;                    ///< Index in the recorder.
+};
+
 /// A request that the engine carries out, and what it cost.
 struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
@@ -42,9 +54,25 @@ struct Task : Request {
 
   Traffic traffic;
   double reduce_s = 0;
+  FlightNote flight;
 
   /// The metrics of the call, without its times in the queue and in execution.
   CallSample sample() const;
+  /// The call's record, without its times.
+  FlightEntry flight_entry(FlightEntry::State state) const {
+    FlightEntry entry;
+    entry.sequence = is_collective(call) ? call.sequence : flight.message;
+    entry.bytes = std::max(in.bytes(), out.bytes());
+    entry.group = flight.group;
+    entry.algorithm = flight.algorithm;
+    entry.collective = call.collective;
+    entry.kind = call.kind;
+    entry.dtype = call.dtype;
+    entry.state = state;
+    entry.peer = is_collective(call) ? call.root : call.peer;
+    entry.waits_for = flight.waits_for;
+    return entry;
+  }
 };
 
 /// The result of an attempt to run a call on its caller's thread.

@@ -20,6 +20,7 @@ constexpr std::chrono::microseconds kLongestRest{100};
 }  // namespace
 
 void GroupState::start(const std::shared_ptr<Operation>& operation) {
+  operation->flight.group = flight_group_;
   if (failed()) {
     return finish(operation,
                   error_of(failure(), operation->call, membership_.rank, "cannot start"));
@@ -28,6 +29,8 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
   const Clock::time_point now = Clock::now();
   if (idle()) last_progress_ = next_probe_ = now;
   if (calls_.empty()) collectives_moved_ = now;
+  around_.completions.note(
+      *operation, is_collective(operation->call) ? FlightEntry::queued : FlightEntry::running);
   try {
     if (carrier_ && !is_collective(operation->call)) {
       carrier_->post(operation);
@@ -193,6 +196,7 @@ bool GroupState::may_run_at_once(const Task& task) const {
 /// A call that another thread submits meanwhile has no defined order relative to this one, because
 /// the callers did not order the two.
 AtOnce GroupState::begin_at_once(Task& task) {
+  task.flight.group = flight_group_;
   if (task.call.collective == Collective::recv)
     return messages_.may_receive_at_once(task) ? AtOnce::not_yet : AtOnce::no;
   const Plan* plan = nullptr;
@@ -242,6 +246,7 @@ std::shared_ptr<Operation> GroupState::received_from(GroupRank source) {
 
 DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
   carrier_ = std::move(carrier);
+  algorithm_ = around_.completions.recorder().index_of(carrier_->name());
   release_window();
   for (int i = 0; i < kCollectiveCount; ++i)
     around_.metrics.record_algorithm(static_cast<Collective>(i), carrier_->name());
@@ -251,6 +256,7 @@ DepartingLinks GroupState::carry_by(std::unique_ptr<Carrier> carrier) noexcept {
 void GroupState::go_on_with(const std::shared_ptr<Operation>& operation) {
   const Clock::time_point now = Clock::now();
   if (idle()) last_progress_ = next_probe_ = now;
+  around_.completions.note(*operation, FlightEntry::running);
   if (!is_collective(operation->call)) return messages_.go_on_with(operation);
   collectives_moved_ = now;
   calls_.push_front(operation);

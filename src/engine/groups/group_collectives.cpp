@@ -71,6 +71,7 @@ void GroupState::begin_first() {
   } else {
     begin_planned(call, plan_for(call));
   }
+  around_.completions.note(call, FlightEntry::running);
   if (executor_.scratch_bytes() != scratch) weigh();
 }
 
@@ -79,6 +80,7 @@ void GroupState::begin_first() {
 void GroupState::begin_carried(Task& task) {
   history_.started(task.call, true);
   carried_ = Carried::runs;
+  task.flight.algorithm = algorithm_;
   task.traffic = {
       .bytes_sent = task.in.bytes(), .bytes_received = task.out.bytes(), .carried = true};
   carrier_->begin(task);
@@ -88,6 +90,7 @@ void GroupState::begin_carried(Task& task) {
 void GroupState::begin_planned(Task& task, const Plan& plan) {
   history_.started(task.call);
   if (!algorithm_recorded_) record_algorithm(task, plan);
+  task.flight.algorithm = algorithm_;
   executor_.begin(task, plan);
 }
 
@@ -117,6 +120,7 @@ void GroupState::record_algorithm(const Task& task, const Plan& plan) {
   algorithm_recorded_ = true;
   const std::string_view algorithm = schedule::name_of(plan.algorithm);
   around_.metrics.record_algorithm(task.call.collective, algorithm);
+  algorithm_ = around_.completions.recorder().index_of(algorithm);
   if (!around_.log.enabled(LogLevel::debug)) return;
   around_.log.debug("{} of group '{}' uses algorithm {}", describe(task.call), membership_.name,
                     algorithm);

@@ -36,6 +36,7 @@ void GroupState::settle_failure() noexcept {
   // Calls end only once the carrier no longer accesses their memory. If it still does, a later pass
   // tries again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
+  if (!calls_.empty()) note_missing(calls_.front());
   end_collective();
   OperationList ended = std::exchange(calls_, {});
   finish_messages();
@@ -47,6 +48,7 @@ void GroupState::settle_failure() noexcept {
         error_of(failure_, operation->call, membership_.rank, "failed");
     finish(std::move(operation), error);
   }
+  if (!std::exchange(failure_recorded_, true) && around_.on_failure) around_.on_failure();
 }
 
 /// Announces the failure once to all other members.
@@ -115,7 +117,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
-  mark_failed(aborted("{}", reason));
+  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // a regular end
   failure_announced_ = true;  // not needed after the announcement of the end
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);

@@ -12,6 +12,16 @@ int count_nodes(const std::vector<int>& nodes, std::size_t members) {
   return static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());
 }
 
+FlightGroup flight_group(const Membership& membership, const LinkMaker& links) {
+  FlightGroup group{membership.name, membership.id, membership.rank.number()};
+  for (GroupRank member(0); member < membership.members.end_rank(); ++member) {
+    const WorldRank peer = membership.members[member];
+    group.members.push_back(peer.number());
+    group.transports.emplace_back(member == membership.rank ? "" : links.transport_to(peer));
+  }
+  return group;
+}
+
 schedule::Facts with_a_window(schedule::Facts facts) {
   if (!facts.nodes.empty()) facts.window_bytes = kUsualCallBytes;
   return facts;
@@ -37,6 +47,8 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       window_(membership_.rank, ByRank<GroupRank, int>(facts.nodes)),
       plans_(std::move(facts)),
       executor_(channels_, window_, history_),
+      flight_group_(surroundings.completions.recorder().add_group(
+          flight_group(membership_, surroundings.links))),
       messages_(channels_, surroundings.config.chunk_bytes),
       received_(membership_.members.size()),
       endings_(membership_.members.size()),

@@ -60,6 +60,8 @@ struct Surroundings {
   const std::function<void()> look_beside_soon;
   /// True if the driving thread is a caller that waits for its call.
   const std::function<bool()> caller_drives;
+  /// Called when the calls of a failed group have ended; may be null.
+  const std::function<void()> on_failure = nullptr;
 };
 
 /// Time after the death of a member for which a call may make no progress before the group fails.
@@ -183,6 +185,8 @@ class GroupState {
   /// Logs a warning when the first collective or the oldest message has made no progress for
   /// MCCL_WARN_AFTER, and again whenever that time has doubled.
   void warn_of_waits(Clock::time_point now, const Heartbeats& heart);
+  /// Records a member that the first collective waits for, if it makes no progress.
+  void note_waits(Clock::time_point now);
 
  private:
   ControlMessage about_group(ControlKind kind) const {
@@ -242,6 +246,7 @@ class GroupState {
   void probe(Clock::time_point now);
   Clock::duration probe_after() const;
   std::vector<GroupRank> missing() const;
+  void note_missing(Operation& call) noexcept;
   std::string stuck_on(const Heartbeats* heart = nullptr) const;
   std::string member_text(GroupRank member, const Heartbeats* heart) const;
   const Call* first_call() const;
@@ -271,14 +276,17 @@ class GroupState {
   /// State of the collective that the carrier carries out, if any.
   enum class Carried { no, runs, ended };
   Carried carried_ = Carried::no;
-  bool algorithm_recorded_ =
-      false;  ///< True once the algorithm of the last plan has been reported.
+  /// True once the algorithm of the last plan has been reported.
+  bool algorithm_recorded_ = false;
+  const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
+  std::uint8_t algorithm_ = 0;        ///< The algorithm reported last, as the recorder names it.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
   bool in_messages_ = false;  // true if advance_calls() was last in its part for messages
   bool failure_announced_ = false;
-  bool failure_heard_ = false;  ///< True if another member announced the failure.
+  bool failure_recorded_ = false;  ///< True once on_failure() was called, or need not be.
+  bool failure_heard_ = false;     ///< True if another member announced the failure.
   /// The failure that is reported unless the peer announces another. A link broke: the peer may
   /// have died, or it closed the link because of a failure that it is about to announce. This rank
   /// waits a moment for the announcement, which is more informative.

@@ -17,6 +17,8 @@ constexpr std::chrono::seconds kIdleAfter{10};
 /// Time for which messages of a carrier may still arrive after their sender has announced that it
 /// left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
+/// Time without progress after which the flight recorder is told which member a call waits for.
+constexpr std::chrono::milliseconds kNoteWaitAfter{100};
 
 }  // namespace
 
@@ -212,6 +214,26 @@ void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (peer.valid() && heart.has_fallen_silent(membership_.members[peer]))
     why += "; it waits for " + member_text(peer, &heart);
   warn(oldest, message_wait_, why);
+}
+
+void GroupState::note_waits(Clock::time_point now) {
+  if (failed() || calls_.empty()) return;
+  Operation& call = calls_.front();
+  if (now - std::max(call.submitted, collectives_moved_) < kNoteWaitAfter) return;
+  const std::int32_t before = call.flight.waits_for;
+  note_missing(call);
+  if (call.flight.waits_for == before) return;
+  around_.completions.note(call, collective_runs() ? FlightEntry::running : FlightEntry::queued);
+}
+
+/// Stores the first of missing() in the call, which must be the first collective.
+void GroupState::note_missing(Operation& call) noexcept {
+  try {
+    const std::vector<GroupRank> members = missing();
+    call.flight.waits_for = members.empty() ? -1 : members.front().number();
+  } catch (const std::bad_alloc&) {
+    // There is no memory for the list, so the record shows no rank.
+  }
 }
 
 /// Returns the members that the current collective waits for. With a carrier, these are the members

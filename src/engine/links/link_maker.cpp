@@ -41,6 +41,11 @@ std::string LinkMaker::describe(WorldRank peer) const {
                                     : "no transport reaches it";
 }
 
+std::string LinkMaker::transport_to(WorldRank peer) const {
+  const Place first = next(peer, 0);
+  return first < transports_.size() ? std::string(transports_[first]->name()) : std::string();
+}
+
 std::vector<std::string> LinkMaker::equal_ways(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->equal_ways(peer)

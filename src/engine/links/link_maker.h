@@ -45,6 +45,8 @@ class LinkMaker {
 
   /// Describes, for messages, the transport that reaches a peer.
   std::string describe(WorldRank peer) const;
+  /// Name of the preferred transport to a peer; empty if no transport reaches it.
+  std::string transport_to(WorldRank peer) const;
 
   /// These forward to the preferred transport that reaches the peer; see Transport.
   std::vector<std::string> equal_ways(WorldRank peer) const;

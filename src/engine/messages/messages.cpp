@@ -183,6 +183,7 @@ void Messages::grant(GroupRank source, const Frame& request, Operation& receive)
 
 void Messages::deliver(const Unexpected& message, Operation& receive) {
   deliver(message.source, message.payload, receive);
+  receive.message.number = message.frame.call.sequence;
   receive.received_from(message.source);
   finish(receive);
 }

@@ -32,7 +32,7 @@ AtOnce Messages::send_at_once(Task& task) {
     channel.lost = closed.what();
     return AtOnce::no;
   }
-  ++peer.next_number;
+  task.flight.message = peer.next_number++;
   peer.credit_used += cost;
   if (whole) return AtOnce::whole;
   peer.lanes.front().writing = outgoing;
@@ -79,6 +79,7 @@ AtOnce Messages::receive_at_once(Task& task) {
   check(task.call, rank, frame);
   count_announcement(rank, peer, frame);
   deliver(rank, message->payload, task);
+  task.flight.message = frame.call.sequence;
   lane.consume_message(*message);
   ++peer.taken;
   note_ahead(peer);

@@ -43,7 +43,8 @@ struct Scene {
       WorldRank(0), {}, std::chrono::seconds(1), peers, [](std::uint64_t) { return nullptr; }, log};
   const std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   Staging staging{metrics};
-  Completions completions{metrics, staging, log};
+  FlightRecorder recorder{{}};
+  Completions completions{metrics, recorder, staging, log};
   Surroundings surroundings{config,  log,      peers,   links, completions,
                             staging, *metrics, *memory, false, [] {}};
   std::optional<GroupState> group;

@@ -1,0 +1,147 @@
+// The flight recorder: a ring of a rank's last calls that is always on. It shows what a job did
+// before it stopped.
+//
+// The thread that holds the engine's progress lock writes. Any thread may read at any time: a
+// reader skips a slot that changes while it is copied (a sequence lock in each slot).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "mccl/types.h"
+
+namespace mccl {
+
+/// One call.
+struct FlightEntry {
+  enum State : std::uint8_t { queued, running, done, failed };
+
+  std::uint64_t sequence = 0;  ///< Number of a collective in its group, of a message in its pair.
+  std::uint64_t bytes = 0;
+  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
+  /// if unknown.
+  bool in_cycles = false;
+  std::int64_t submitted = 0;
+  std::int64_t started = 0;
+  std::int64_t ended = 0;
+  std::uint32_t group = 0;     ///< Index of the group in this recorder.
+  std::uint8_t algorithm = 0;  ///< From FlightRecorder::index_of(); 0 if unknown.
+  Collective collective = Collective::barrier;
+  ReduceKind kind = ReduceKind::sum;
+  DType dtype = DType::u8;
+  State state = queued;
+  std::int32_t peer = -1;       ///< The other rank of a message, or the root of a collective.
+  std::int32_t waits_for = -1;  ///< A rank of the group that the call waited for; -1 for none.
+};
+
+/// A group that calls refer to.
+struct FlightGroup {
+  std::string name;
+  std::uint64_t id = 0;           ///< The same on all members.
+  int rank = 0;                   ///< This process's rank in the group.
+  std::vector<int> members = {};  ///< Ranks in the job.
+  /// The transport to each member; empty for this rank.
+  std::vector<std::string> transports = {};
+};
+
+/// A process as other tools identify it.
+struct FlightOrigin {
+  std::string job;  ///< Differs between jobs; the same on all ranks of one.
+  std::string host;
+  int rank = 0;
+  int size = 1;
+};
+
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCalls = 4096;
+  /// Groups that are remembered. Calls of older groups show no name.
+  static constexpr std::size_t kMostGroups = 4096;
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  explicit FlightRecorder(FlightOrigin origin);
+
+  const FlightOrigin& origin() const { return origin_; }
+  /// Adds a group and returns its index. Called from any thread.
+  std::uint32_t add_group(FlightGroup group);
+  /// The value of FlightEntry::algorithm for this name, of static text; 0 after 255 names. Called
+  /// from any thread.
+  std::uint8_t index_of(std::string_view algorithm);
+
+  /// Writes a call. `number` is what an earlier write of the same call returned, kNone for a new
+  /// one. Returns the number of the call, which is a new one if the ring has overtaken the old.
+  /// Called by one thread at a time.
+  std::uint64_t write(const FlightEntry& entry, std::uint64_t number = kNone) noexcept {
+    const std::uint64_t next = next_.load(std::memory_order_relaxed);
+    if (number == kNone || number + kCalls <= next) {
+      number = next;
+      next_.store(next + 1, std::memory_order_relaxed);
+    }
+    Slot& slot = slots_[number % kCalls];
+    slot.version.store(2 * number + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    const Words words = pack(entry);
+    for (std::size_t i = 0; i < words.size(); ++i)
+      slot.words[i].store(words[i], std::memory_order_relaxed);
+    slot.version.store(2 * number + 2, std::memory_order_release);
+    return number;
+  }
+
+  /// Number of calls written so far.
+  std::uint64_t size() const { return next_.load(std::memory_order_relaxed); }
+  /// The call with this number; nothing if the ring has overtaken it or it changes now.
+  std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
+
+  /// The record as JSON. `reason` says why it is written.
+  std::string to_json(std::string_view reason) const;
+
+ private:
+  using Words = std::array<std::uint64_t, 7>;
+
+  /// Packs with shifts: the parts then stay in registers, which is twice as fast as storing them
+  /// one by one and copying words.
+  static Words pack(const FlightEntry& entry) {
+    const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
+    return {entry.sequence,
+            entry.bytes,
+            at(entry.submitted, 0),
+            at(entry.started, 0),
+            at(entry.ended, 0),
+            at(entry.group, 0) | at(entry.algorithm, 32) | at(entry.collective, 40) |
+                at(entry.kind, 44) | at(entry.dtype, 48) | at(entry.state, 56) |
+                at(entry.in_cycles, 60),
+            at(static_cast<std::uint32_t>(entry.peer), 0) | at(entry.waits_for, 32)};
+  }
+  static FlightEntry unpack(const Words& words);
+
+  /// `version` is 0 if nothing was written, odd while the slot changes, and otherwise twice the
+  /// call's number plus 2.
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> version{0};
+    std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Words>> words{};
+  };
+  static_assert(sizeof(Slot) == 64);
+
+  const FlightOrigin origin_;
+  const Clock::time_point made_;
+  const std::int64_t made_cycles_;
+  const std::unique_ptr<Slot[]> slots_;
+  std::atomic<std::uint64_t> next_{0};
+
+  mutable std::mutex mutex_;                      // guards the members below
+  std::vector<std::string_view> algorithms_{""};  // indexed by FlightEntry::algorithm
+  std::map<std::uint32_t, FlightGroup> groups_;
+  std::uint32_t group_count_ = 0;
+};
+
+}  // namespace mccl

@@ -1,0 +1,138 @@
+#include "cli/sight/attach.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
+#include <tuple>
+
+#include "base/clock.h"
+#include "mccl/error.h"
+#include "node/local_socket.h"
+
+namespace mccl::cli::sight {
+namespace {
+
+using node::LocalConnection;
+
+/// Time for which a rank may take to answer. Its thread for this answers within milliseconds,
+/// unless the process is stopped.
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
+
+bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
+
+/// Removes the integer before the next '-' from `text`. Returns false if there is none.
+bool take_number(std::string_view& text, int& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() + text.size() || *end != '-' || number < 0)
+    return false;
+  text.remove_prefix(static_cast<std::size_t>(end + 1 - text.data()));
+  return true;
+}
+
+/// Returns everything that the rank sends until it closes the connection.
+std::string read_answer(const LocalConnection& connection, const std::string& who) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  std::string answer;
+  for (char bytes[1 << 16];;) {
+    pollfd ready = {connection.descriptor(), POLLIN, 0};
+    if (::poll(&ready, 1, milliseconds_until(deadline)) == 0) {
+      throw Error(fmt::format("{} has not answered for {} s: its process is stopped or overloaded",
+                              who, kPatience.count()));
+    }
+    const ssize_t n = ::recv(connection.descriptor(), bytes, sizeof bytes, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return answer;
+    answer.append(bytes, static_cast<std::size_t>(n));
+    if (answer.size() > kLargestAnswer)
+      throw Error(fmt::format("{} answered with more than {} bytes", who, kLargestAnswer));
+  }
+}
+
+}  // namespace
+
+bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket) {
+  std::string_view rest = name;
+  int pid = 0;
+  if (!take_number(rest, pid) || pid == 0 || !take_number(rest, socket.rank)) return false;
+  const bool is_hash = rest.size() == 8 && std::ranges::all_of(rest, [](char c) {
+                         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+                       });
+  if (!is_hash) return false;
+  socket.pid = pid;
+  socket.path = fmt::format("{}/{}", folder, name);
+  return true;
+}
+
+std::vector<RankSocket> find_ranks() {
+  std::vector<RankSocket> found;
+  const std::string folder = node::status_folder();
+  std::error_code error;
+  for (std::filesystem::directory_iterator each(folder, error), end; !error && each != end;
+       each.increment(error)) {
+    RankSocket socket;
+    if (!parse_socket_name(folder, each->path().filename().string(), socket)) continue;
+    if (is_alive(socket.pid)) {
+      found.push_back(std::move(socket));
+    } else {
+      ::unlink(socket.path.c_str());
+    }
+  }
+  std::ranges::sort(found, [](const RankSocket& a, const RankSocket& b) {
+    return std::tie(a.pid, a.rank) < std::tie(b.pid, b.rank);
+  });
+  return found;
+}
+
+std::vector<RankSocket> ranks_of(pid_t pid) {
+  std::vector<RankSocket> ranks = find_ranks();
+  std::erase_if(ranks, [pid](const RankSocket& rank) { return rank.pid != pid; });
+  if (!ranks.empty()) return ranks;
+  errno = 0;
+  if (::kill(pid, 0) != 0 && errno == EPERM)
+    throw InvalidArgument(
+        fmt::format("process {} belongs to another user; run mccl as that user", pid));
+  if (errno == ESRCH)
+    throw InvalidArgument(fmt::format("there is no process {} on this host", pid));
+  throw InvalidArgument(fmt::format(
+      "process {} has no socket in {}: it is in no job of several ranks, or its ranks have not "
+      "met yet",
+      pid, node::status_folder()));
+}
+
+std::string ask(const RankSocket& rank, std::string_view request) {
+  const std::string who = fmt::format("rank {} (process {})", rank.rank, rank.pid);
+  const auto [connection, busy] = LocalConnection::dial(rank.path);
+  if (busy) throw Error(fmt::format("too many processes wait for an answer of {}", who));
+  if (!connection) throw Error(fmt::format("{} no longer listens at {}", who, rank.path));
+  if (!connection.same_user())
+    throw Error(fmt::format("the socket {} belongs to another user", rank.path));
+  std::string answer;
+  try {
+    static_cast<void>(connection.send(std::as_bytes(std::span(request)), {}));
+    answer = read_answer(connection, who);
+  } catch (const PeerError&) {
+    // The rank has just ended.
+  }
+  if (answer.empty())
+    throw Error(fmt::format("{} closed the connection; it ended, or refused this user", who));
+  const auto json = nlohmann::json::parse(answer, nullptr, false);
+  if (!json.is_object()) throw Error(fmt::format("the answer of {} is truncated", who));
+  if (const auto error = json.find("error"); error != json.end() && error->is_string()) {
+    throw Error(fmt::format("{}: {}; use the mccl of that job's installation", who,
+                            error->get<std::string>()));
+  }
+  return answer;
+}
+
+}  // namespace mccl::cli::sight

@@ -1,0 +1,34 @@
+// Attaches to running ranks of this user on this host, through their local sockets
+// (engine/status_server.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl::cli::sight {
+
+/// The socket of one rank.
+struct RankSocket {
+  pid_t pid = 0;
+  int rank = 0;
+  std::string path;
+};
+
+/// Reads "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
+bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
+
+/// The sockets of all ranks of this user on this host, ordered by process and rank. Removes those
+/// that processes left when they were killed.
+std::vector<RankSocket> find_ranks();
+
+/// The sockets of one process. Throws InvalidArgument if there are none; the message says why.
+std::vector<RankSocket> ranks_of(pid_t pid);
+
+/// Sends a request to a rank and returns the JSON that it answers. Throws Error if the rank does
+/// not answer in time, or is of another version.
+std::string ask(const RankSocket& rank, std::string_view request);
+
+}  // namespace mccl::cli::sight

@@ -1,0 +1,276 @@
+#include "cli/sight/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/json_text.h"
+#include "base/value_text.h"
+#include "cluster/text.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::sight {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kExpected = "the status of a rank";
+constexpr int kMostRanks = 1 << 20;
+
+/// Reads values of a JSON object, and checks their types and ranges.
+class Fields {
+ public:
+  Fields(const json& object, std::string_view who) : object_(object), who_(who) {
+    if (!object.is_object()) refuse("an object");
+  }
+  std::string text(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_string()) refuse(name);
+    return printable(value.get<std::string>());
+  }
+  bool flag(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_boolean()) refuse(name);
+    return value.get<bool>();
+  }
+  double number(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_number()) refuse(name);
+    return value.get<double>();
+  }
+  long long integer(const char* name, long long least, long long most) const {
+    return integer_of(at(name), name, least, most);
+  }
+  std::vector<int> ranks(const char* name) const {
+    std::vector<int> ranks;
+    for (const json& each : list(name))
+      ranks.push_back(static_cast<int>(integer_of(each, name, 0, kMostRanks)));
+    return ranks;
+  }
+  const json& list(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_array()) refuse(name);
+    return value;
+  }
+  [[noreturn]] void refuse(std::string_view what) const {
+    throw InvalidArgument(fmt::format(
+        "{}: its status lacks a valid {}; use the mccl of that job's installation", who_, what));
+  }
+
+ private:
+  const json& at(const char* name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) refuse(name);
+    return *found;
+  }
+  long long integer_of(const json& value, const char* name, long long least, long long most) const {
+    if (!value.is_number_integer()) refuse(name);
+    const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX;
+    const auto number = too_large ? INT64_MAX : value.get<std::int64_t>();
+    if (number < least || number > most) refuse(name);
+    return number;
+  }
+
+  const json& object_;
+  const std::string_view who_;
+};
+
+GroupReport read_group(const json& object, std::string_view who) {
+  const Fields fields(object, who);
+  GroupReport group;
+  group.name = fields.text("name");
+  group.id = fields.text("id");
+  group.members = fields.ranks("members");
+  group.rank = static_cast<int>(
+      fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
+  group.last = fields.text("last");
+  group.failure = fields.text("failure");
+  for (const json& each : fields.list("pending")) {
+    const Fields call(each, who);
+    group.pending.push_back({.call = call.text("call"),
+                             .has_started = call.text("state") == "running",
+                             .waited_s = call.number("waited_s"),
+                             .waits_for = call.ranks("waits_for"),
+                             .why = call.text("why")});
+    for (const int rank : group.pending.back().waits_for)
+      if (static_cast<std::size_t>(rank) >= group.members.size()) call.refuse("waits_for");
+  }
+  return group;
+}
+
+/// Adds a finding, and lets the worst one decide the health of the job.
+void find(JobReport& job, Health health, std::string finding) {
+  job.health = std::max(job.health, health);
+  if (std::ranges::find(job.findings, finding) == job.findings.end())
+    job.findings.push_back(std::move(finding));
+}
+
+/// What a rank of the job does in a group, if that rank is on this host: "is in ...", or "made no
+/// call since ...". Empty for other ranks.
+std::string whereabouts(const JobReport& job, int rank, const std::string& group_id) {
+  for (const RankReport& each : job.ranks) {
+    if (each.rank != rank) continue;
+    if (!each.trouble.empty()) return fmt::format("process {} {}", each.pid, each.trouble);
+    for (const GroupReport& group : each.groups) {
+      if (group.id != group_id) continue;
+      if (!group.pending.empty())
+        return fmt::format("process {} is in {}", each.pid, group.pending.front().call);
+      if (group.last.empty()) return fmt::format("process {} has made no call there", each.pid);
+      return fmt::format("process {} has made no call there since {}", each.pid, group.last);
+    }
+    return fmt::format("process {} has not made that group, or has destroyed it", each.pid);
+  }
+  return {};
+}
+
+void assess_call(JobReport& job, const RankReport& rank, const GroupReport& group,
+                 const PendingCall& call) {
+  std::vector<std::string> others;
+  bool all_here = true;
+  for (const int member : call.waits_for) {
+    const int other = group.members[static_cast<std::size_t>(member)];
+    const std::string where = whereabouts(job, other, group.id);
+    all_here &= !where.empty();
+    others.push_back(where.empty() ? fmt::format("rank {}", other)
+                                   : fmt::format("rank {} ({})", other, where));
+  }
+  const std::string whom = others.empty() ? "" : fmt::format(" for {}", fmt::join(others, ", "));
+  const std::string why = call.why.empty() || (all_here && !others.empty()) ? "" : call.why;
+  find(job, Health::stuck,
+       fmt::format("rank {} has waited {:.3g} s in {} of group '{}'{}{}", rank.rank, call.waited_s,
+                   call.call, group.name, whom, why));
+}
+
+void assess_rank(JobReport& job, const RankReport& rank, double stuck_after_s) {
+  if (!rank.trouble.empty())
+    find(job, Health::stuck,
+         fmt::format("rank {} (process {}) {}", rank.rank, rank.pid, rank.trouble));
+  for (const GroupReport& group : rank.groups) {
+    if (!group.failure.empty())
+      find(job, Health::failed, fmt::format("group '{}' has failed: {}", group.name, group.failure));
+    for (const PendingCall& call : group.pending)
+      if (call.waited_s >= stuck_after_s) assess_call(job, rank, group, call);
+  }
+  for (const PeerReport& peer : rank.peers) {
+    if (peer.state == "lost")
+      find(job, Health::failed,
+           fmt::format("rank {} has lost rank {}: {}", rank.rank, peer.rank, peer.reason));
+    if (peer.state == "silent") {
+      find(job, Health::stuck,
+           fmt::format("rank {} hears nothing from rank {}: its process is stopped, or its host "
+                       "cannot be reached",
+                       rank.rank, peer.rank));
+    }
+  }
+}
+
+std::string waits_text(const GroupReport& group, const PendingCall& call) {
+  std::vector<int> ranks;
+  for (const int member : call.waits_for)
+    ranks.push_back(group.members[static_cast<std::size_t>(member)]);
+  if (ranks.empty()) return fmt::format("{:.1f} s", call.waited_s);
+  return fmt::format("{:.1f} s for rank {}", call.waited_s, fmt::join(ranks, ", "));
+}
+
+/// Adds a row for each pending call of the rank, or one row if there is none.
+void add_rows(cluster::TableRows& rows, const RankReport& rank) {
+  const std::vector<std::string> begin = {std::to_string(rank.rank), std::to_string(rank.pid),
+                                          std::to_string(rank.calls), std::to_string(rank.errors)};
+  const auto add = [&](std::vector<std::string> rest) {
+    rows.push_back(begin);
+    rows.back().insert(rows.back().end(), rest.begin(), rest.end());
+  };
+  if (!rank.trouble.empty()) return add({"", rank.trouble, ""});
+  bool is_busy = false;
+  for (const GroupReport& group : rank.groups) {
+    for (const PendingCall& call : group.pending) {
+      is_busy = true;
+      add({group.name, call.call, waits_text(group, call)});
+    }
+  }
+  if (!is_busy) add({"", "in no call", ""});
+}
+
+/// Adds a row for each rank that is not on this host, as the first rank here sees it.
+void add_far_rows(cluster::TableRows& rows, const JobReport& job) {
+  std::set<int> here;
+  for (const RankReport& rank : job.ranks) here.insert(rank.rank);
+  for (const RankReport& rank : job.ranks) {
+    if (rank.peers.empty()) continue;
+    for (const PeerReport& peer : rank.peers) {
+      if (here.contains(peer.rank)) continue;
+      rows.push_back({std::to_string(peer.rank), "", "", "", "",
+                      fmt::format("not on this host; {} over {}, as rank {} sees it", peer.state,
+                                  peer.transport, rank.rank),
+                      ""});
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+RankReport parse_status(std::string_view text, std::string_view who) {
+  const json object = parse_json(text, who, kExpected);
+  const Fields fields(object, who);
+  if (fields.text("format") != "mccl status" || fields.integer("version", 0, INT32_MAX) != 1)
+    fields.refuse("version");
+  RankReport rank;
+  rank.job = fields.text("job");
+  rank.host = fields.text("host");
+  rank.size = static_cast<int>(fields.integer("size", 1, kMostRanks));
+  rank.rank = static_cast<int>(fields.integer("rank", 0, rank.size - 1));
+  rank.pid = static_cast<int>(fields.integer("pid", 1, INT32_MAX));
+  rank.calls = fields.integer("calls", 0, INT64_MAX);
+  rank.errors = fields.integer("errors", 0, INT64_MAX);
+  if (!fields.flag("answers")) rank.trouble = "does not drive its calls: a callback blocks it";
+  for (const json& each : fields.list("groups")) rank.groups.push_back(read_group(each, who));
+  for (const json& each : fields.list("peers")) {
+    const Fields peer(each, who);
+    rank.peers.push_back({.rank = static_cast<int>(peer.integer("rank", 0, rank.size - 1)),
+                          .transport = peer.text("transport"),
+                          .state = peer.text("state"),
+                          .reason = peer.text("reason")});
+  }
+  return rank;
+}
+
+std::vector<JobReport> assess(std::vector<RankReport> ranks, double stuck_after_s) {
+  std::ranges::sort(ranks, [](const RankReport& a, const RankReport& b) {
+    return std::tie(a.job, a.rank, a.pid) < std::tie(b.job, b.rank, b.pid);
+  });
+  std::vector<JobReport> jobs;
+  for (RankReport& rank : ranks) {
+    if (jobs.empty() || jobs.back().ranks.front().job != rank.job) jobs.emplace_back();
+    jobs.back().ranks.push_back(std::move(rank));
+  }
+  for (JobReport& job : jobs)
+    for (const RankReport& rank : job.ranks) assess_rank(job, rank, stuck_after_s);
+  return jobs;
+}
+
+std::string_view name_of(Health health) {
+  constexpr std::string_view kNames[] = {"healthy", "stuck", "failed"};
+  return kNames[static_cast<std::size_t>(health)];
+}
+
+std::string to_text(const JobReport& job) {
+  const RankReport& first = job.ranks.front();
+  std::string text =
+      fmt::format("job {}: {} ranks, {} of them on this host ({})\n", first.job, first.size,
+                  job.ranks.size(), first.host);
+  cluster::TableRows rows = {{"rank", "process", "calls", "errors", "group", "call", "waits"}};
+  for (const RankReport& rank : job.ranks) add_rows(rows, rank);
+  add_far_rows(rows, job);
+  text += cluster::table_text(rows);
+  text += fmt::format("{}\n", name_of(job.health));
+  for (const std::string& finding : job.findings) text += fmt::format("  {}\n", finding);
+  return text;
+}
+
+}  // namespace mccl::cli::sight

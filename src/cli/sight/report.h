@@ -1,0 +1,73 @@
+// What ranks report about themselves to mccl status, and what follows for their job.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mccl::cli::sight {
+
+/// A call of a group that has not ended.
+struct PendingCall {
+  std::string call;  ///< "all_reduce #12 (sum of 1000 f32)"
+  bool has_started = false;
+  double waited_s = 0;  ///< Time since the last progress.
+  std::vector<int> waits_for = {};  ///< Ranks of the group.
+  std::string why = {};  ///< A clause about the ranks that it waits for; may be empty.
+};
+
+struct GroupReport {
+  std::string name;
+  std::string id;
+  int rank = 0;  ///< In the group.
+  std::vector<int> members = {};  ///< Ranks of the job.
+  std::vector<PendingCall> pending = {};  ///< The first collective, and the oldest message.
+  std::string last = {};     ///< The last collective that started; empty if there was none.
+  std::string failure = {};  ///< Empty while the group is healthy.
+};
+
+/// Another rank, as seen by the reporting one.
+struct PeerReport {
+  int rank = 0;
+  std::string transport;
+  std::string state;   ///< connected, silent, left, lost
+  std::string reason;  ///< For a peer that is lost.
+};
+
+struct RankReport {
+  std::string job;
+  std::string host;
+  int rank = 0;
+  int size = 1;
+  int pid = 0;
+  long long calls = 0;
+  long long errors = 0;
+  /// Why the rank did not answer, or only in part; empty if it answered.
+  std::string trouble = {};
+  std::vector<GroupReport> groups = {};
+  std::vector<PeerReport> peers = {};
+};
+
+/// Reads what a rank answered. Throws InvalidArgument; the message begins with `who`.
+RankReport parse_status(std::string_view text, std::string_view who);
+
+enum class Health { healthy, stuck, failed };
+
+/// The ranks of one job that run on this host, ordered by rank.
+struct JobReport {
+  std::vector<RankReport> ranks;
+  Health health = Health::healthy;
+  std::vector<std::string> findings = {};  ///< Sentences about what is wrong.
+};
+
+/// Groups the ranks by job, and finds calls that have waited for `stuck_after_s`, failed groups and
+/// lost or silent ranks.
+std::vector<JobReport> assess(std::vector<RankReport> ranks, double stuck_after_s);
+
+/// "healthy", "stuck" or "failed".
+std::string_view name_of(Health health);
+
+/// A table of the job's ranks, followed by the findings.
+std::string to_text(const JobReport& job);
+
+}  // namespace mccl::cli::sight

@@ -1,0 +1,83 @@
+#include "engine/record_signal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <mutex>
+#include <thread>
+
+#include "base/fork.h"
+
+namespace mccl::engine {
+namespace {
+
+/// A context to wake. A handler may use only lock-free atomics and write(2).
+struct Listener {
+  std::atomic<std::atomic<bool>*> flag{nullptr};  ///< Null if the place is free.
+  std::atomic<int> wake_end{-1};
+};
+constexpr std::size_t kMostListeners = 64;
+
+std::array<Listener, kMostListeners> listeners;
+std::atomic<int> handling{0};  ///< Threads in the handler.
+
+void on_signal(int) {
+  const int error = errno;
+  handling.fetch_add(1);
+  for (Listener& listener : listeners) {
+    std::atomic<bool>* const flag = listener.flag.load();
+    if (!flag) continue;
+    flag->store(true);
+    const char byte = 1;
+    static_cast<void>(::write(listener.wake_end.load(), &byte, 1) == 1);
+  }
+  handling.fetch_sub(1);
+  errno = error;
+}
+
+/// Guards changes of `listeners` and of the handlers. Never destroyed.
+std::mutex& registry_mutex() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+
+/// Installs the handler. Returns false if the program handles or ignores the signal.
+bool install(int signal) {
+  struct sigaction now = {};
+  if (::sigaction(signal, nullptr, &now) != 0) return false;
+  if (now.sa_handler == &on_signal) return true;
+  if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) return false;
+  struct sigaction ours = {};
+  ours.sa_handler = &on_signal;
+  ours.sa_flags = SA_RESTART;
+  return ::sigaction(signal, &ours, nullptr) == 0;
+}
+
+/// Frees the place. The handler stays installed, because SIGUSR1 would end the process by default,
+/// and the operator may not know that the job's last group has just ended.
+void remove(Listener& listener) {
+  const std::lock_guard lock(registry_mutex());
+  listener.flag.store(nullptr);
+  while (handling.load() > 0) std::this_thread::yield();
+}
+
+}  // namespace
+
+std::shared_ptr<void> on_record_signal(std::string_view name, std::atomic<bool>& flag,
+                                       int wake_end) {
+  static std::once_flag once;
+  std::call_once(once, hold_while_forking<registry_mutex>);
+  const std::lock_guard lock(registry_mutex());
+  for (Listener& listener : listeners) {
+    if (listener.flag.load()) continue;
+    if (!install(name == "USR1" ? SIGUSR1 : SIGUSR2)) return nullptr;
+    listener.wake_end.store(wake_end);
+    listener.flag.store(&flag);
+    return {&listener, [](Listener* freed) { remove(*freed); }};
+  }
+  return nullptr;
+}
+
+}  // namespace mccl::engine

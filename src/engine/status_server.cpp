@@ -1,0 +1,203 @@
+#include "engine/status_server.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/no_signal.h"
+#include "base/thread.h"
+#include "engine/calls/membership.h"
+#include "engine/record_signal.h"
+#include "mccl/error.h"
+
+namespace mccl::engine {
+namespace {
+
+constexpr int kBacklog = 16;
+/// Time for which a client may take to send its request, or to take in the answer.
+constexpr std::chrono::seconds kPatience{2};
+
+/// Throws Error if the text cannot be sent within kPatience.
+void send_all(int socket, std::string_view text) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+  while (!text.empty()) {
+    const ssize_t sent = ::send(socket, text.data(), text.size(), kNoSignal);
+    if (sent > 0) {
+      text.remove_prefix(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
+      throw Error(fmt::format("cannot send: {}", std::strerror(errno)));
+    pollfd ready = {socket, POLLOUT, 0};
+    ::poll(&ready, 1, milliseconds_until(deadline));
+    if (Clock::now() >= deadline) throw Error("the client does not read the answer");
+  }
+}
+
+/// Writes the file atomically. Throws Error.
+void write_whole(const std::string& path, std::string_view text) {
+  std::string temporary = path + ".XXXXXX";
+  const Descriptor file(::mkstemp(temporary.data()));
+  bool good = static_cast<bool>(file);
+  for (std::string_view rest = text; good && !rest.empty();) {
+    const ssize_t n = ::write(file.get(), rest.data(), rest.size());
+    good = n > 0 || errno == EINTR;
+    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+  }
+  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const int error = errno;
+  if (file) ::unlink(temporary.c_str());
+  throw Error(std::strerror(error));
+}
+
+}  // namespace
+
+std::string flight_record_path(std::string_view setting, const FlightOrigin& origin) {
+  std::string path;
+  bool has_rank = false;
+  for (std::size_t i = 0; i < setting.size(); ++i) {
+    const char next = setting[i] == '%' && i + 1 < setting.size() ? setting[++i] : '\0';
+    switch (next) {
+      case 'r':
+        has_rank = true;
+        path += std::to_string(origin.rank);
+        break;
+      case 'h':
+        path += origin.host;
+        break;
+      case 'p':
+        path += std::to_string(::getpid());
+        break;
+      case '\0':
+        path += setting[i];
+        break;
+      default:  // "%%" is a percent sign; any other pair stays as it is
+        path += next == '%' ? "%" : std::string{'%', next};
+    }
+  }
+  std::error_code ignored;
+  if (path.ends_with('/') || std::filesystem::is_directory(path, ignored))
+    return fmt::format("{}/mccl-{}-{}.json", path, origin.host, origin.rank);
+  return has_rank ? path : fmt::format("{}.{}", path, origin.rank);
+}
+
+StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
+                           Status status)
+    : setting_(config.flight_recorder_file),
+      recorder_(recorder),
+      log_(log),
+      status_(std::move(status)) {
+  try {
+    listen();
+  } catch (const std::exception& error) {
+    log_.info("mccl status and mccl dump cannot attach to this rank: {}", error.what());
+  }
+  const std::string& signal = config.flight_recorder_signal;
+  if (signal != "none" && !setting_.empty()) {
+    by_signal_ = on_record_signal(signal, signalled_, wake_pipe_.writing_end());
+    if (!by_signal_) {
+      log_.warn(
+          "MCCL_FLIGHT_RECORDER_SIGNAL has no effect: the program handles or ignores SIG{}; choose "
+          "the other signal, or use `mccl dump {}`",
+          signal, ::getpid());
+    }
+  }
+  try {
+    thread_ = start_thread("mccl status", [this] { run(); });
+  } catch (const Error& error) {
+    listener_.reset();
+    log_.warn("no flight record will be written, and mccl status cannot attach: {}", error.what());
+  }
+}
+
+/// The name of the socket differs between all living contexts of the user, so an older file of that
+/// name is left from a process that was killed.
+void StatusServer::listen() {
+  const std::string folder = node::make_status_folder();
+  const FlightOrigin& origin = recorder_.origin();
+  const std::string path = fmt::format("{}/{}-{}-{:08x}", folder, ::getpid(), origin.rank,
+                                       static_cast<std::uint32_t>(group_id(origin.job)));
+  ::unlink(path.c_str());
+  listener_.emplace(path, kBacklog);
+}
+
+void StatusServer::write_record() noexcept {
+  if (setting_.empty()) return;
+  has_failed_.store(true);
+  wake_pipe_.wake();
+}
+
+void StatusServer::stop() noexcept {
+  by_signal_.reset();
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  wake_pipe_.wake();
+  thread_.join();
+  listener_.reset();
+}
+
+void StatusServer::abandon() noexcept {
+  if (listener_) listener_->abandon();
+  wake_pipe_.abandon();
+}
+
+void StatusServer::run() {
+  std::array<pollfd, 2> watched = {{{wake_pipe_.descriptor(), POLLIN, 0},
+                                    {listener_ ? listener_->descriptor() : -1, POLLIN, 0}}};
+  while (!stopping_.load()) {
+    for (pollfd& each : watched) each.revents = 0;
+    ::poll(watched.data(), watched.size(), -1);
+    wake_pipe_.drain();
+    if (signalled_.exchange(false)) write_file("signal");
+    if (watched[1].revents != 0) answer();
+    if (has_failed_.exchange(false)) write_file("failure");
+  }
+  if (has_failed_.exchange(false)) write_file("failure");
+}
+
+/// Errors concern the client only: it sees that the connection ends early.
+void StatusServer::answer() {
+  try {
+    const node::LocalConnection client = listener_->accept(Clock::now() + kPatience);
+    if (!client.same_user()) return;
+    std::array<char, node::kRequestBytes> request = {};
+    static_cast<void>(
+        client.receive(std::as_writable_bytes(std::span(request)), Clock::now() + kPatience));
+    const std::string_view asked(request.data(), request.size());
+    if (asked == node::kRequestRecord)
+      return send_all(client.descriptor(), recorder_.to_json("asked"));
+    if (asked == node::kRequestStatus && status_) return send_all(client.descriptor(), status_());
+    send_all(client.descriptor(),
+             R"({"error": "this rank's MCCL is of another version than the program mccl"})");
+  } catch (const std::exception& error) {
+    log_.debug("a process that asked for the status of this rank got no answer: {}", error.what());
+  }
+}
+
+void StatusServer::write_file(std::string_view reason) {
+  try {
+    const std::string path = flight_record_path(setting_, recorder_.origin());
+    try {
+      write_whole(path, recorder_.to_json(reason));
+      log_.warn("the flight record is in {}", path);
+    } catch (const Error& error) {
+      log_.warn("cannot write the flight record to {}: {}", path, error.what());
+    }
+  } catch (const std::exception&) {
+    // There is no memory for the record.
+  }
+}
+
+}  // namespace mccl::engine

@@ -1,0 +1,67 @@
+// Shows a rank to other processes of its user: `mccl dump` and `mccl status` ask through a local
+// socket. Also writes the flight record to a file when a group fails or a signal arrives.
+//
+// The socket is a file in node::status_folder(). The client sends one of the requests of
+// node/local_socket.h; the rank answers with JSON and closes the connection.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/flight_recorder.h"
+#include "base/log.h"
+#include "base/wake_pipe.h"
+#include "mccl/config.h"
+#include "node/local_socket.h"
+
+namespace mccl::engine {
+
+/// The path that the setting flight_recorder_file stands for on this rank.
+std::string flight_record_path(std::string_view setting, const FlightOrigin& origin);
+
+/// Owns one thread, which sleeps unless there is something to do.
+class StatusServer {
+ public:
+  /// Returns the status of the rank as JSON. Called on the server's thread.
+  using Status = std::function<std::string()>;
+
+  /// Without a socket or a thread, for example because the folder belongs to another user, the rank
+  /// runs on and logs the reason. `recorder` and `log` must outlive this object.
+  StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log, Status status);
+  /// Ends the thread, after it has written the records that were requested.
+  ~StatusServer() { stop(); }
+  StatusServer(const StatusServer&) = delete;
+  StatusServer& operator=(const StatusServer&) = delete;
+
+  /// Writes the flight record to the file of the setting, if it is set, on the server's thread.
+  /// Called from any thread.
+  void write_record() noexcept;
+  void stop() noexcept;
+  /// Called in the child of a fork: closes the child's descriptors.
+  void abandon() noexcept;
+
+ private:
+  void listen();
+  void run();
+  void answer();
+  void write_file(std::string_view reason);
+
+  const std::string setting_;
+  const FlightRecorder& recorder_;
+  const Log& log_;
+  const Status status_;
+  std::optional<node::LocalListener> listener_;
+  WakePipe wake_pipe_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> has_failed_{false};
+  std::atomic<bool> signalled_{false};
+  std::shared_ptr<void> by_signal_;  ///< Null if no signal is handled.
+  std::thread thread_;
+};
+
+}  // namespace mccl::engine
