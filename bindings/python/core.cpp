@@ -69,6 +69,12 @@ void log_metrics() {
   log_info(process.rank, to_table(summary));
 }
 
+std::string flight_record() {
+  const std::shared_ptr<Metrics> metrics = process_metrics().metrics;
+  const nb::gil_scoped_release release;
+  return metrics->flight_record();
+}
+
 void record_call(double queue_wait_s, double execution_s, double network_s, double reduce_s,
                  std::uint64_t payload_bytes, std::uint64_t bytes_sent,
                  std::uint64_t bytes_received, bool failed) {
@@ -96,10 +102,8 @@ void bind_metrics(nb::module_& module) {
              "Writes the table to stderr, or a note that no group exists.");
   module.def(
       "reset_metrics", [] { process_metrics().metrics->reset(); }, "Zeroes every counter.");
-  module.def(
-      "flight_record", [] { return process_metrics().metrics->flight_record(); },
-      nb::call_guard<nb::gil_scoped_release>(),
-      "JSON text of the last calls; empty before any group was made.");
+  module.def("flight_record", &flight_record,
+             "JSON text of the last calls; empty before any group was made.");
   module.def("record_call", &record_call, nb::kw_only(), "queue_wait_s"_a = 0.0,
              "execution_s"_a = 0.0, "network_s"_a = 0.0, "reduce_s"_a = 0.0, "payload_bytes"_a = 0,
              "bytes_sent"_a = 0, "bytes_received"_a = 0, "failed"_a = false,

@@ -69,7 +69,7 @@ struct Metrics::State {
   std::int64_t peak_staging_bytes = 0;
   Totals counted;
   std::vector<std::shared_ptr<Tally>> tallies;
-  std::shared_ptr<const FlightRecorder> recorder;  // of the context made last
+  std::shared_ptr<const FlightRecorder> recorder;  // the recorder of the context made last
   Totals before_reset;                             // totals() at the last reset
 
   /// Adds the counts of tallies that nothing else refers to any more, and drops these tallies.

@@ -77,5 +77,13 @@ Command add(CLI::App& program);
 namespace dump {
 Command add(CLI::App& program);
 }
+/// Shows the running jobs of this user on this host.
+namespace status {
+Command add(CLI::App& program);
+}
+/// Merges and compares the flight records of ranks.
+namespace trace {
+Command add(CLI::App& program);
+}
 
 }  // namespace mccl::cli

@@ -151,7 +151,7 @@ Engine::Engine(EngineOptions options)
   }
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
   if (size() == 1) return;
-  status_server_.emplace(options_.config, *recorder_, log_, nullptr);
+  status_server_.emplace(options_.config, *recorder_, log_, [this] { return status_json(); });
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
   // From here on, what the store delivers comes from ranks that this one is connected to.
   met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });

@@ -79,6 +79,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const Config& config() const { return options_.config; }
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const FlightRecorder& recorder() const { return *recorder_; }
+  /// The state of this rank's groups and peers as JSON, for `mccl status` (docs/inspect.md).
+  std::string status_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
   /// The store, for users that must not keep it alive: shutdown() may release it.

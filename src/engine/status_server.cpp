@@ -27,6 +27,8 @@ namespace {
 constexpr int kBacklog = 16;
 /// Time for which a client may take to send its request, or to take in the answer.
 constexpr std::chrono::seconds kPatience{2};
+/// Pause after a connection that failed, in milliseconds.
+constexpr int kAfterError = 100;
 
 /// Throws Error if the text cannot be sent within kPatience.
 void send_all(int socket, std::string_view text) {
@@ -183,6 +185,9 @@ void StatusServer::answer() {
              R"({"error": "this rank's MCCL is of another version than the program mccl"})");
   } catch (const std::exception& error) {
     log_.debug("a process that asked for the status of this rank got no answer: {}", error.what());
+    // While no descriptor is left for the connection, it stays ready to be accepted.
+    pollfd wake = {wake_pipe_.descriptor(), POLLIN, 0};
+    ::poll(&wake, 1, kAfterError);
   }
 }
 

@@ -16,10 +16,10 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 // Each is LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
 extern "C" {
 Target fuzz_address_table, fuzz_agreement, fuzz_key_agreement, fuzz_pmi, fuzz_blocks,
-    fuzz_cable_news, fuzz_control, fuzz_device_table, fuzz_endpoint, fuzz_frame, fuzz_handshake,
-    fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours, fuzz_node_list,
-    fuzz_rdma_card, fuzz_rdma_offer, fuzz_settings_json, fuzz_shm_link, fuzz_store_wire,
-    fuzz_window_offer;
+    fuzz_cable_news, fuzz_control, fuzz_device_table, fuzz_endpoint, fuzz_flight_record, fuzz_frame,
+    fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours,
+    fuzz_node_list, fuzz_rdma_card, fuzz_rank_status, fuzz_rdma_offer, fuzz_settings_json,
+    fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
 }
 
 namespace {
@@ -35,9 +35,11 @@ const std::map<std::string, Target*> kTargets = {
     {"cable_news", fuzz_cable_news},
     {"control", fuzz_control},
     {"device_table", fuzz_device_table},
+    {"rank_status", fuzz_rank_status},
     {"rdma_card", fuzz_rdma_card},
     {"rdma_offer", fuzz_rdma_offer},
     {"endpoint", fuzz_endpoint},
+    {"flight_record", fuzz_flight_record},
     {"frame", fuzz_frame},
     {"handshake", fuzz_handshake},
     {"host_words", fuzz_host_words},

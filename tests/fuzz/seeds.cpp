@@ -301,6 +301,27 @@ void write_what_people_say(const std::filesystem::path& root) {
   hosts.add("list", R"([{"ssh": "a", "ips": ["10.0.0.1", "fe80::1%eth0"]}, {"ssh": "me@b:22"}])");
   hosts.add("object", R"({"backend": "ring", "envs": ["A=1"], "env": {"B": "x=y"},
  "hosts": [{"ssh": "a", "slots": 2, "rdma": [null], "cwd": "/t", "python": "/p", "port": 1}]})");
+  const Corpus records(root, "flight_record");
+  records.add("whole", R"({"format": "mccl flight record", "version": 1, "job": "j", "rank": 0,
+ "size": 2, "host": "desk", "pid": 7, "unix_ns": 1800000000000000000,
+ "groups": [{"index": 0, "name": "world", "id": "ab", "rank": 0, "members": [0, 1]}],
+ "calls": [{"number": 0, "group": 0, "call": "all_reduce", "op": "sum", "dtype": "f32",
+   "state": "done", "sequence": 1, "bytes": 8, "algorithm": "ring", "transport": "tcp",
+   "submitted_ns": 1700000000000000000, "started_ns": 1700000000000000100,
+   "ended_ns": 1700000000000000200},
+  {"number": 1, "group": 0, "call": "send", "dtype": "u8", "state": "running", "sequence": 1,
+   "bytes": 8, "peer": 1, "submitted_ns": 1700000000000000300},
+  {"number": 2, "group": 0, "call": "all_reduce", "op": "sum", "dtype": "f32", "state": "failed",
+   "sequence": 2, "bytes": 8, "waits_for": 1, "submitted_ns": 1700000000000000400}]})");
+  records.add("empty", R"({"format": "mccl flight record", "version": 1, "job": "", "rank": 0,
+ "size": 1, "host": "", "pid": 1, "unix_ns": 0, "groups": [], "calls": []})");
+  const Corpus statuses(root, "rank_status");
+  statuses.add("waits", R"({"format": "mccl status", "version": 1, "job": "j", "rank": 0,
+ "size": 2, "host": "desk", "pid": 40, "calls": 12, "errors": 1, "answers": true,
+ "groups": [{"name": "w", "id": "ab", "rank": 0, "members": [0, 1], "last": "barrier #4",
+   "failure": "it failed", "pending": [{"call": "all_reduce #5", "state": "running",
+     "waited_s": 20.5, "waits_for": [1], "why": ", waiting"}]}],
+ "peers": [{"rank": 1, "transport": "shm", "state": "silent", "reason": ""}]})");
   const Corpus news(root, "cable_news");
   const rendezvous::Sighting sighting{
       2, 7, true, 5100, {{.a = 0, .b = 2, .at_a = "10.0.0.1", .at_b = "10.0.0.2"}}};

@@ -1,4 +1,4 @@
-"""Tools that look at a running job: mccl dump."""
+"""Tools that look at a running job: mccl dump, mccl status and mccl trace."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,81 @@ def test_a_process_that_does_not_exist():
 @pytest.mark.parametrize("word", ["-1", "0", "x", ""])
 def test_a_word_that_is_no_process(word):
     run("dump", word, status=2)
+
+
+def status_of(pid: int, *flags: str) -> tuple[int, dict]:
+    """Runs mccl status --json; returns its exit status and what it prints."""
+    command = [str(program()), "status", str(pid), "--json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_healthy_job(job):
+    code, status = status_of(job[0], "--stuck-after", "100")
+    assert (code, status["health"], status["findings"]) == (0, "healthy", [])
+    assert [rank["pid"] in job for rank in status["ranks"]] == [True, True]
+    text = run("status", job[1], "--stuck-after", 100).stdout
+    assert "2 ranks, 2 of them on this host" in text
+    assert text.endswith("healthy\n")
+
+
+def test_a_job_that_waits_for_a_stopped_rank_is_stuck(job):
+    stopped = next(pid for pid in job if record_of(pid)["rank"] == 1)
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        finding = f"rank 1 (process {stopped}) "
+
+        def is_found() -> bool:
+            code, status = status_of(next(p for p in job if p != stopped), "--stuck-after", "0.5")
+            texts = " ".join(status["findings"])
+            return code == 1 and "rank 0 has waited" in texts and finding in texts
+
+        wait_until(is_found)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_no_such_job():
+    message = run("status", os.getpid(), status=2).stderr
+    assert "no socket" in message
+
+
+def recorded(job: list[int], tmp_path: Path) -> list[Path]:
+    """Writes the records of all ranks to files."""
+    files = []
+    for pid in job:
+        files.append(tmp_path / f"record-{pid}.json")
+        run("dump", pid, "-o", files[-1])
+    return files
+
+
+def test_records_are_compared_and_drawn(job, tmp_path):
+    files = recorded(job, tmp_path)
+    trace = tmp_path / "trace.json"
+    run("trace", *files, "-o", trace)
+    events = json.loads(trace.read_text())["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X"]
+    assert {bar["pid"] for bar in bars} == {0, 1}
+    assert {bar["name"] for bar in bars} >= {"all_reduce"}
+    assert all(bar["dur"] >= 0 and bar["ts"] >= 0 for bar in bars)
+
+
+def test_torchs_analyser_reads_the_records(job, tmp_path):
+    pytest.importorskip("torch.distributed.flight_recorder.fr_trace")
+    folder = tmp_path / "dumps"
+    run("trace", *recorded(job, tmp_path), "--torch", folder)
+    command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "all_reduce" in done.stdout + done.stderr
+
+
+def test_records_that_are_damaged_or_of_two_jobs(job, tmp_path):
+    files = recorded(job, tmp_path)
+    assert "both of rank" in run("trace", files[0], files[0], status=2).stderr
+    whole = files[0].read_text()
+    files[0].write_text(whole[: len(whole) // 2])
+    assert str(files[0]) in run("trace", *files, status=2).stderr
+    files[0].write_text(whole.replace('"version":1', '"version":2'))
+    assert "another version" in run("trace", *files, status=2).stderr
+    assert "nowhere" in run("trace", tmp_path / "nowhere.json", status=2).stderr

@@ -26,7 +26,7 @@ using node::LocalConnection;
 
 /// Time for which a rank may take to answer. Its thread for this answers within milliseconds,
 /// unless the process is stopped.
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{2};
 constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
 
 bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
@@ -70,6 +70,7 @@ bool parse_socket_name(const std::string& folder, std::string_view name, RankSoc
                        });
   if (!is_hash) return false;
   socket.pid = pid;
+  socket.job = rest;
   socket.path = fmt::format("{}/{}", folder, name);
   return true;
 }

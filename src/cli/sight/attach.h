@@ -14,6 +14,7 @@ namespace mccl::cli::sight {
 struct RankSocket {
   pid_t pid = 0;
   int rank = 0;
+  std::string job;  ///< A hash of the job's identity.
   std::string path;
 };
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/json_text.h"
-#include "base/value_text.h"
+#include "cli/sight/fields.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 
@@ -20,65 +20,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kExpected = "the status of a rank";
-constexpr int kMostRanks = 1 << 20;
-
-/// Reads values of a JSON object, and checks their types and ranges.
-class Fields {
- public:
-  Fields(const json& object, std::string_view who) : object_(object), who_(who) {
-    if (!object.is_object()) refuse("an object");
-  }
-  std::string text(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_string()) refuse(name);
-    return printable(value.get<std::string>());
-  }
-  bool flag(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_boolean()) refuse(name);
-    return value.get<bool>();
-  }
-  double number(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_number()) refuse(name);
-    return value.get<double>();
-  }
-  long long integer(const char* name, long long least, long long most) const {
-    return integer_of(at(name), name, least, most);
-  }
-  std::vector<int> ranks(const char* name) const {
-    std::vector<int> ranks;
-    for (const json& each : list(name))
-      ranks.push_back(static_cast<int>(integer_of(each, name, 0, kMostRanks)));
-    return ranks;
-  }
-  const json& list(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_array()) refuse(name);
-    return value;
-  }
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw InvalidArgument(fmt::format(
-        "{}: its status lacks a valid {}; use the mccl of that job's installation", who_, what));
-  }
-
- private:
-  const json& at(const char* name) const {
-    const auto found = object_.find(name);
-    if (found == object_.end()) refuse(name);
-    return *found;
-  }
-  long long integer_of(const json& value, const char* name, long long least, long long most) const {
-    if (!value.is_number_integer()) refuse(name);
-    const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX;
-    const auto number = too_large ? INT64_MAX : value.get<std::int64_t>();
-    if (number < least || number > most) refuse(name);
-    return number;
-  }
-
-  const json& object_;
-  const std::string_view who_;
-};
 
 GroupReport read_group(const json& object, std::string_view who) {
   const Fields fields(object, who);
@@ -86,8 +27,8 @@ GroupReport read_group(const json& object, std::string_view who) {
   group.name = fields.text("name");
   group.id = fields.text("id");
   group.members = fields.ranks("members");
-  group.rank = static_cast<int>(
-      fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
+  group.rank =
+      static_cast<int>(fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
   group.last = fields.text("last");
   group.failure = fields.text("failure");
   for (const json& each : fields.list("pending")) {
@@ -110,8 +51,8 @@ void find(JobReport& job, Health health, std::string finding) {
     job.findings.push_back(std::move(finding));
 }
 
-/// What a rank of the job does in a group, if that rank is on this host: "is in ...", or "made no
-/// call since ...". Empty for other ranks.
+/// Describes the state of a rank of the job in a group: "process 12 is in ...". Empty if the rank
+/// is not on this host.
 std::string whereabouts(const JobReport& job, int rank, const std::string& group_id) {
   for (const RankReport& each : job.ranks) {
     if (each.rank != rank) continue;
@@ -152,7 +93,8 @@ void assess_rank(JobReport& job, const RankReport& rank, double stuck_after_s) {
          fmt::format("rank {} (process {}) {}", rank.rank, rank.pid, rank.trouble));
   for (const GroupReport& group : rank.groups) {
     if (!group.failure.empty())
-      find(job, Health::failed, fmt::format("group '{}' has failed: {}", group.name, group.failure));
+      find(job, Health::failed,
+           fmt::format("group '{}' has failed: {}", group.name, group.failure));
     for (const PendingCall& call : group.pending)
       if (call.waited_s >= stuck_after_s) assess_call(job, rank, group, call);
   }
@@ -260,10 +202,10 @@ std::string_view name_of(Health health) {
 }
 
 std::string to_text(const JobReport& job) {
-  const RankReport& first = job.ranks.front();
-  std::string text =
-      fmt::format("job {}: {} ranks, {} of them on this host ({})\n", first.job, first.size,
-                  job.ranks.size(), first.host);
+  const auto answered = std::ranges::find(job.ranks, "", &RankReport::trouble);
+  const RankReport& first = answered == job.ranks.end() ? job.ranks.front() : *answered;
+  std::string text = fmt::format("job {}: {} ranks, {} of them on this host ({})\n", first.job,
+                                 first.size, job.ranks.size(), first.host);
   cluster::TableRows rows = {{"rank", "process", "calls", "errors", "group", "call", "waits"}};
   for (const RankReport& rank : job.ranks) add_rows(rows, rank);
   add_far_rows(rows, job);

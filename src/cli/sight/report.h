@@ -1,4 +1,4 @@
-// What ranks report about themselves to mccl status, and what follows for their job.
+// The reports of ranks to mccl status, and the health of a job that follows from them.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ namespace mccl::cli::sight {
 struct PendingCall {
   std::string call;  ///< "all_reduce #12 (sum of 1000 f32)"
   bool has_started = false;
-  double waited_s = 0;  ///< Time since the last progress.
+  double waited_s = 0;              ///< Time since the last progress.
   std::vector<int> waits_for = {};  ///< Ranks of the group.
-  std::string why = {};  ///< A clause about the ranks that it waits for; may be empty.
+  std::string why = {};             ///< A clause about the ranks that it waits for; may be empty.
 };
 
 struct GroupReport {
   std::string name;
   std::string id;
-  int rank = 0;  ///< In the group.
-  std::vector<int> members = {};  ///< Ranks of the job.
+  int rank = 0;                           ///< In the group.
+  std::vector<int> members = {};          ///< Ranks of the job.
   std::vector<PendingCall> pending = {};  ///< The first collective, and the oldest message.
   std::string last = {};     ///< The last collective that started; empty if there was none.
   std::string failure = {};  ///< Empty while the group is healthy.

@@ -10,6 +10,8 @@ namespace {
 /// possibly to the very rank that it waits for.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
+/// Time between two attempts to take the lock from the driving thread.
+constexpr std::chrono::microseconds kBetweenTries{100};
 
 }  // namespace
 
@@ -123,6 +125,20 @@ void Driver::make_way() {
   ++forking_;
   wake();
   mutex_.lock();
+}
+
+bool Driver::try_make_way(Clock::time_point deadline) {
+  ++forking_;
+  wake();
+  while (!mutex_.try_lock()) {
+    if (Clock::now() >= deadline) {
+      --forking_;
+      wake();
+      return false;
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  return true;
 }
 
 void Driver::go_on() {

@@ -114,6 +114,9 @@ class Driver {
   /// the thread that forks; go_on() releases it.
   void make_way();
   void go_on();
+  /// Does the same as make_way(), until the deadline. If it returns false, the driving thread has
+  /// not released the lock, and go_on() must not follow.
+  bool try_make_way(Clock::time_point deadline);
   /// Called in the child of a fork. Closes the child's copy of the wake-up pipe.
   void abandon() noexcept { wake_pipe_.abandon(); }
 
@@ -127,7 +130,8 @@ class Driver {
   bool crowded_ = false;
   std::mutex mutex_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> forking_{0};  ///< Number of threads in fork().
+  /// Number of threads in fork(), and of those in or after try_make_way().
+  std::atomic<int> forking_{0};
   WakePipe wake_pipe_;
   Sleep sleep_;                 // guarded by mutex_
   bool caller_drives_ = false;  // guarded by mutex_

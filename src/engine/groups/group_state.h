@@ -188,6 +188,22 @@ class GroupState {
   /// Records a member that the first collective waits for, if it makes no progress.
   void note_waits(Clock::time_point now);
 
+  /// The group's calls, as `mccl status` shows them.
+  struct Status {
+    struct Pending {
+      Call call;
+      bool has_started = false;
+      double waited_s = 0;  ///< Time since the last progress.
+      std::vector<GroupRank> waits_for = {};
+      std::string why = {};  ///< A clause about the wait; may be empty.
+    };
+    std::vector<Pending> pending = {};  ///< The first collective, and the oldest message.
+    std::size_t more_pending = 0;       ///< Number of other pending calls.
+    Call last = {};                     ///< The last collective; its sequence is 0 if none started.
+    std::string failure = {};           ///< Empty while the group is healthy.
+  };
+  Status status(Clock::time_point now, const Heartbeats& heart) const;
+
  private:
   ControlMessage about_group(ControlKind kind) const {
     return {.kind = kind, .key = {.group = membership_.id}};

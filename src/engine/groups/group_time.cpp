@@ -236,6 +236,33 @@ void GroupState::note_missing(Operation& call) noexcept {
   }
 }
 
+GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& heart) const {
+  Status status;
+  status.last = history_.last();
+  if (failed()) status.failure = describe(failure_);
+  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
+  const auto count = [](const OperationList& calls) {
+    return static_cast<std::size_t>(std::distance(calls.begin(), calls.end()));
+  };
+  status.more_pending = count(calls_) + count(messages);
+  if (!calls_.empty()) {
+    const Operation& call = calls_.front();
+    status.pending.push_back({call.call, collective_runs(),
+                              seconds_between(std::max(call.submitted, collectives_moved_), now),
+                              missing(), stuck_on(&heart)});
+  }
+  if (!messages.empty()) {
+    const Operation& oldest = messages.front();
+    const GroupRank peer(oldest.call.peer);
+    status.pending.push_back({oldest.call, true,
+                              seconds_between(std::max(oldest.submitted, last_progress_), now),
+                              peer.valid() ? std::vector{peer} : std::vector<GroupRank>(),
+                              carrier_ ? "" : ", " + messages_.why_late(oldest)});
+  }
+  status.more_pending -= status.pending.size();
+  return status;
+}
+
 /// Returns the members that the current collective waits for. With a carrier, these are the members
 /// that have not reported reaching the last collective.
 std::vector<GroupRank> GroupState::missing() const {

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/sight/attach.h"
+#include "cli/sight/report.h"
+#include "cluster/finding.h"
+#include "mccl/error.h"
+#include "node/local_socket.h"
+
+namespace mccl::cli::status {
+namespace {
+
+using nlohmann::json;
+using namespace sight;
+
+constexpr double kStuckAfter = 10;
+constexpr double kYear = 31536000;
+
+constexpr const char* kFooter =
+    R"(Shows the jobs of this user whose ranks run on this host: for each rank its calls, the call that
+it is in now, and the ranks that it waits for. Ranks on other hosts are shown as the ranks here see
+them. A job that nobody looks at pays nothing for this.
+
+A job is stuck if a call has made no progress for --stuck-after seconds, or if a rank does not
+answer or falls silent. It has failed if a group has failed or a rank is lost.
+
+Examples:
+  mccl status                        all jobs of this user on this host
+  mccl status 4711                   the job of process 4711
+  mccl status --json                 the same for scripts
+  mccl status --stuck-after 60 || restart-the-job
+
+Exit status: 0 healthy, 1 stuck or failed, 2 no such job, or bad arguments.)";
+
+struct Flags {
+  std::optional<int> pid;
+  double stuck_after = kStuckAfter;
+  bool json = false;
+};
+
+/// The answer of a rank: what it reports, and as it came.
+struct Answer {
+  RankReport report;
+  json raw;
+};
+
+/// The rank's job is taken from the name of its socket, so that a rank that does not answer is
+/// shown with the others.
+Answer ask_for_status(const RankSocket& socket) {
+  const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
+  Answer answer;
+  try {
+    const std::string text = ask(socket, node::kRequestStatus);
+    answer = {parse_status(text, who), json::parse(text)};
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    answer.report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
+    answer.report.rank = socket.rank;
+    answer.report.pid = socket.pid;
+    answer.raw = {{"rank", socket.rank}, {"pid", socket.pid}, {"error", message}};
+  }
+  answer.report.job = socket.job;
+  return answer;
+}
+
+/// Asks all ranks at once, because each that does not answer takes seconds.
+std::vector<Answer> ask_all(const std::vector<RankSocket>& sockets) {
+  std::vector<std::future<Answer>> asked;
+  for (const RankSocket& socket : sockets)
+    asked.push_back(std::async(std::launch::async, ask_for_status, std::cref(socket)));
+  std::vector<Answer> answers;
+  for (std::future<Answer>& each : asked) answers.push_back(each.get());
+  return answers;
+}
+
+/// Keeps the answers of the jobs of one process.
+void keep_jobs_of(pid_t pid, std::vector<Answer>& answers) {
+  std::vector<std::string> jobs;
+  for (const Answer& each : answers)
+    if (each.report.pid == pid) jobs.push_back(each.report.job);
+  std::erase_if(answers, [&](const Answer& each) {
+    return std::ranges::find(jobs, each.report.job) == jobs.end();
+  });
+}
+
+int run_status(const Flags& flags) {
+  const std::vector<RankSocket> sockets = find_ranks();
+  if (flags.pid) static_cast<void>(ranks_of(*flags.pid));  // throws if it has no rank
+  if (sockets.empty()) {
+    throw InvalidArgument(
+        "no rank of this user runs on this host; jobs of other users, and jobs of one rank, are "
+        "not shown");
+  }
+  std::vector<Answer> answers = ask_all(sockets);
+  if (flags.pid) keep_jobs_of(*flags.pid, answers);
+  std::vector<RankReport> reports;
+  json raw = json::array();
+  for (Answer& each : answers) {
+    reports.push_back(std::move(each.report));
+    raw.push_back(std::move(each.raw));
+  }
+  Health health = Health::healthy;
+  json findings = json::array();
+  std::string text;
+  for (const JobReport& job : assess(std::move(reports), flags.stuck_after)) {
+    health = std::max(health, job.health);
+    for (const std::string& finding : job.findings) findings.push_back(finding);
+    text += (text.empty() ? "" : "\n") + to_text(job);
+  }
+  if (flags.json) {
+    text = cluster::dumped(
+        {{"health", name_of(health)}, {"findings", findings}, {"ranks", std::move(raw)}});
+  }
+  fmt::print("{}", text);
+  return health == Health::healthy ? kGood : kFailed;
+}
+
+}  // namespace
+
+Command add(CLI::App& program) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* app = program.add_subcommand("status", "Show running jobs, and who waits for whom");
+  app->footer(kFooter);
+  add_value(*app, "pid PID", flags->pid, "Process of a rank on this host; default: all jobs",
+            integer_between(1, 1 << 30));
+  add_value(
+      *app, "--stuck-after SECONDS", flags->stuck_after,
+      fmt::format("Time without progress after which a call is stuck; default {}", kStuckAfter),
+      number_between(0, kYear));
+  app->add_flag("--json", flags->json, "Print JSON");
+  return {app, [flags] { return run_status(*flags); }};
+}
+
+}  // namespace mccl::cli::status

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/value_text.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/kit/file.h"
+#include "cli/sight/record.h"
+#include "mccl/error.h"
+
+namespace mccl::cli::trace {
+namespace {
+
+using sight::FlightRecord;
+
+constexpr const char* kFooter =
+    R"(Reads the flight records of the ranks of one job, as mccl dump prints them or MCCL_FLIGHT_RECORDER_FILE
+has written them, and says which calls differ between ranks, which ranks did not make a call that
+others waited for, and which ranks were late. Clocks of hosts that disagree are corrected: no
+collective may end on one rank before another has begun it.
+
+-o writes a trace that https://ui.perfetto.dev and chrome://tracing draw: a process for each rank,
+and in it a row for each group. --torch writes the records for torch's own analyser:
+  mccl trace *.json --torch dumps && python -m torch.distributed.flight_recorder.fr_trace dumps
+
+Examples:
+  mccl trace /data/run7/*.json
+  mccl trace rank0.json rank1.json -o trace.json
+
+Exit status: 0 success, whatever was found; 1 a file cannot be written; 2 bad arguments or records.)";
+
+struct Flags {
+  std::vector<std::string> files;
+  std::string output;
+  std::string torch;
+};
+
+void write_for_torch(const std::string& folder, const std::vector<FlightRecord>& records) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (const FlightRecord& record : records)
+    write_file(fmt::format("{}/rank_{}", folder, record.rank), sight::torch_dump(record));
+}
+
+int run_trace(const Flags& flags) {
+  check_writable("--output", flags.output);
+  std::vector<FlightRecord> records;
+  for (const std::string& file : flags.files)
+    records.push_back(sight::parse_record(
+        read_file(fmt::format("cannot read {}", in_quotes(file)), file, "a flight record"), file));
+  sight::check_one_job(records);
+  for (const std::string& sentence : sight::align(records)) fmt::print("{}\n", sentence);
+  const std::vector<std::string> found = sight::findings(records);
+  for (const std::string& sentence : found) fmt::print("{}\n", sentence);
+  if (found.empty()) {
+    fmt::print("The records of {} of {} ranks agree, and no rank was late.\n", records.size(),
+               records.front().size);
+  }
+  if (!flags.output.empty()) write_file(flags.output, sight::chrome_trace(records) + "\n");
+  if (!flags.torch.empty()) write_for_torch(flags.torch, records);
+  return kGood;
+}
+
+}  // namespace
+
+Command add(CLI::App& program) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* app =
+      program.add_subcommand("trace", "Compare the flight records of ranks, and draw them");
+  app->footer(kFooter);
+  app->add_option("file", flags->files, "Flight records, one of each rank")
+      ->required()
+      ->check(not_empty);
+  add_value(*app, "-o,--output FILE", flags->output, "Write a trace for Perfetto to FILE");
+  add_value(*app, "--torch FOLDER", flags->torch, "Write the records for torch's analyser");
+  return {app, [flags] { return run_trace(*flags); }};
+}
+
+}  // namespace mccl::cli::trace
