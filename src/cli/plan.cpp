@@ -25,7 +25,6 @@
 namespace mccl::cli::plan {
 namespace {
 
-constexpr int kMostRanks = 4096;
 constexpr int kMostMeasuredRanks = 64;
 constexpr std::size_t kUsualWindow = std::size_t{1} << 20;
 constexpr double kTolerance = 30;

@@ -16,6 +16,9 @@
 
 namespace mccl::cli::plan {
 
+/// Maximum number of ranks of a plan.
+inline constexpr int kMostRanks = 4096;
+
 struct Question {
   bench::Routine routine = bench::Routine::all_reduce;
   bench::CallSize shape;

@@ -22,7 +22,6 @@ namespace {
 using bench::Routine;
 using nlohmann::json;
 
-constexpr int kMostRanks = 4096;
 constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 40;
 
 [[noreturn]] void refuse(std::string_view where, std::string_view key, std::string_view expected) {

@@ -8,7 +8,9 @@ pytest.importorskip("ml_dtypes")
 from world_pool import WorldPool
 
 
-@pytest.fixture(scope="module", params=[2, 4, 8], ids=lambda size: f"{size} ranks")
+@pytest.fixture(
+    scope="module", params=[2, 4, pytest.param(8, marks=pytest.mark.long)], ids="{} ranks".format
+)
 def pool(request):
     ranks = WorldPool(request.param)
     yield ranks

@@ -12,7 +12,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from mlx_ranks import MlxRanks
 
 
-@pytest.fixture(scope="module", params=[2, 4, 8], ids="{} ranks".format)
+@pytest.fixture(
+    scope="module", params=[2, 4, pytest.param(8, marks=pytest.mark.long)], ids="{} ranks".format
+)
 def ranks(request):
     """One job of each size, whose processes have imported the modules in the file's IMPORTED."""
     imported = getattr(request.module, "IMPORTED", ())
