@@ -263,6 +263,21 @@ def test_metrics_count_the_calls():
     assert well(run_ranks(code)) == ["10\n"] * 2
 
 
+def test_the_flight_record_has_the_calls_even_after_the_world():
+    code = """
+        import mccl
+        assert mccl.flight_record() is None
+        world = dist.init()
+        for _ in range(3):
+            world.all_reduce([1.0, 2.0])
+        dist.shutdown()
+        calls = mccl.flight_record()["calls"]
+        print([(c["sequence"], c["bytes"], c["state"]) for c in calls if c["call"] == "all_reduce"])
+    """
+    expected = f"{[(number, 16, 'done') for number in (1, 2, 3)]}\n"
+    assert well(run_ranks(code)) == [expected] * 2
+
+
 def test_mccl_init_after_the_world_warns():
     code = """
         import warnings

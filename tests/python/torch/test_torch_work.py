@@ -250,6 +250,13 @@ def check_metrics() -> None:
     assert summary.total_ops >= 10200
     assert summary.total_errors == 0
     assert summary.total_bytes_sent > 0
+    record = mccl.flight_record()
+    assert record is not None
+    last = [call for call in record["calls"] if call["call"] == "all_reduce"][-2:]
+    assert [(call["bytes"], call["dtype"], call["state"]) for call in last] == [
+        (4, "f32", "done")
+    ] * 2
+    assert len({call["group"] for call in last}) == 2
 
 
 def test_fault_30_metrics_count_every_call_of_every_group(pool):
