@@ -70,10 +70,9 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   const bool sends = task.call.collective == Collective::send;
   const auto must_wait = [&] { return sends ? inbox_.waiting() : has_calls(); };
   if (driver_.stopping() || must_wait() || !group.may_run_at_once(task)) return AtOnce::no;
-  const bool is_small_message =
-      !is_collective(task.call) &&
+  const bool is_small =
       std::max(task.in.bytes(), task.out.bytes()) < Completions::kTimedMessageBytes;
-  const std::int64_t cycles = is_small_message ? 0 : cycle_count();
+  const std::int64_t cycles = is_small && !is_collective(task.call) ? 0 : cycle_count();
   const Clock::time_point now = completions_.begin_at_once();
   task.traffic.timed = now != Clock::time_point();
   const bool is_due = task.traffic.timed &&
@@ -105,8 +104,10 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   // A receive that has not got its message has had no effect.
   if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
   if (result == AtOnce::whole) {
-    // A second reading would take longer than a call that did not wait.
-    const std::int64_t ended = cycles == 0 || looks <= kEagerLooks ? cycles : cycle_count();
+    // A second reading would take as long as a small call that did not wait.
+    const bool is_short =
+        is_small && looks <= kEagerLooks && !group.is_carried() && !driver_.shares_cores();
+    const std::int64_t ended = cycles == 0 || is_short ? cycles : cycle_count();
     completions_.end_at_once(task, now, {cycles, ended});
   }
   if (sends && sleeps_too_long()) driver_.wake();

@@ -77,7 +77,7 @@ bool parse_socket_name(const std::string& folder, std::string_view name, RankSoc
 
 std::vector<RankSocket> find_ranks() {
   std::vector<RankSocket> found;
-  const std::string folder = node::status_folder();
+  const std::string folder = node::make_status_folder();
   std::error_code error;
   for (std::filesystem::directory_iterator each(folder, error), end; !error && each != end;
        each.increment(error)) {

@@ -22,7 +22,7 @@ struct RankSocket {
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
 
 /// The sockets of all ranks of this user on this host, ordered by process and rank. Removes those
-/// that processes left when they were killed.
+/// that processes left when they were killed. Throws Error if other users can enter their folder.
 std::vector<RankSocket> find_ranks();
 
 /// The sockets of one process. Throws InvalidArgument if there are none; the message says why.
