@@ -30,13 +30,13 @@ Examples:
 
 Exit status: 0 success, 1 the process does not answer, 2 there is no such process, or bad arguments.)";
 
-struct Flags {
+struct DumpFlags {
   int pid = 0;
   std::optional<int> rank;
   std::string output;
 };
 
-int run_dump(const Flags& flags) {
+int run_dump(const DumpFlags& flags) {
   check_writable("--output", flags.output);
   std::vector<sight::RankSocket> ranks = sight::ranks_of(flags.pid);
   if (flags.rank)
@@ -59,7 +59,7 @@ int run_dump(const Flags& flags) {
 }  // namespace
 
 Command add(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DumpFlags>();
   CLI::App* app = program.add_subcommand("dump", "Print the last calls of a running process");
   app->footer(kFooter);
   add_value(*app, "pid PID", flags->pid, "Process of a rank on this host",

@@ -44,23 +44,23 @@ Examples:
 
 Exit status: 0 healthy, 1 stuck or failed, 2 no such job, or bad arguments.)";
 
-struct Flags {
+struct StatusFlags {
   std::optional<int> pid;
   double stuck_after = kStuckAfter;
   bool json = false;
 };
 
 /// The answer of a rank: what it reports, and as it came.
-struct Answer {
+struct StatusAnswer {
   RankReport report;
   json raw;
 };
 
 /// The rank's job is taken from the name of its socket, so that a rank that does not answer is
 /// shown with the others.
-Answer ask_for_status(const RankSocket& socket) {
+StatusAnswer ask_for_status(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
-  Answer answer;
+  StatusAnswer answer;
   try {
     const std::string text = ask(socket, node::kRequestStatus);
     answer = {parse_status(text, who), json::parse(text)};
@@ -76,26 +76,26 @@ Answer ask_for_status(const RankSocket& socket) {
 }
 
 /// Asks all ranks at once, because each that does not answer takes seconds.
-std::vector<Answer> ask_all(const std::vector<RankSocket>& sockets) {
-  std::vector<std::future<Answer>> asked;
+std::vector<StatusAnswer> ask_all(const std::vector<RankSocket>& sockets) {
+  std::vector<std::future<StatusAnswer>> asked;
   for (const RankSocket& socket : sockets)
     asked.push_back(std::async(std::launch::async, ask_for_status, std::cref(socket)));
-  std::vector<Answer> answers;
-  for (std::future<Answer>& each : asked) answers.push_back(each.get());
+  std::vector<StatusAnswer> answers;
+  for (std::future<StatusAnswer>& each : asked) answers.push_back(each.get());
   return answers;
 }
 
 /// Keeps the answers of the jobs of one process.
-void keep_jobs_of(pid_t pid, std::vector<Answer>& answers) {
+void keep_jobs_of(pid_t pid, std::vector<StatusAnswer>& answers) {
   std::vector<std::string> jobs;
-  for (const Answer& each : answers)
+  for (const StatusAnswer& each : answers)
     if (each.report.pid == pid) jobs.push_back(each.report.job);
-  std::erase_if(answers, [&](const Answer& each) {
+  std::erase_if(answers, [&](const StatusAnswer& each) {
     return std::ranges::find(jobs, each.report.job) == jobs.end();
   });
 }
 
-int run_status(const Flags& flags) {
+int run_status(const StatusFlags& flags) {
   const std::vector<RankSocket> sockets = find_ranks();
   if (flags.pid) static_cast<void>(ranks_of(*flags.pid));  // throws if it has no rank
   if (sockets.empty()) {
@@ -103,11 +103,11 @@ int run_status(const Flags& flags) {
         "no rank of this user runs on this host; jobs of other users, and jobs of one rank, are "
         "not shown");
   }
-  std::vector<Answer> answers = ask_all(sockets);
+  std::vector<StatusAnswer> answers = ask_all(sockets);
   if (flags.pid) keep_jobs_of(*flags.pid, answers);
   std::vector<RankReport> reports;
   json raw = json::array();
-  for (Answer& each : answers) {
+  for (StatusAnswer& each : answers) {
     reports.push_back(std::move(each.report));
     raw.push_back(std::move(each.raw));
   }
@@ -130,7 +130,7 @@ int run_status(const Flags& flags) {
 }  // namespace
 
 Command add(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<StatusFlags>();
   CLI::App* app = program.add_subcommand("status", "Show running jobs, and who waits for whom");
   app->footer(kFooter);
   add_value(*app, "pid PID", flags->pid, "Process of a rank on this host; default: all jobs",

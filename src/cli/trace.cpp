@@ -33,7 +33,7 @@ Examples:
 
 Exit status: 0 success, whatever was found; 1 a file cannot be written; 2 bad arguments or records.)";
 
-struct Flags {
+struct TraceFlags {
   std::vector<std::string> files;
   std::string output;
   std::string torch;
@@ -46,7 +46,7 @@ void write_for_torch(const std::string& folder, const std::vector<FlightRecord>&
     write_file(fmt::format("{}/rank_{}", folder, record.rank), sight::torch_dump(record));
 }
 
-int run_trace(const Flags& flags) {
+int run_trace(const TraceFlags& flags) {
   check_writable("--output", flags.output);
   std::vector<FlightRecord> records;
   for (const std::string& file : flags.files)
@@ -68,7 +68,7 @@ int run_trace(const Flags& flags) {
 }  // namespace
 
 Command add(CLI::App& program) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TraceFlags>();
   CLI::App* app =
       program.add_subcommand("trace", "Compare the flight records of ranks, and draw them");
   app->footer(kFooter);

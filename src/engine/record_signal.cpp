@@ -14,30 +14,30 @@ namespace mccl::engine {
 namespace {
 
 /// A context to wake. A handler may use only lock-free atomics and write(2).
-struct Listener {
+struct WokenContext {
   std::atomic<std::atomic<bool>*> flag{nullptr};  ///< Null if the place is free.
   std::atomic<int> wake_end{-1};
 };
-constexpr std::size_t kMostListeners = 64;
+constexpr std::size_t kMostContexts = 64;
 
-std::array<Listener, kMostListeners> listeners;
+std::array<WokenContext, kMostContexts> woken_contexts;
 std::atomic<int> handling{0};  ///< Threads in the handler.
 
 void on_signal(int) {
   const int error = errno;
   handling.fetch_add(1);
-  for (Listener& listener : listeners) {
-    std::atomic<bool>* const flag = listener.flag.load();
+  for (WokenContext& context : woken_contexts) {
+    std::atomic<bool>* const flag = context.flag.load();
     if (!flag) continue;
     flag->store(true);
     const char byte = 1;
-    static_cast<void>(::write(listener.wake_end.load(), &byte, 1) == 1);
+    static_cast<void>(::write(context.wake_end.load(), &byte, 1) == 1);
   }
   handling.fetch_sub(1);
   errno = error;
 }
 
-/// Guards changes of `listeners` and of the handlers. Never destroyed.
+/// Guards changes of `woken_contexts` and of the handlers. Never destroyed.
 std::mutex& registry_mutex() {
   static auto& mutex = *new std::mutex;
   return mutex;
@@ -57,9 +57,9 @@ bool install(int signal) {
 
 /// Frees the place. The handler stays installed, because SIGUSR1 would end the process by default,
 /// and the operator may not know that the job's last group has just ended.
-void remove(Listener& listener) {
+void remove(WokenContext& context) {
   const std::lock_guard lock(registry_mutex());
-  listener.flag.store(nullptr);
+  context.flag.store(nullptr);
   while (handling.load() > 0) std::this_thread::yield();
 }
 
@@ -70,12 +70,12 @@ std::shared_ptr<void> on_record_signal(std::string_view name, std::atomic<bool>&
   static std::once_flag once;
   std::call_once(once, hold_while_forking<registry_mutex>);
   const std::lock_guard lock(registry_mutex());
-  for (Listener& listener : listeners) {
-    if (listener.flag.load()) continue;
+  for (WokenContext& context : woken_contexts) {
+    if (context.flag.load()) continue;
     if (!install(name == "USR1" ? SIGUSR1 : SIGUSR2)) return nullptr;
-    listener.wake_end.store(wake_end);
-    listener.flag.store(&flag);
-    return {&listener, [](Listener* freed) { remove(*freed); }};
+    context.wake_end.store(wake_end);
+    context.flag.store(&flag);
+    return {&context, [](WokenContext* freed) { remove(*freed); }};
   }
   return nullptr;
 }

@@ -69,7 +69,7 @@ Json written() {
              {"peer", 1}}}}};
 }
 
-TEST(SightRecord, IsRead) {
+TEST(SightRecord, ReadsARecord) {
   const FlightRecord record = parse_record(written().dump(), "file");
   ASSERT_EQ(record.calls.size(), 1U);
   EXPECT_EQ(record.calls[0].peer, 1);
@@ -77,13 +77,13 @@ TEST(SightRecord, IsRead) {
   EXPECT_EQ(record.groups[record.calls[0].group].name, "world");
 }
 
-TEST(SightRecord, OfAForgottenGroupIsLeftOut) {
+TEST(SightRecord, LeavesOutCallsOfForgottenGroups) {
   Json json = written();
   json["calls"][0]["group"] = 4;
   EXPECT_THAT(parse_record(json.dump(), "file").calls, IsEmpty());
 }
 
-TEST(SightRecord, ThatIsDamagedIsRefused) {
+TEST(SightRecord, RefusesADamagedRecord) {
   const std::string text = written().dump();
   for (std::size_t kept : {std::size_t{0}, std::size_t{10}, text.size() / 2, text.size() - 1})
     EXPECT_THROW(parse_record(text.substr(0, kept), "file"), InvalidArgument) << kept;
@@ -108,7 +108,7 @@ TEST(SightRecord, ThatIsDamagedIsRefused) {
   refuse("/unix_ns", 1e30);
 }
 
-TEST(SightRecord, OfTwoJobsOrOfOneRankTwiceAreRefused) {
+TEST(SightRecord, RefusesRecordsOfTwoJobsOrOfOneRankTwice) {
   FlightRecord other = record_of(1);
   other.job = "k";
   EXPECT_THROW(check_one_job({record_of(0), other}), InvalidArgument);
@@ -116,7 +116,7 @@ TEST(SightRecord, OfTwoJobsOrOfOneRankTwiceAreRefused) {
   EXPECT_NO_THROW(check_one_job({record_of(0), record_of(1)}));
 }
 
-TEST(SightRecord, ThatAgreesHasNoFindings) {
+TEST(SightRecord, FindsNothingInRecordsThatAgree) {
   std::vector<FlightRecord> records = {record_of(0), record_of(1)};
   for (FlightRecord& record : records) add_call(record, 1, 10, 20);
   EXPECT_THAT(align(records), IsEmpty());
@@ -137,7 +137,7 @@ TEST(SightRecord, NamesTheRankThatDidNotMakeACall) {
   EXPECT_THAT(findings(records), ElementsAre(HasSubstr("Rank 1 gave no record.")));
 }
 
-TEST(SightRecord, OfAnotherTimeIsNotTakenForAnAbsence) {
+TEST(SightRecord, DistinguishesAnotherTimeFromAnAbsence) {
   std::vector<FlightRecord> records = {record_of(0), record_of(1)};
   add_call(records[0], 1, 10, -1, "running");
   add_call(records[1], 2, 30, 40);
@@ -178,7 +178,7 @@ TEST(SightRecord, NamesTheLateRank) {
                                     "by 60 ms in all, most by 30 ms in call 3")));
 }
 
-TEST(SightRecord, ClocksThatContradictEachOtherAreCorrected) {
+TEST(SightRecord, CorrectsClocksThatContradictEachOther) {
   std::vector<FlightRecord> records = {record_of(0, "a"), record_of(1, "b")};
   add_call(records[0], 1, 10, 20);
   add_call(records[1], 1, 5010, 5020);
@@ -188,7 +188,7 @@ TEST(SightRecord, ClocksThatContradictEachOtherAreCorrected) {
   EXPECT_LE(records[0].calls[0].started, records[1].calls[0].ended);
 }
 
-TEST(SightRecord, IsDrawnAsATrace) {
+TEST(SightRecord, WritesATraceForChrome) {
   std::vector<FlightRecord> records = {record_of(0), record_of(1)};
   for (FlightRecord& record : records) add_call(record, 1, 10, 20);
   add_call(records[0], 1, 30, -1, "running", "send");

@@ -85,12 +85,12 @@ TEST(SightReport, ALongWaitNamesTheRankThatIsLateAndItsProcess) {
                           "#4)"));
 }
 
-TEST(SightReport, ARankElsewhereIsDescribedByTheRankThatWaits) {
+TEST(SightReport, DescribesARankElsewhereAsTheRankThatWaitsSeesIt) {
   const std::vector<JobReport> jobs = assess({parse_status(kStatus, "rank 0")}, 20);
   EXPECT_THAT(jobs[0].findings.front(), HasSubstr("for rank 2, waiting for rank 0"));
 }
 
-TEST(SightReport, FailuresLossesAndSilenceAreFound) {
+TEST(SightReport, FindsFailuresLossesAndSilence) {
   const std::string failed = with(kStatus, "\"failure\": \"\"", "\"failure\": \"it was aborted\"");
   EXPECT_EQ(assess({parse_status(failed, "")}, 100)[0].health, Health::failed);
   const std::string lost = with(kStatus, "\"connected\", \"reason\": \"\"",
@@ -104,7 +104,7 @@ TEST(SightReport, FailuresLossesAndSilenceAreFound) {
   EXPECT_EQ(assess({parse_status(blocked, "")}, 100)[0].health, Health::stuck);
 }
 
-TEST(SightReport, JobsAreApart) {
+TEST(SightReport, SeparatesJobs) {
   RankReport other = rank_of(1);
   other.job = "k";
   EXPECT_EQ(assess({rank_of(0), other, rank_of(2)}, 1).size(), 2U);

@@ -25,13 +25,13 @@ struct Place {
 };
 
 /// The same collective on all ranks whose record has it.
-struct Collective {
+struct MatchedCollective {
   const RecordedGroup* group = nullptr;
   std::vector<Place> places;
 };
 
 /// Collectives by group and sequence number.
-using Collectives = std::map<std::pair<std::string, long long>, Collective>;
+using Collectives = std::map<std::pair<std::string, long long>, MatchedCollective>;
 
 Collectives match(const std::vector<FlightRecord>& records) {
   Collectives found;
@@ -39,7 +39,7 @@ Collectives match(const std::vector<FlightRecord>& records) {
     for (const RecordedCall& call : record.calls) {
       if (call.is_message() || call.sequence == 0) continue;
       const RecordedGroup& group = record.groups[call.group];
-      Collective& same = found[{group.id, call.sequence}];
+      MatchedCollective& same = found[{group.id, call.sequence}];
       same.group = &group;
       same.places.push_back({&record, &call});
     }
@@ -126,7 +126,7 @@ std::string absence(const FlightRecord& record, const RecordedCall* last) {
 }
 
 /// Describes a collective that all ranks began and that did not end on all of them.
-std::string unfinished(const Collective& collective) {
+std::string unfinished(const MatchedCollective& collective) {
   const RecordedCall& first = *collective.places.front().call;
   std::string text =
       fmt::format("Call {} of group '{}', {}, did not end on all ranks:", first.sequence,
@@ -196,7 +196,7 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
     long long calls = 0;
     double total = 0;
     std::int64_t most = 0;
-    const Collective* worst = nullptr;
+    const MatchedCollective* worst = nullptr;
   };
   std::map<int, Lateness> late;
   long long compared = 0;
@@ -234,16 +234,16 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
 }
 
 /// The possible differences between the clocks of two hosts.
-struct Bounds {
+struct ClockBounds {
   std::int64_t least = INT64_MIN;
   std::int64_t most = INT64_MAX;
 };
 
-/// Bounds of the time to add to the times of `host`, so that they compare with those of
+/// ClockBounds of the time to add to the times of `host`, so that they compare with those of
 /// `reference`.
-Bounds bounds_of(const Collectives& collectives, const std::string& reference,
-                 const std::string& host) {
-  Bounds bounds;
+ClockBounds bounds_of(const Collectives& collectives, const std::string& reference,
+                      const std::string& host) {
+  ClockBounds bounds;
   for (const auto& [key, collective] : collectives) {
     for (const Place& a : collective.places) {
       if (a.record->host != reference || a.call->state != "done" || !synchronises(*a.call))
@@ -269,7 +269,7 @@ std::vector<std::string> align(std::vector<FlightRecord>& records) {
   const std::string reference = records.front().host;
   for (const FlightRecord& record : records) {
     if (record.host == reference || shifts.contains(record.host)) continue;
-    const Bounds bounds = bounds_of(collectives, reference, record.host);
+    const ClockBounds bounds = bounds_of(collectives, reference, record.host);
     std::int64_t& shift = shifts[record.host];
     if (bounds.least > bounds.most) {
       shift = bounds.least / 2 + bounds.most / 2;
