@@ -177,4 +177,4 @@ static void leave_out(Rank* rank) {
   if (roots) CHECK(all[0] == 3);
 }
 
-void c_collectives_only_the_root_needs_it(void) { run_ranks(2, leave_out, NULL); }
+void c_collectives_only_the_root_needs_output(void) { run_ranks(2, leave_out, NULL); }

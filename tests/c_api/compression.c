@@ -90,7 +90,7 @@ static void keep_what_is_left_out(Rank* rank) {
   for (i = 0; i < COUNT; ++i) CHECK(left[i] == 0);
 }
 
-void c_compression_what_is_left_out(void) {
+void c_compression_rounding_errors(void) {
   run_ranks_with(RANKS, kBetweenMachines, keep_what_is_left_out, NULL);
 }
 
@@ -181,6 +181,6 @@ static void ask_wrongly(Rank* rank) {
   CHECK(none == NULL);
 }
 
-void c_compression_what_is_wrong_is_named(void) {
+void c_compression_errors_name_the_fault(void) {
   run_ranks_with(2, kBetweenMachines, ask_wrongly, NULL);
 }

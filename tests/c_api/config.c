@@ -20,7 +20,7 @@ void c_config_set_and_get(void) {
   mccl_config_destroy(config);
 }
 
-void c_config_what_is_wrong_is_named(void) {
+void c_config_errors_name_the_fault(void) {
   mccl_config* config = NULL;
   CHECK_OK(mccl_config_defaults(&config));
   CHECK_REFUSED(mccl_config_set(config, "prot_base", "1"), "port_base");

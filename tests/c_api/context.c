@@ -67,7 +67,7 @@ void c_context_options_of_other_versions(void) {
   mccl_config_destroy(config);
 }
 
-void c_context_wrong_places(void) {
+void c_context_invalid_ranks(void) {
   mccl_config* config = test_config();
   mccl_store* store = NULL;
   mccl_context* context = NULL;

@@ -15,7 +15,7 @@ static void differ(Rank* rank) {
   CHECK_STATUS(mccl_barrier(rank->world, NULL, NULL), MCCL_ERROR_MISMATCH);
 }
 
-void c_failure_calls_that_differ(void) { run_ranks(2, differ, NULL); }
+void c_failure_mismatched_calls(void) { run_ranks(2, differ, NULL); }
 
 static void stay_away(Rank* rank) {
   mccl_call_options options = call_options();
@@ -31,7 +31,7 @@ static void stay_away(Rank* rank) {
   CHECK_TEXT(mccl_last_error(), "timed out");
 }
 
-void c_failure_a_rank_that_stays_away(void) { run_ranks(2, stay_away, NULL); }
+void c_failure_a_rank_that_does_not_join(void) { run_ranks(2, stay_away, NULL); }
 
 static mccl_context* meet_over_tcp(const char* address, int32_t rank, mccl_store** store) {
   mccl_context* context = NULL;
@@ -71,7 +71,7 @@ void c_failure_a_peer_that_dies(void) {
   mccl_store_destroy(store);
 }
 
-void c_failure_nobody_comes(void) {
+void c_failure_missing_ranks(void) {
   mccl_store* store = NULL;
   mccl_config* config = test_config();
   mccl_context* context = NULL;

@@ -78,4 +78,4 @@ static void coalesce_wrongly(Rank* rank) {
   mccl_work_destroy(work);
 }
 
-void c_messages_coalescing_gone_wrong(void) { run_ranks(2, coalesce_wrongly, NULL); }
+void c_messages_errors_in_coalescing(void) { run_ranks(2, coalesce_wrongly, NULL); }

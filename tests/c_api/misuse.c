@@ -171,7 +171,7 @@ void c_misuse_null_data(void) {
   end_one(&one);
 }
 
-void c_misuse_wild_values(void) {
+void c_misuse_invalid_values(void) {
   const mccl_dtype dtypes[] = {-1, 15, INT32_MAX, INT32_MIN};
   const mccl_reduce_op ops[] = {-1, 9, INT32_MAX, INT32_MIN};
   const size_t counts[1] = {1};
@@ -211,7 +211,7 @@ void c_misuse_wild_values(void) {
   end_one(&one);
 }
 
-void c_misuse_wild_options(void) {
+void c_misuse_invalid_options(void) {
   One one = make_one();
   mccl_group* g = one.world;
   const double factor = 2;

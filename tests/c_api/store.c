@@ -41,7 +41,7 @@ void c_store_over_tcp(void) {
   mccl_store_destroy(served);
 }
 
-void c_store_what_is_wrong_is_told(void) {
+void c_store_errors_name_the_fault(void) {
   mccl_store* store = NULL;
   mccl_store* none = NULL;
   char value[2];

@@ -90,7 +90,7 @@ void receive_then_send_on_both_ranks(Context& context) {
   }
 }
 
-void any_source_tells_who_sent(Context& context) {
+void any_source_reports_the_sender(Context& context) {
   Group& group = *context.world();
   if (group.rank() != 0) {
     std::vector<std::int32_t> data = numbers(50'000, group.rank());
@@ -182,7 +182,7 @@ constexpr Check kChecks[] = {
     {"TagsMatchInAnyOrder", 2, tags_match_in_any_order},
     {"MessagesOfOneTagKeepTheirOrder", 2, messages_of_one_tag_keep_their_order},
     {"ReceiveThenSendOnBothRanks", 2, receive_then_send_on_both_ranks},
-    {"AnySourceTellsWhoSent", 2, any_source_tells_who_sent},
+    {"AnySourceReportsTheSender", 2, any_source_reports_the_sender},
     {"LeaveCollectivesAlone", 2, leave_collectives_alone},
     {"AReceiveThatTimesOutIsForgotten", 2, a_receive_that_times_out_is_forgotten},
     {"AMessageOfTheWrongSizeFailsTheReceiver", 2, a_message_of_the_wrong_size_fails_the_receiver},
