@@ -60,7 +60,8 @@ constexpr const char* kReduce = R"(Reduces the arrays of all ranks; the root get
 Args:
     x: An array; of one shape and dtype on all ranks.
     root: The rank that receives.
-    op, out, wait, timeout: See Group; only the root's `out` is used.
+    op, wait, timeout: See Group.
+    out: See Group; only the root's is used.
 
 Returns:
     The result on the root, None elsewhere. Or a Work of that.)";
@@ -70,7 +71,8 @@ constexpr const char* kAllGather =
 
 Args:
     x: This rank's part, of shape (rows, ...); a scalar counts as one row.
-    out, wait, timeout: See Group. x may be this rank's part of `out`.
+    out: See Group. x may be this rank's part of it.
+    wait, timeout: See Group.
     counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
 
 Returns:
@@ -82,7 +84,8 @@ constexpr const char* kGather =
 Args:
     x: This rank's part, of shape (rows, ...); a scalar counts as one row.
     root: The rank that receives.
-    out, wait, timeout: See Group; only the root's `out` is used.
+    out: See Group; only the root's is used.
+    wait, timeout: See Group.
     counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
 
 Returns:
@@ -93,7 +96,8 @@ constexpr const char* kReduceScatter =
 
 Args:
     x: An array of shape (rows, ...); of one shape and dtype on all ranks.
-    op, out, wait, timeout, compression: See Group. `out` may be this rank's part of x.
+    op, wait, timeout, compression: See Group.
+    out: See Group. It may be this rank's part of x.
     counts: The rows that each rank gets, the same numbers on all ranks. None: equal parts; the
         number of rows must be a multiple of the number of ranks.
 
@@ -106,7 +110,8 @@ Args:
     x: The root's values, of shape (rows, ...). Other ranks use only its shape and dtype, or may
         pass None with out=.
     root: The rank that sends.
-    out, wait, timeout: See Group. On the root `out` may be its part of x.
+    out: See Group. On the root it may be its part of x.
+    wait, timeout: See Group.
     counts: The rows that each rank gets, the same numbers on all ranks. None: equal parts; the
         number of rows must be a multiple of the number of ranks.
 
@@ -117,7 +122,8 @@ constexpr const char* kAllToAll = R"(Sends part j of each rank's array to rank j
 
 Args:
     x: An array of shape (rows, ...), whose parts follow each other along the first axis.
-    out, wait, timeout: See Group; not in place.
+    out: See Group. It must not overlap x.
+    wait, timeout: See Group.
     in_counts: The rows that are sent to each rank. None: equal parts; the number of rows must be a
         multiple of the number of ranks.
     out_counts: The rows that are received from each rank. Pass both counts or neither.
@@ -131,8 +137,9 @@ Args:
     x: An array.
     peer: The rank that receives it.
     tag: A number from 0 to 2**32 - 1, which recv must use too.
-    wait, timeout: See Group. If two ranks send to each other, they must use wait=False, or one of
-        them must receive first: a large message waits for its recv.
+    wait: See Group. If two ranks send to each other, they must use wait=False, or one of them must
+        receive first: a large message waits for its recv.
+    timeout: See Group.
 
 Returns:
     None, once x may be reused. Or a Work.)";

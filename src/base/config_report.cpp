@@ -60,9 +60,9 @@ bool has_value(const Environment& environment, const Setting& setting, std::stri
   const auto variable = environment.find(std::string(setting.info.variable));
   if (variable == environment.end()) return false;
   try {
-    Config told;
-    assign(told, setting, variable->second, setting.info.variable);
-    return text_of(told, setting) == text;
+    Config given;
+    assign(given, setting, variable->second, setting.info.variable);
+    return text_of(given, setting) == text;
   } catch (const InvalidArgument&) {
     return false;
   }

@@ -68,14 +68,14 @@ class Reader {
 };
 
 /// Information from one launcher: a placement, or the text about an incomplete one.
-struct Told {
+struct LauncherFinding {
   std::optional<Placement> placement;
   std::string half;
 };
 
 /// Reads what one launcher provides. `has_root`: true if no address of rank 0 is needed, because
 /// MCCL_ROOT is set or MPI connects the ranks.
-using Ask = Told (*)(const Environment& environment, bool has_root);
+using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
 /// Returns a port that depends only on the seed, below the range of ports that systems assign.
 /// Ranks that have only a name in common can connect through it.
@@ -90,14 +90,14 @@ std::string at_port(const std::string& host, int port) {
   return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-Told told(const Reader& reader, Placement placement, std::string_view by) {
+LauncherFinding found_by(const Reader& reader, Placement placement, std::string_view by) {
   if (!reader.complete()) return {{}, reader.half()};
   placement.found_by = by;
   return {std::move(placement), {}};
 }
 
 /// torch serves its own store at MASTER_PORT, so MCCL's store uses another port.
-Told ask_torchrun(const Environment& environment, bool has_root) {
+LauncherFinding ask_torchrun(const Environment& environment, bool has_root) {
   Reader reader(environment, "torchrun");
   if (!reader.has("RANK") && !reader.has("WORLD_SIZE")) return {};
   Placement placement;
@@ -109,10 +109,10 @@ Told ask_torchrun(const Environment& environment, bool has_root) {
     const int port = reader.integer("MASTER_PORT", 1, 65535);
     placement.root = at_port(host, derived_port(fmt::format("torchrun {} {}", host, port)));
   }
-  return told(reader, placement, "torchrun");
+  return found_by(reader, placement, "torchrun");
 }
 
-Told ask_open_mpi(const Environment& environment, bool has_root) {
+LauncherFinding ask_open_mpi(const Environment& environment, bool has_root) {
   Reader reader(environment, "Open MPI");
   if (!reader.has("OMPI_COMM_WORLD_RANK") && !reader.has("OMPI_COMM_WORLD_SIZE")) return {};
   Placement placement;
@@ -122,7 +122,7 @@ Told ask_open_mpi(const Environment& environment, bool has_root) {
   placement.one_host =
       reader.integer("OMPI_COMM_WORLD_LOCAL_SIZE", 1, kMostRanks) == placement.size;
   if (has_root || placement.size == 1 || !reader.complete())
-    return told(reader, placement, "Open MPI");
+    return found_by(reader, placement, "Open MPI");
   if (!placement.one_host) {
     throw InvalidArgument(
         "Open MPI does not give its ranks the address of rank 0 if they are on several hosts: "
@@ -132,11 +132,11 @@ Told ask_open_mpi(const Environment& environment, bool has_root) {
   const bool has_name = reader.has("PMIX_NAMESPACE");
   const std::string job = reader.text(has_name ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
   placement.root = at_port("127.0.0.1", derived_port("Open MPI " + job));
-  return told(reader, placement, "Open MPI");
+  return found_by(reader, placement, "Open MPI");
 }
 
 /// MPI_LOCALNRANKS distinguishes hydra from Slurm, which also sets PMI variables.
-Told ask_mpich(const Environment& environment, bool has_root) {
+LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   Reader reader(environment, "MPICH");
   if (!reader.has("MPI_LOCALNRANKS") || !reader.has("PMI_RANK")) return {};
   Placement placement;
@@ -145,32 +145,32 @@ Told ask_mpich(const Environment& environment, bool has_root) {
   placement.local_rank = reader.integer("MPI_LOCALRANKID", 0, kMostRanks);
   placement.one_host = reader.integer("MPI_LOCALNRANKS", 1, kMostRanks) == placement.size;
   if (!has_root && placement.size > 1) placement.pmi = reader.integer("PMI_FD", 0, kMostRanks);
-  return told(reader, placement, "MPICH");
+  return found_by(reader, placement, "MPICH");
 }
 
 /// Reads the variables of a job step, which srun starts. The script of a batch job is not a rank.
-Told ask_slurm(const Environment& environment, bool has_root) {
+LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");
   if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};
   Placement placement;
   placement.rank = reader.integer("SLURM_PROCID", 0, kMostRanks);
   placement.size = reader.integer("SLURM_STEP_NUM_TASKS", 1, kMostRanks);
   placement.local_rank = reader.integer_or("SLURM_LOCALID", -1);
-  if (has_root || placement.size == 1) return told(reader, placement, "Slurm");
+  if (has_root || placement.size == 1) return found_by(reader, placement, "Slurm");
   const std::string nodes = reader.text("SLURM_STEP_NODELIST");
   const std::string job = reader.text("SLURM_JOB_ID");
   const std::string step = reader.text("SLURM_STEP_ID");
-  if (!reader.complete()) return told(reader, placement, "Slurm");
+  if (!reader.complete()) return found_by(reader, placement, "Slurm");
   const std::vector<std::string> names = expand_node_list(nodes);
   placement.one_host = names.size() == 1;
   placement.root = at_port(placement.one_host ? "127.0.0.1" : names.front(),
                            derived_port(fmt::format("Slurm {} {}", job, step)));
-  return told(reader, placement, "Slurm");
+  return found_by(reader, placement, "Slurm");
 }
 
 /// Reads the variables that mlx.launch sets for its nccl backend; all of them must be set. MLX_RANK
 /// alone belongs to another of its backends.
-Told ask_mlx(const Environment& environment, bool has_root) {
+LauncherFinding ask_mlx(const Environment& environment, bool has_root) {
   Reader reader(environment, "mlx.launch");
   for (const char* name : {"MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT"}) {
     if (!reader.has(name)) return {};
@@ -182,7 +182,7 @@ Told ask_mlx(const Environment& environment, bool has_root) {
     const std::string host = reader.text("NCCL_HOST_IP");
     placement.root = at_port(host, reader.integer("NCCL_PORT", 1, 65535));
   }
-  return told(reader, placement, "mlx.launch");
+  return found_by(reader, placement, "mlx.launch");
 }
 
 constexpr Ask kLaunchers[] = {ask_torchrun, ask_open_mpi, ask_mpich, ask_slurm, ask_mlx};
@@ -249,12 +249,12 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
   if (const auto placement = ask_settings(config)) return checked(*placement);
   std::string halves;
   for (const Ask ask : kLaunchers) {
-    Told told = ask(environment, !config.root.empty() || meets_by_mpi(config));
-    if (told.placement) {
-      if (!config.root.empty()) told.placement->root = config.root;
-      return checked(*std::move(told.placement));
+    LauncherFinding found = ask(environment, !config.root.empty() || meets_by_mpi(config));
+    if (found.placement) {
+      if (!config.root.empty()) found.placement->root = config.root;
+      return checked(*std::move(found.placement));
     }
-    if (!told.half.empty()) halves += (halves.empty() ? "" : "; ") + told.half;
+    if (!found.half.empty()) halves += (halves.empty() ? "" : "; ") + found.half;
   }
   if (halves.empty()) {
     refuse_root_alone(config, environment);

@@ -57,10 +57,10 @@ ErrorText text_of(const std::exception_ptr& error) {
 
 mccl_status keep_error() noexcept {
   try {
-    ErrorText told = text_of(std::current_exception());
-    last_error = std::move(told.text);
+    ErrorText failure = text_of(std::current_exception());
+    last_error = std::move(failure.text);
     last_error_shown = last_error.c_str();
-    return told.status;
+    return failure.status;
   } catch (...) {
     last_error_shown = kOutOfMemory;
     return MCCL_ERROR_OUT_OF_MEMORY;

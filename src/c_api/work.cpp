@@ -31,17 +31,17 @@ const mccl_work& started(const char* call, const char* argument, const mccl_work
 /// Calls a C callback with the status and error text of a completed call. Runs on the thread that
 /// completes calls and never throws. If memory for the text runs out, the callback receives
 /// MCCL_ERROR_OUT_OF_MEMORY.
-void tell(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
-  ErrorText told;
+void notify(mccl_callback callback, void* user, const std::exception_ptr& error) noexcept {
+  ErrorText failure;
   const char* text = nullptr;
   try {
-    told = text_of(error);
-    text = told.text.c_str();
+    failure = text_of(error);
+    text = failure.text.c_str();
   } catch (...) {
-    told.status = MCCL_ERROR_OUT_OF_MEMORY;
+    failure.status = MCCL_ERROR_OUT_OF_MEMORY;
     text = "out of memory";
   }
-  callback(user, told.status, text);
+  callback(user, failure.status, text);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, voi
     const mccl::Work call = work_of(kCall, work);
     if (!callback) throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL");
     call.on_done(
-        [callback, user](const std::exception_ptr& error) { tell(callback, user, error); });
+        [callback, user](const std::exception_ptr& error) { notify(callback, user, error); });
   });
 }
 

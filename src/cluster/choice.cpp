@@ -56,7 +56,7 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
       .cure = ""};
   if (!ring.missing.empty())
     finding.cure =
-        fmt::format("{} would make one: {}{}", one ? "this cable" : "these cables",
+        fmt::format("{} would complete a ring: {}{}", one ? "this cable" : "these cables",
                     cables_text(hosts, ring.missing),
                     ring.fewest ? "" : " (fewer may be enough: not all orders were tried)");
   return finding;

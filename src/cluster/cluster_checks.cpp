@@ -280,7 +280,8 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
     findings.push_back(
         {"one-machine", Severity::problem, "these names refer to the same machine",
          fmt::format("{}", fmt::join(of, ", ")),
-         "no cable leads from a machine to itself, and measurements there mean nothing",
+         "no cable joins a machine to itself, and measurements between the two names are "
+         "meaningless",
          "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});
   }
   return findings;

@@ -173,13 +173,13 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
     const ResolvedEnd a = place_of(hosts, link.a);
     const ResolvedEnd b = place_of(hosts, link.b);
     std::optional<Finding> swapped;
-    bool told = false;
+    bool reported = false;
     for (const CableLink& other : joined.links) {
       if (swapped || &other == &link) continue;
       swapped = check_swapped(hosts, link, other);
-      told = swapped && &other < &link;
+      reported = swapped && &other < &link;
     }
-    if (swapped && !told) findings.push_back(*swapped);
+    if (swapped && !reported) findings.push_back(*swapped);
     if (!swapped && a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
     check_mtus(hosts, std::initializer_list<End>{link.a, link.b}, findings);
   }

@@ -119,7 +119,7 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
                                               facts_.bytes_per_s);
 }
 
-/// The lock is taken as for a fork: a caller that waits for its call sleeps with it.
+/// Takes the progress lock as a fork does, because a waiting caller holds it while it sleeps.
 Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
                                        std::chrono::milliseconds timeout) {
   refuse_in_child();

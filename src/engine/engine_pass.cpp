@@ -98,9 +98,11 @@ void Engine::hear_and_connect(Clock::time_point now) {
     groups_.fail_without(peer, reason, false);
   }
   peers_.flush();
-  unheard_ = peers_.receive(
-      [this](WorldRank peer, const ControlMessage& message) { hear(peer, message); },
-      [this](WorldRank peer, const std::string& why) { lose(peer, why, transport::Loss::told); });
+  unheard_ =
+      peers_.receive([this](WorldRank peer, const ControlMessage& message) { hear(peer, message); },
+                     [this](WorldRank peer, const std::string& why) {
+                       lose(peer, why, transport::Loss::reported);
+                     });
   links_.progress([this](std::uint64_t group) { return groups_.is_closed(group); });
   for (const transport::LinkEvent& broken : links_.take_broken())
     groups_.lose_link(broken.peer, broken.key.group, broken.reason);

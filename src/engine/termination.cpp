@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kPatience{3};
 /// State for the signal handler, which may use only async-signal-safe functions: the descriptor to
 /// write to, the process that listens, the number of threads in the handler, and whether the signal
 /// has arrived.
-std::atomic<int> told_at{-1};
+std::atomic<int> wakes_at{-1};
 std::atomic<pid_t> listener{0};
 std::atomic<int> handling{0};
 std::atomic<bool> ending{false};
@@ -52,7 +52,7 @@ void on_signal(int) {
   if (listener.load() != ::getpid()) die_of_it();
   ending.store(true);
   const char byte = 1;
-  static_cast<void>(::write(told_at.load(), &byte, 1) == 1);
+  static_cast<void>(::write(wakes_at.load(), &byte, 1) == 1);
   handling.fetch_sub(1);
   errno = error;
 }
@@ -102,7 +102,7 @@ class Termination {
     endings_.clear();
     handling.store(0);
     pipe_ = std::make_unique<WakePipe>();
-    told_at.store(pipe_->writing_end());
+    wakes_at.store(pipe_->writing_end());
     try {
       thread_ = std::make_unique<std::thread>(
           start_thread("mccl term", [this, end = pipe_->descriptor()] { wait(end); }));
@@ -134,8 +134,8 @@ class Termination {
     thread_.reset();
   }
 
-  void wait(int told) {
-    pollfd watched{told, POLLIN, 0};
+  void wait(int wakes) {
+    pollfd watched{wakes, POLLIN, 0};
     while (::poll(&watched, 1, -1) <= 0) {
     }
     if (!ending.load()) return;

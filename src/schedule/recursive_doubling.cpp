@@ -117,10 +117,10 @@ Schedule build_dissemination(const Problem& p) {
   const Region nothing = output({});
   std::optional<std::uint32_t> heard;  // the last receive, which ends after all receives before it
   for (int distance = 1; distance < p.size; distance *= 2) {
-    const std::uint32_t told = builder.send((p.rank + distance) % p.size, nothing);
+    const std::uint32_t sent = builder.send((p.rank + distance) % p.size, nothing);
     const std::uint32_t hears = builder.recv(wrap(p.rank - distance, p.size), nothing);
     if (heard) {
-      builder.after(*heard, told);
+      builder.after(*heard, sent);
       builder.after(*heard, hears);
     }
     heard = hears;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
 
-/// Something that carries out one thing at a time.
+/// A resource that serves one use at a time, such as a core or one direction of a cable.
 struct Resource {
   double free = 0;  ///< When it is free again.
   double busy = 0;  ///< Seconds of use so far.

@@ -18,10 +18,10 @@
 
 namespace mccl::transport {
 
-/// How the engine learned that a peer is lost. `told`: its process is known to have ended, so the
-/// operating system closes each of its links, now or soon. `silence`: the peer stopped responding
-/// and was given up; the operating system might keep its links open for much longer.
-enum class Loss { told, silence };
+/// How the engine learned that a peer is lost. `reported`: its process is known to have ended, so
+/// the operating system closes each of its links, now or soon. `silence`: the peer stopped
+/// responding and was given up; the operating system might keep its links open for much longer.
+enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {
  public:

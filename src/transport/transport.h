@@ -40,7 +40,7 @@ inline constexpr std::size_t kMostNameBytes = 8;
 /// Result of one step of making a link at this end. An end may return its link before the other end
 /// only if nothing can fail at the other end any more.
 struct Making {
-  std::optional<Blob> tell;    ///< Blob for hear() at the other end.
+  std::optional<Blob> blob;    ///< Blob for hear() at the other end.
   std::unique_ptr<Link> link;  ///< Set when this end of the link is complete and may be written to.
 };
 
@@ -82,7 +82,7 @@ class Transport {
   virtual Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) = 0;
   /// Continues to make a link, with a blob from the other end. Throws CorruptionError for a blob
   /// that no correct peer sends, and another Error if this end cannot make the link.
-  virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) = 0;
+  virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) = 0;
   /// Called instead of hear() if this end refuses the link that the dialing end has begun.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}
   /// Abandons a link that is being made, whichever end dialed. No event follows.

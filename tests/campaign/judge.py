@@ -127,7 +127,7 @@ def _judge_job(trial: Trial, job: Run, verdict: Verdict) -> None:
             verdict.missed.append(f"{name}: no error says that {trial.victim} is not reached")
     elif job.kind == "mlx" and trial.fault == Fault.NO_MCCL:
         # Plain MLX runs there and waits. The other ranks give up first, so errors name them too.
-        if f"--mlx had reached no program on {trial.victim}:" not in job.ran.stderr:
+        if f"--mlx had taken effect in no program on {trial.victim}:" not in job.ran.stderr:
             verdict.missed.append(f"{name}: nothing says that {trial.victim} has no mccl")
     else:
         _judge_error(trial, name, job.ran.stderr, verdict)

@@ -181,7 +181,7 @@ def test_a_cut_cable_leaves_no_ring_and_is_named(ring: CabledHosts):
     finally:
         ring.ip("c", "link", "set", "c2", "up")
     assert "no ring of cables goes through all hosts" in done.stderr
-    assert "this cable would make one: from c to d" in done.stderr
+    assert "this cable would complete a ring: from c to d" in done.stderr
     # Without one of MLX's backends, a chain of cables is enough.
     answer = json.loads(picture.stdout)
     assert "backend" not in answer["hostfile"]

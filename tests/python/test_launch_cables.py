@@ -120,9 +120,9 @@ def test_a_job_that_fails_names_hosts_that_mlx_on_mccl_has_not_reached(hosts, tm
         "sys.exit(3)\n"
     )
     said = launch(hosts, "--mlx", script, status=3).stderr
-    assert "when the job failed, --mlx had reached no program on d: " in said
+    assert "when the job failed, --mlx had taken effect in no program on d: " in said
     script.write_text("raise SystemExit(3)\n")
-    assert "--mlx had reached" not in launch(hosts, "--mlx", script, status=3).stderr
+    assert "--mlx had taken effect" not in launch(hosts, "--mlx", script, status=3).stderr
 
 
 def test_numpy_between_all_pairs(hosts):

@@ -140,7 +140,7 @@ def test_a_word_that_is_no_switch_is_an_error(hello: Path):
 
 
 def test_a_program_that_mlx_does_not_reach_is_a_warning(hello: Path):
-    assert "--mlx reached no program on 127.0.0.1: " in run("-n", 2, "--mlx", "true").stderr
+    assert "--mlx took effect in no program on 127.0.0.1: " in run("-n", 2, "--mlx", "true").stderr
     assert run("-n", 2, "--mlx", "--python", sys.executable, hello).stderr == ""
 
 

@@ -55,7 +55,7 @@ class LoopbackTransport final : public transport::Transport {
     if (broken) throw Error("it is broken here");
     auto [near, far] = MemoryLink::make();
     transport::Making offer;
-    offer.tell = told_of(ends_->put(std::move(far)));
+    offer.blob = encode_number(ends_->put(std::move(far)));
     offered_[{peer, key}] = std::move(near);
     return offer;
   }
@@ -75,7 +75,7 @@ class LoopbackTransport final : public transport::Transport {
     if (broken) throw Error("it is broken here");
     made.link = ends_->take(number_in(told));
     if (!made.link) throw CorruptionError("a link that nobody has made");
-    made.tell = transport::Blob();
+    made.blob = transport::Blob();
     return made;
   }
 
@@ -89,7 +89,7 @@ class LoopbackTransport final : public transport::Transport {
   bool broken = false;  ///< True if this end cannot make links.
 
  private:
-  static transport::Blob told_of(std::uint64_t number) {
+  static transport::Blob encode_number(std::uint64_t number) {
     transport::Blob blob(sizeof number);
     std::memcpy(blob.data(), &number, blob.size());
     return blob;

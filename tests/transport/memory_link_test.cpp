@@ -36,8 +36,8 @@ LinkPair connect() {
   LoopbackTransport low(ends);
   LoopbackTransport high(ends);
   const Making offer = high.dial(WorldRank(0), kKey, kNever);
-  Making taken = low.hear(WorldRank(1), kKey, *offer.tell);
-  Making made = high.hear(WorldRank(0), kKey, *taken.tell);
+  Making taken = low.hear(WorldRank(1), kKey, *offer.blob);
+  Making made = high.hear(WorldRank(0), kKey, *taken.blob);
   return {std::move(made.link), std::move(taken.link)};
 }
 

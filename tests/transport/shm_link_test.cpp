@@ -88,7 +88,7 @@ TEST(ShmLink, DeliversBytesWrittenBeforeThePeerDied) {
   const auto [a, b] = pair.connect();
   const Bytes sent(100, std::byte{7});
   a->write(sent);
-  b->lose_peer(Loss::told);
+  b->lose_peer(Loss::reported);
   EXPECT_THROW(b->peek(101), LinkClosed);
   Bytes got(100);
   EXPECT_EQ(b->read(got), 100u);

@@ -153,15 +153,15 @@ void AutoPath::choose(Device device, const std::vector<std::string>& names) {
         measure(*all_ways[way], *own_queue_, scratch, device, group_.size(), timeout_);
     for (const Figures& theirs : gather(group_, own)) figures_[way].take_slower(theirs);
   }
-  std::vector<std::string> told;
+  std::vector<std::string> texts;
   for (std::size_t way = 0; way < names.size(); ++way) {
     const auto& row = figures_[way].seconds.front();
-    told.push_back(names.size() == 1 ? names[way]
-                                     : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
-                                                   row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
+    texts.push_back(names.size() == 1 ? names[way]
+                                      : fmt::format("{} ({:.3g}, {:.3g} and {:.3g} us)", names[way],
+                                                    row[0] * 1e6, row[1] * 1e6, row[2] * 1e6));
   }
   log_.info("group '{}': collectives on {} use {}", group_.name(), own_queue_->accelerator().name(),
-            fmt::join(told, " or "));
+            fmt::join(texts, " or "));
 }
 
 Path* AutoPath::fastest_for(const Request& request) {

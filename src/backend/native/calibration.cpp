@@ -317,14 +317,14 @@ class Calibration {
     const std::vector<std::string> cards = exchange.all_gather("speed", text);
     std::vector<std::vector<double>> values(std::size(kMeasured));
     for (int rank = 0; rank < engine_->size(); ++rank) {
-      const auto told = parse_numbers(cards[static_cast<std::size_t>(rank)]);
-      if (!told || told->size() != values.size() || std::ranges::min(*told) < 0) {
+      const auto figures = parse_numbers(cards[static_cast<std::size_t>(rank)]);
+      if (!figures || figures->size() != values.size() || std::ranges::min(*figures) < 0) {
         throw CorruptionError(fmt::format(
             "rank {} sent malformed speed measurements; expected {} numbers of at least 0", rank,
             values.size()));
       }
       for (std::size_t i = 0; i < values.size(); ++i) {
-        if ((*told)[i] > 0) values[i].push_back((*told)[i]);
+        if ((*figures)[i] > 0) values[i].push_back((*figures)[i]);
       }
     }
     Facts agreed;

@@ -110,7 +110,7 @@ class NativeGroup final : public Group {
   }
   std::string failure() const override;
 
-  // The following functions are used by the queue.
+  // The following functions are used by OrderedCalls.
   /// Starts a call on host memory.
   Work start(const Request& request, const CallOptions& options);
   /// True if a call for `request` uses its conveyor, so that it may start before its whole input

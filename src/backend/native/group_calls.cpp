@@ -15,9 +15,9 @@ namespace {
 /// Returns the request as if its memory were on the host. Used in a failed group, where a call only
 /// reports the failure and does not touch its memory.
 Request without_devices(const Request& request) {
-  Request told = request;
-  told.in.device = told.out.device = Device{};
-  return told;
+  Request on_host = request;
+  on_host.in.device = on_host.out.device = Device{};
+  return on_host;
 }
 
 }  // namespace

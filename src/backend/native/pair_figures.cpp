@@ -67,11 +67,11 @@ class PairMeasurement {
   /// Sends the first rank's decision to the second. Returns the decision on both ranks.
   Next agree(Next next) {
     const CallOptions now{.caller_waits = true};
-    const Buffer told{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
+    const Buffer decision{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
     if (group_.rank() == 0) {
-      group_.send(told, 1, 1, now).wait();
+      group_.send(decision, 1, 1, now).wait();
     } else {
-      group_.recv(told, 0, 1, now).wait();
+      group_.recv(decision, 0, 1, now).wait();
     }
     return next;
   }

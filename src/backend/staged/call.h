@@ -1,5 +1,5 @@
-// A call in a queue. It uses device memory, or uses host memory but must wait for an earlier call
-// that does.
+// A call in a group's queue of ordered calls. It uses device memory, or uses host memory but must
+// wait for an earlier call that does.
 #pragma once
 
 #include <memory>

@@ -77,7 +77,7 @@ std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
 /// Returns the names of the columns, and their units.
 std::string heading(Routine routine, bool may_be_rounded = false);
-/// Returns one line.
+/// Returns the line of the table for `row`.
 std::string row_text(const Row& row);
 /// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
 /// are none.

@@ -112,7 +112,7 @@ class JobRun {
     if (stopped()) return;
     std::vector<ReachedHost> reached;
     for (const auto& host : hosts_) reached.push_back(host->reached());
-    // Other hosts cannot reach this machine at 127.0.0.1. They use the address that ssh came from.
+    // Other hosts cannot reach this machine at 127.0.0.1. They use the address from which ssh came.
     const auto other =
         std::ranges::find_if(reached, [](const ReachedHost& r) { return !r.launcher.empty(); });
     for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
@@ -218,7 +218,7 @@ class JobRun {
     say(fmt::format(
         "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
         "Install mccl-engine there for the program's Python, or name another with --python",
-        failed ? "when the job failed, --mlx had reached" : "--mlx reached",
+        failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
         fmt::join(without, ", ")));
   }
 

@@ -73,9 +73,9 @@ class RunningHost {
   /// Starts the rank. The streams of the returned process are the rank's.
   virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, completed with whether the connection to the
-  /// host was lost. If `told` is true, the shell wrapper of the rank has already printed the rank's
-  /// status; the local `process` (such as ssh) may still run.
-  virtual Exit ended(const ChildProcess& process, Exit exit, bool told) = 0;
+  /// host was lost. If `announced` is true, the shell wrapper of the rank has already printed the
+  /// rank's status; the local `process` (such as ssh) may still run.
+  virtual Exit ended(const ChildProcess& process, Exit exit, bool announced) = 0;
 
   /// The network failure that hit the ranks there. Empty if messages passed until the job was
   /// ended.

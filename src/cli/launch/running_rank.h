@@ -72,8 +72,9 @@ class RunningRank {
     const std::optional<Exit> end = reap(process_.id);
     collected_ = end.has_value();
     if (exit_ || (!end && !announced_status())) return false;
-    const bool told = announced_status().has_value();
-    exit_ = host_->ended(process_, told ? Exit{.status = *announced_status()} : *end, told);
+    const bool announced = announced_status().has_value();
+    exit_ =
+        host_->ended(process_, announced ? Exit{.status = *announced_status()} : *end, announced);
     ended_ = Clock::now();
     return true;
   }

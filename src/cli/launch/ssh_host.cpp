@@ -166,11 +166,11 @@ class SshHost final : public RunningHost {
 
   /// Status 255 is ambiguous: ssh exits with it if the connection fails, and a program may do so
   /// too.
-  Exit ended(const ChildProcess& process, Exit exit, bool told) override {
+  Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
     guard().session.read();  // The guard reports silence before it ends ranks.
-    const bool of_ssh = exit.status == kSshFailed && !told;
+    const bool of_ssh = exit.status == kSshFailed && !announced;
     if (!of_ssh) contact_.rank_ended(Clock::now());
     exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
     sessions_.erase(process.id);

@@ -80,7 +80,7 @@ schedule::Problem chosen_problem(const Question& question, int rank, const sched
 
 /// Lines for users. Those that begin with # are explanations; the others are rows.
 std::string heading(bench::Routine routine);
-/// Returns one line.
+/// Returns the row of the table for `answer`.
 std::string row_text(const Answer& answer);
 /// Returns a line for each alternative, for display below the row. The chosen algorithm is marked.
 std::string alternatives_text(const Answer& answer, std::span<const schedule::Choice> others);

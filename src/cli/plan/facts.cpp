@@ -189,11 +189,11 @@ Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
   Cabling cabling(ranks, std::move(cables));
   const std::vector<std::vector<int>> parts = cabling.parts();
   if (parts.size() > 1) {
-    std::string told;
+    std::string text;
     for (const auto& part : parts)
-      told += fmt::format("{}{{{}}}", told.empty() ? "" : " and ", fmt::join(part, ", "));
+      text += fmt::format("{}{{{}}}", text.empty() ? "" : " and ", fmt::join(part, ", "));
     throw InvalidArgument(fmt::format(
-        "{}: the cables do not join all {} ranks, only {}; add a cable", origin, ranks, told));
+        "{}: the cables do not join all {} ranks, only {}; add a cable", origin, ranks, text));
   }
   return cabling;
 }

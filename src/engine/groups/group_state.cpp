@@ -57,21 +57,21 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       statuses_(membership_.members.size()) {}
 
 bool GroupState::mark_failed(Failure failure) noexcept {
-  std::function<void(const Failure&)> told;
+  std::function<void(const Failure&)> notify;
   {
     std::lock_guard lock(failure_mutex_);
     if (failed_.load(std::memory_order_relaxed)) return false;
     failure_ = std::move(failure);
     failed_.store(true, std::memory_order_release);
-    told = std::move(on_failure_);
+    notify = std::move(on_failure_);
   }
-  if (told) told(failure_);
+  if (notify) notify(failure_);
   return true;
 }
 
-void GroupState::watch_failure(std::function<void(const Failure&)> told) {
+void GroupState::watch_failure(std::function<void(const Failure&)> on_failure) {
   std::lock_guard lock(failure_mutex_);
-  on_failure_ = std::move(told);
+  on_failure_ = std::move(on_failure);
 }
 
 bool GroupState::failure_is_watched() const {

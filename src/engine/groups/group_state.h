@@ -101,11 +101,11 @@ class GroupState {
   /// Marks the group failed. Only the first reason counts; returns false for later ones. Pending
   /// calls end in the engine's next pass.
   bool mark_failed(Failure failure) noexcept;
-  /// Registers the callback `told`, which runs once, on any thread, when the group fails. It must
+  /// Registers a callback that runs once, on any thread, when the group fails. It must
   /// return soon and not throw. A watched group fails with the first member that dies, even while
   /// no call is pending, because work outside the engine may wait for that member. Must be called
   /// before the group's first call.
-  void watch_failure(std::function<void(const Failure&)> told);
+  void watch_failure(std::function<void(const Failure&)> on_failure);
   bool failure_is_watched() const;
   /// Returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }

@@ -133,7 +133,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
 void Groups::catch_up(GroupState& group) {
   group.membership().for_each_other([&](WorldRank peer) {
     const std::string& lost = around_.peers.lost(peer);
-    if (!lost.empty()) group.lose(peer, lost, transport::Loss::told);
+    if (!lost.empty()) group.lose(peer, lost, transport::Loss::reported);
   });
   for (const auto& [peer, message] : unmade_.take(group.id())) {
     try {

@@ -62,7 +62,7 @@ class Channels {
               std::unique_ptr<transport::Link> link);
   /// Records that the member is lost: no more links to it will be made.
   void lose(GroupRank member, const std::string& reason,
-            transport::Loss loss = transport::Loss::told);
+            transport::Loss loss = transport::Loss::reported);
   /// Closes all links and accepts no more, because the group has failed.
   void close();
   bool closed() const { return closed_; }

@@ -49,7 +49,7 @@ bool Departing::is_over(DepartingLink& departing, Clock::time_point now) const n
 }
 
 void Departing::lose(WorldRank peer, transport::Loss loss) noexcept {
-  if (loss == transport::Loss::told) return;
+  if (loss == transport::Loss::reported) return;
   links_.remove_if([&](const DepartingLink& each) {
     if (each.peer != peer) return false;
     warn(each, "has fallen silent");

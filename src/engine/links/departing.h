@@ -40,7 +40,7 @@ class Departing {
   void add(DepartingLinks links, Clock::time_point now) noexcept;
   /// Destroys links whose peers have received everything. Gives up links that make no progress.
   void sweep(Clock::time_point now) noexcept;
-  /// Gives up the links to a peer that fell silent. No-op for Loss::told: then the links end by
+  /// Gives up the links to a peer that fell silent. No-op for Loss::reported: then the links end by
   /// themselves.
   void lose(WorldRank peer, transport::Loss loss) noexcept;
   void watch(std::vector<pollfd>& descriptors) const;

@@ -195,11 +195,11 @@ void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   } else {
     making_[{peer, key}] = place;
   }
-  if (!made.tell) return;
+  if (!made.blob) return;
   peers_.send(peer, {.kind = ControlKind::link,
                      .key = key,
                      .transport = std::string(transports_[place]->name()),
-                     .blob = std::move(*made.tell)});
+                     .blob = std::move(*made.blob)});
 }
 
 void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessage& message) {

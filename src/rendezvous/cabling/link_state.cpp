@@ -168,10 +168,11 @@ bool LinkState::hear(const CableNews& news) {
 /// earlier process with this rank. In the latter case the other ranks consider it newer than this
 /// process's own. The version of own() is then raised above it, and true is returned so that own()
 /// is sent to all.
-bool LinkState::hear_of_itself(const Sighting& told) {
+bool LinkState::hear_of_itself(const Sighting& reported) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
-  const bool is_echo = told.version < own.version || (told.version == own.version && told == own);
-  if (!is_echo) own.version = told.version + 1;
+  const bool is_echo =
+      reported.version < own.version || (reported.version == own.version && reported == own);
+  if (!is_echo) own.version = reported.version + 1;
   return !is_echo;
 }
 
@@ -332,9 +333,9 @@ Trunk::Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock:
 }
 
 void Trunk::send_once(const Sighting& sighting) {
-  const auto [told, is_first] = sent_versions_.emplace(sighting.rank, sighting.version);
-  if (!is_first && told->second >= sighting.version) return;
-  told->second = sighting.version;
+  const auto [sent, is_first] = sent_versions_.emplace(sighting.rank, sighting.version);
+  if (!is_first && sent->second >= sighting.version) return;
+  sent->second = sighting.version;
   send({CableNews::Kind::sighting, sighting});
 }
 

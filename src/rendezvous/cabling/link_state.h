@@ -169,7 +169,7 @@ class LinkState {
   bool is_seen_by_both(const Cable& cable) const {
     return is_seen_by(cable.a, cable) && is_seen_by(cable.b, cable);
   }
-  bool hear_of_itself(const Sighting& told);
+  bool hear_of_itself(const Sighting& reported);
 
   int rank_;
   int size_;

@@ -288,13 +288,13 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
 /// Describes the published addresses and their interfaces, for the log.
 std::vector<std::string> descriptions_of(const BoundListeners& binding,
                                          const std::vector<InterfaceAddress>& interfaces) {
-  std::vector<std::string> told;
+  std::vector<std::string> texts;
   for (const std::string& text : binding.endpoint.addresses) {
     const auto address = Address::parse_numeric(text, 0);
     const InterfaceAddress* through = address ? find_interface(interfaces, *address) : nullptr;
-    told.push_back(text + (through ? fmt::format(" ({})", through->text()) : ""));
+    texts.push_back(text + (through ? fmt::format(" ({})", through->text()) : ""));
   }
-  return told;
+  return texts;
 }
 
 }  // namespace

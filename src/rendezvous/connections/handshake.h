@@ -16,7 +16,7 @@
 // Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
 // earlier messages (including both nonces) and its own content. Therefore no message can be
 // altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
-// an outsider who connects learns only a protocol version, a random number and the name of a file
+// an outsider that connects learns only a protocol version, a random number and the name of a file
 // that it cannot read, and nothing derived from the job key.
 //
 // An acceptor without a job key names its key file in the challenge. The secret in that file then

@@ -83,7 +83,7 @@ class Mesh final : public transport::Transport {
   transport::Making dial(WorldRank peer, const transport::LinkKey& key,
                          Clock::time_point deadline) override;
   transport::Making hear(WorldRank peer, const transport::LinkKey& key,
-                         std::span<const std::byte> told) override;
+                         std::span<const std::byte> blob) override;
   void cancel(WorldRank peer, const transport::LinkKey& key) override;
 
   void progress(std::vector<transport::LinkEvent>& events) override;

@@ -239,7 +239,7 @@ std::string Incarnation::get(const std::string& key, milliseconds timeout) {
     try {
       look();
     } catch (const PeerError&) {
-      if (was_told_ || store_ended_) throw;
+      if (knows_failure_ || store_ended_) throw;
       try {
         return store_->get(own(key), kLastLook);
       } catch (const TimeoutError&) {
@@ -279,7 +279,7 @@ void Incarnation::close() {
 
 void Incarnation::throw_failure() {
   if (add(kFailures, 0) == 0) return;
-  was_told_ = true;
+  knows_failure_ = true;
   std::string failure;
   try {
     failure = ask([this](Store& store) { return store.get(own(kFailure), kMoment); });
@@ -316,22 +316,22 @@ void Incarnation::throw_death() {
 void Incarnation::fail(const std::exception& error) noexcept {
   if (name_.empty() || store_ended_) return;  // not part of this run, or no store to report to
   try {
-    if (!was_told_ && add(kFailures, 1) == 1) {
+    if (!knows_failure_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;
       set(kFailure, fmt::format("{}\n{}\n{}", mismatch ? "mismatch" : "other", self_.rank,
                                 reason_of(error, self_.rank)));
     }
-    std::int64_t told = add(kTold, 1);
+    std::int64_t informed = add(kTold, 1);
     const Clock::time_point begun = Clock::now();
     const auto patience = [this] {
       return answered_ - answered_before_ < self_.size - 1
                  ? kLastWordsToAbsent
                  : kLastWords + self_.size * kLastWordsToEach;
     };
-    while (self_.rank == 0 && told < self_.size && Clock::now() < begun + patience()) {
+    while (self_.rank == 0 && informed < self_.size && Clock::now() < begun + patience()) {
       std::this_thread::sleep_for(5ms);
       answer_all();
-      told = add(kTold, 0);
+      informed = add(kTold, 0);
     }
   } catch (const std::exception&) {
     return;  // Without the store, the failure cannot be reported.

@@ -96,7 +96,7 @@ class Incarnation final : public Store {
   const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
   std::string name_;
   std::function<void()> watch_;
-  std::atomic<bool> was_told_ = false;  ///< True if this rank knows of another rank's failure.
+  std::atomic<bool> knows_failure_ = false;  ///< True if this rank knows of another rank's failure.
   /// True if the store has ended because rank 0's process has. Another request would wait for the
   /// next run of the job.
   std::atomic<bool> store_ended_ = false;

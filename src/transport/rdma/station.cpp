@@ -85,7 +85,7 @@ void Station::look(Clock::time_point now) {
 std::vector<std::pair<LinkOf, std::string>> Station::take_broken() {
   std::vector<std::pair<LinkOf, std::string>> broken;
   for (Place& each : pairs_) {
-    if (each.pair->lost_data() && !std::exchange(each.told, true))
+    if (each.pair->lost_data() && !std::exchange(each.reported, true))
       broken.emplace_back(each.link, each.pair->ended());
   }
   return broken;

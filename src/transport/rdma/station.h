@@ -88,7 +88,7 @@ class Station {
   struct Place {
     Pair* pair;
     LinkOf link;
-    bool told = false;  ///< True if the broken link has been reported.
+    bool reported = false;  ///< True if the broken link has been reported.
   };
   std::vector<Place> pairs_;
   std::vector<Departing> departing_;

@@ -113,13 +113,13 @@ Making RdmaTransport::dial(WorldRank peer, const LinkKey& key, Clock::time_point
   Begun begun = begin(peer, key, deadline);
   begun.dialled = true;
   Making made;
-  made.tell = encode(offer_of(begun));
+  made.blob = encode(offer_of(begun));
   begun_[{peer, key}] = std::move(begun);
   return made;
 }
 
-Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) {
-  const Offer offer = decode_offer(peer, told);
+Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) {
+  const Offer offer = decode_offer(peer, blob);
   const auto found = begun_.find({peer, key});
   if (offer.is_answer == 0) {
     if (found != begun_.end())
@@ -153,7 +153,7 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
   answer.chosen = static_cast<std::uint8_t>(chosen->second);
   connect(begun, offer, own, offer.gids[chosen->second]);
   Making made;
-  made.tell = encode(answer);
+  made.blob = encode(answer);
   begun_[{peer, key}] = std::move(begun);
   return made;
 }
@@ -272,17 +272,17 @@ Blob encode(const Offer& offer) {
   return blob;
 }
 
-Offer decode_offer(WorldRank peer, std::span<const std::byte> told) {
+Offer decode_offer(WorldRank peer, std::span<const std::byte> blob) {
   Offer offer;
   OfferHeader& header = offer;
-  if (told.size() >= sizeof header) std::memcpy(&header, told.data(), sizeof header);
-  if (told.size() < sizeof header || !is_possible(header, told.size())) {
+  if (blob.size() >= sizeof header) std::memcpy(&header, blob.data(), sizeof header);
+  if (blob.size() < sizeof header || !is_possible(header, blob.size())) {
     throw CorruptionError(fmt::format(
-        "rank {} sent an invalid description of a queue pair, of {} bytes", peer, told.size()));
+        "rank {} sent an invalid description of a queue pair, of {} bytes", peer, blob.size()));
   }
   for (std::size_t i = 0; i < header.gid_count; ++i) {
     GidOnWire one;
-    std::memcpy(&one, told.data() + sizeof header + i * sizeof one, sizeof one);
+    std::memcpy(&one, blob.data() + sizeof header + i * sizeof one, sizeof one);
     if (one.type > static_cast<std::uint32_t>(GidType::roce_v2) || one.index > 0xffff) {
       throw CorruptionError(fmt::format("rank {} names an address of unknown kind", peer));
     }

@@ -50,7 +50,7 @@ inline constexpr std::size_t kMostOffered = 32;
 
 Blob encode(const Offer& offer);
 /// Throws CorruptionError.
-Offer decode_offer(WorldRank peer, std::span<const std::byte> told);
+Offer decode_offer(WorldRank peer, std::span<const std::byte> blob);
 
 class RdmaTransport final : public Transport {
  public:
@@ -70,7 +70,7 @@ class RdmaTransport final : public Transport {
   int rails(WorldRank peer) const override;
 
   Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) override;
-  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override;
+  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) override;
   void cancel(WorldRank peer, const LinkKey& key) override;
 
   void progress(std::vector<LinkEvent>& events) override;

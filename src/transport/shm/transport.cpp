@@ -22,13 +22,13 @@ Blob encode(const node::RangePlace& place) {
   return blob;
 }
 
-node::RangePlace place_in(WorldRank peer, std::span<const std::byte> told) {
+node::RangePlace place_in(WorldRank peer, std::span<const std::byte> blob) {
   PlaceOnWire on_wire;
-  if (told.size() != sizeof on_wire) {
+  if (blob.size() != sizeof on_wire) {
     throw CorruptionError(
-        fmt::format("rank {} sent an invalid link offer of {} bytes", peer, told.size()));
+        fmt::format("rank {} sent an invalid link offer of {} bytes", peer, blob.size()));
   }
-  std::memcpy(on_wire.data(), told.data(), told.size());
+  std::memcpy(on_wire.data(), blob.data(), blob.size());
   return {on_wire[0], on_wire[1]};
 }
 
@@ -49,14 +49,14 @@ class ShmTransport final : public Transport {
         ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
     if (!link) throw Error("no memory is left");
     Making offer;
-    offer.tell = encode(link->place());
+    offer.blob = encode(link->place());
     offered_[{peer, key}] = std::move(link);
     return offer;
   }
 
-  /// `told` is the other end's offer, or, if it is empty, the answer to an offer of this end.
-  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> told) override {
-    const bool is_answer = told.empty();
+  /// `blob` is the other end's offer, or, if it is empty, the answer to an offer of this end.
+  Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) override {
+    const bool is_answer = blob.empty();
     if (is_answer != offered_.contains({peer, key})) {
       throw CorruptionError(fmt::format("rank {} {}", peer,
                                         is_answer ? "accepts a link that was not offered"
@@ -67,21 +67,21 @@ class ShmTransport final : public Transport {
       made.link = std::move(offered_.extract({peer, key}).mapped());
       return made;
     }
-    const node::RangePlace place = place_in(peer, told);
+    const node::RangePlace place = place_in(peer, blob);
     const node::Neighbour* neighbour = memory_->neighbour(peer);
     if (!neighbour)
       throw CorruptionError(fmt::format("rank {} shares no memory, but offers a link in it", peer));
     made.link =
         ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
-    made.tell = Blob();
+    made.blob = Blob();
     return made;
   }
 
   /// The peer counts this rank as a reader of the range, and reuses the range only after all
   /// readers have released it. A refused range must therefore be released as well.
-  void refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> told) override {
-    if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !told.empty()) {
-      neighbour->arena.let_go_of(place_in(peer, told));
+  void refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> blob) override {
+    if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !blob.empty()) {
+      neighbour->arena.let_go_of(place_in(peer, blob));
     }
   }
 

@@ -220,7 +220,7 @@ void TcpLink::lose_peer(Loss loss) {
   report_end_at_ = {};
   // The peer's system closes the connection, so no shutdown is needed: recv() returns the bytes
   // that have arrived and then reports the end.
-  if (loss == Loss::told) return;
+  if (loss == Loss::reported) return;
   // Bytes that the kernel has received stay readable. shutdown() may fail if the connection has
   // already ended.
   (void)::shutdown(socket_.descriptor(), SHUT_RDWR);

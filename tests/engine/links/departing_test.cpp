@@ -97,7 +97,7 @@ TEST_F(DepartingTest, WarnsOfBytesThatMayBeLost) {
 TEST_F(DepartingTest, OnlyLinksToAPeerThatFellSilentAreGivenUp) {
   State state{.unsent = 1234};
   add(state);
-  departing_.lose(WorldRank(3), transport::Loss::told);
+  departing_.lose(WorldRank(3), transport::Loss::reported);
   departing_.lose(WorldRank(4), transport::Loss::silence);
   ASSERT_FALSE(state.destroyed);
   ::testing::internal::CaptureStderr();

@@ -214,7 +214,7 @@ TEST_F(LinkMaking, RefusesAnOfferInPlaceOfAnAnswer) {
   offer.kind = ControlKind::link;
   offer.key = {high.group().id, Purpose::collective, 0};
   offer.transport = "fast";
-  offer.blob = *low.transports[0]->dial(WorldRank(1), offer.key, {}).tell;
+  offer.blob = *low.transports[0]->dial(WorldRank(1), offer.key, {}).blob;
   deliver_to_high(offer);
   EXPECT_THAT(high.lost, HasSubstr("are malformed"));
   EXPECT_FALSE(high.connected());

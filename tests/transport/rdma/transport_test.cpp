@@ -73,11 +73,11 @@ class RdmaTransportTest : public ::testing::Test {
   /// Exchanges the messages that make a link, like the engine; rank 1 dials.
   void exchange_offers(const LinkKey& key = kKey) {
     const Making offer = high().dial(WorldRank(0), key, kNever);
-    const Making answer = low().hear(WorldRank(1), key, *offer.tell);
+    const Making answer = low().hear(WorldRank(1), key, *offer.blob);
     EXPECT_FALSE(answer.link);
-    const Making last = high().hear(WorldRank(0), key, *answer.tell);
+    const Making last = high().hear(WorldRank(0), key, *answer.blob);
     EXPECT_FALSE(last.link);
-    EXPECT_FALSE(last.tell);
+    EXPECT_FALSE(last.blob);
   }
   /// Drives both ends until each has reported its result.
   std::vector<LinkEvent> events() {
@@ -257,7 +257,7 @@ TEST_F(RdmaTransportTest, AQueuePairThatCannotBeConnectedIsAnErrorAtThatEnd) {
   meet();
   const Making offer = high().dial(WorldRank(0), kKey, kNever);
   fabric_->gate = [](const std::string& call) { return call == "ibv_modify_qp" ? ETIMEDOUT : 0; };
-  EXPECT_THAT(failure_of([&] { low().hear(WorldRank(1), kKey, *offer.tell); }),
+  EXPECT_THAT(failure_of([&] { low().hear(WorldRank(1), kKey, *offer.blob); }),
               ::testing::AllOf(HasSubstr("here0"), HasSubstr("errno 110")));
   high().cancel(WorldRank(0), kKey);
   fabric_->gate = {};
@@ -296,7 +296,7 @@ TEST_F(RdmaTransportTest, RepeatsLostGreetings) {
 /// a crash.
 TEST_F(RdmaTransportTest, RefusesMalformedOffers) {
   meet();
-  const Blob good = *high().dial(WorldRank(0), kKey, kNever).tell;
+  const Blob good = *high().dial(WorldRank(0), kKey, kNever).blob;
   int refused = 0;
   for (std::size_t at = 0; at < good.size(); ++at) {
     for (const int flip : {0x01, 0x80, 0xff}) {
@@ -328,10 +328,10 @@ TEST_F(RdmaTransportTest, AForeignQueuePairNumberGivesNoLinkAndHarmsNone) {
     const std::uint32_t foreign = fabric_->pairs.rbegin()->first;
 
     const LinkKey other{.group = 6, .purpose = Purpose::collective, .rail = 0};
-    Offer forged = decode_offer(WorldRank(1), *high().dial(WorldRank(0), other, kNever).tell);
+    Offer forged = decode_offer(WorldRank(1), *high().dial(WorldRank(0), other, kNever).blob);
     forged.queue_pair = foreign;
     const Making answer = low().hear(WorldRank(1), other, encode(forged));
-    high().hear(WorldRank(0), other, *answer.tell);
+    high().hear(WorldRank(0), other, *answer.blob);
     for (const LinkEvent& event : events()) {
       EXPECT_FALSE(event.link);
       EXPECT_NE(event.reason, "");
@@ -410,8 +410,8 @@ TEST_F(RdmaTransportTest, RightAfterAForkTheChildHasDevicesOfItsOwn) {
 
 TEST_F(RdmaTransportTest, RefusesAnOfferOutOfTurn) {
   meet();
-  const Blob offer = *high().dial(WorldRank(0), kKey, kNever).tell;
-  const Blob answer = *low().hear(WorldRank(1), kKey, offer).tell;
+  const Blob offer = *high().dial(WorldRank(0), kKey, kNever).blob;
+  const Blob answer = *low().hear(WorldRank(1), kKey, offer).blob;
   EXPECT_THROW(low().hear(WorldRank(1), kKey, offer), CorruptionError) << "offered twice";
   high().hear(WorldRank(0), kKey, answer);
   EXPECT_THROW(high().hear(WorldRank(0), kKey, answer), CorruptionError) << "answered twice";

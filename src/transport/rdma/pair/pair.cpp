@@ -16,9 +16,9 @@ constexpr std::uint32_t kPacketMask = 0xffffff;
 /// Requested inline size: enough for a small message with its header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
-/// On uc: time after which sent data may be lost if the peer has not returned the receives, so this
-/// end sends a probe. The probe is repeated at intervals that grow by the factor kAskLaterBy, as
-/// far as the credit for probes allows.
+/// uc only: if the peer returns no receives for this time after data was sent, the data may be
+/// lost, and this end sends a probe. The interval between probes grows by the factor kAskLaterBy,
+/// as far as the credit for probes allows.
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
 constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);

@@ -154,7 +154,7 @@ std::string devices_to(const Card& card, WorldRank peer) {
 /// Returns one line for each reason why a rank cannot use a device, without duplicates per host.
 std::vector<std::string> lacking(const std::vector<Card>& cards) {
   std::vector<std::string> lines;
-  std::set<std::string> told;
+  std::set<std::string> logged;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
     std::vector<std::string> reasons;
@@ -163,7 +163,7 @@ std::vector<std::string> lacking(const std::vector<Card>& cards) {
     }
     if (reasons.empty() && !card.why.empty()) reasons.push_back(card.why);
     for (const std::string& reason : reasons) {
-      if (told.insert(card.host + "\n" + reason).second)
+      if (logged.insert(card.host + "\n" + reason).second)
         lines.push_back(fmt::format("rank {} ({}): {}", rank, card.host, reason));
     }
   }

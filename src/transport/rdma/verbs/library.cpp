@@ -269,24 +269,24 @@ class LibraryContext final : public VerbsContext {
     const Functions& s = calls_.verbs;
     ibv_async_event event = {};
     if (!s.get_async_event || s.get_async_event(context_.get(), &event) != 0) return std::nullopt;
-    DeviceEvent told;
-    told.text = s.event_type_str ? s.event_type_str(event.event_type)
-                                 : fmt::format("event {}", event.event_type);
+    DeviceEvent reported;
+    reported.text = s.event_type_str ? s.event_type_str(event.event_type)
+                                     : fmt::format("event {}", event.event_type);
     const int type = event.event_type;
     if (type == kEventDeviceFatal || type == kEventCqErr) {
       // A failed completion queue reports nothing more, and the event does not say which queue
       // failed.
-      told.kind = DeviceEvent::Kind::device_gone;
+      reported.kind = DeviceEvent::Kind::device_gone;
     } else if (type == kEventQpFatal || type == kEventQpReqErr || type == kEventQpAccessErr) {
-      told.kind = DeviceEvent::Kind::pair_failed;
-      told.pair = event.element.qp->qp_num;
+      reported.kind = DeviceEvent::Kind::pair_failed;
+      reported.pair = event.element.qp->qp_num;
     } else if (type == kEventPortErr) {
-      told.kind = DeviceEvent::Kind::port_down;
-      told.port = event.element.port_num;
-      told.text = fmt::format("port {} went down", told.port);
+      reported.kind = DeviceEvent::Kind::port_down;
+      reported.port = event.element.port_num;
+      reported.text = fmt::format("port {} went down", reported.port);
     }
     if (s.ack_async_event) s.ack_async_event(&event);
-    return told;
+    return reported;
   }
 
   void abandon() noexcept override {
