@@ -50,7 +50,7 @@ TEST_P(DeviceConformance, Holds) {
       });
 }
 
-std::string name(const ::testing::TestParamInfo<std::tuple<Job, Check>>& info) {
+std::string name_on_devices(const ::testing::TestParamInfo<std::tuple<Job, Check>>& info) {
   const auto& [job, check] = info.param;
   return std::string(check.name) + "_" + job.name + "_" + std::to_string(job.size);
 }
@@ -61,19 +61,19 @@ const Job kPairs[] = {{"devices", 2, false}, {"mixed", 3, true}};
 INSTANTIATE_TEST_SUITE_P(Collectives, DeviceConformance,
                          ::testing::Combine(::testing::ValuesIn(kJobs),
                                             ::testing::ValuesIn(conformance::collective_checks())),
-                         name);
+                         name_on_devices);
 INSTANTIATE_TEST_SUITE_P(Reductions, DeviceConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::reduction_checks())),
-                         name);
+                         name_on_devices);
 INSTANTIATE_TEST_SUITE_P(Messages, DeviceConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::message_checks())),
-                         name);
+                         name_on_devices);
 INSTANTIATE_TEST_SUITE_P(Groups, DeviceConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::group_checks())),
-                         name);
+                         name_on_devices);
 
 }  // namespace
 }  // namespace mccl

@@ -51,7 +51,7 @@ TEST_P(MetalConformance, Holds) {
   }
 }
 
-std::string name(const ::testing::TestParamInfo<std::tuple<Job, Check>>& info) {
+std::string name_on_metal(const ::testing::TestParamInfo<std::tuple<Job, Check>>& info) {
   const auto& [job, check] = info.param;
   return std::string(check.name) + "_" + job.name + "_" + std::to_string(job.size);
 }
@@ -63,19 +63,19 @@ const Job kPairs[] = {{"shared", 2, true, false}, {"private", 2, false, false}};
 INSTANTIATE_TEST_SUITE_P(Collectives, MetalConformance,
                          ::testing::Combine(::testing::ValuesIn(kJobs),
                                             ::testing::ValuesIn(conformance::collective_checks())),
-                         name);
+                         name_on_metal);
 INSTANTIATE_TEST_SUITE_P(Reductions, MetalConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::reduction_checks())),
-                         name);
+                         name_on_metal);
 INSTANTIATE_TEST_SUITE_P(Messages, MetalConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::message_checks())),
-                         name);
+                         name_on_metal);
 INSTANTIATE_TEST_SUITE_P(Groups, MetalConformance,
                          ::testing::Combine(::testing::ValuesIn(kPairs),
                                             ::testing::ValuesIn(conformance::group_checks())),
-                         name);
+                         name_on_metal);
 
 }  // namespace
 }  // namespace mccl
