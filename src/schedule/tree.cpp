@@ -84,7 +84,7 @@ class BinomialTree {
 
   int rank_at(int place) const { return (place + root_) % size_; }
   int place() const { return place_; }
-  /// One past the last place that `place` leads.
+  /// Returns the end of the range of places in the subtree of `place`.
   int end_of(int place) const {
     return place == 0 ? size_ : std::min(size_, place + (place & -place));
   }
