@@ -1,0 +1,165 @@
+"""Compares the outcome of a trial with what its fault must lead to."""
+
+import re
+from dataclasses import dataclass, field
+
+from job import Outcome
+from scenario import (
+    CONNECT_TIMEOUT,
+    DEATHS,
+    HARMLESS,
+    OMITTED_TIMEOUT,
+    OPTIONAL,
+    SILENCES,
+    Fault,
+    Moment,
+    Scenario,
+)
+
+#: Seconds within which a death is noticed that the kernel reports, and within which a silent rank
+#: is given up after the liveness interval.
+AFTER_DEATH, AFTER_SILENCE = 1.0, 0.5
+#: Seconds that rank 0 may stay, after the ranks have not met, to tell an absent rank why.
+LAST_WORDS = 5.0
+_KINDS = {
+    Fault.ABORT: {"AbortedError"},
+    Fault.MISMATCH: {"MismatchError"},
+    Fault.OMIT: {"TimeoutError"},
+}
+
+
+@dataclass
+class Verdict:
+    hangs: list[str] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
+    #: Results that were returned as good.
+    wrong: list[str] = field(default_factory=list)
+    #: Errors of another type than they should be, or that name another rank.
+    misnamed: list[str] = field(default_factory=list)
+    #: Errors that came after their bound.
+    late: list[str] = field(default_factory=list)
+    #: Survivors that could not go on, and files that were left.
+    unrecovered: list[str] = field(default_factory=list)
+    #: Seconds from the fault to the error of each survivor.
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def complaints(self) -> dict[str, list[str]]:
+        kinds = ("hangs", "crashes", "wrong", "misnamed", "late", "unrecovered")
+        return {kind: texts for kind in kinds if (texts := getattr(self, kind))}
+
+
+def bound(scenario: Scenario) -> float:
+    """Returns the seconds from the fault within which every survivor raises."""
+    if scenario.moment == Moment.MEETING:
+        return CONNECT_TIMEOUT + LAST_WORDS
+    if scenario.fault in SILENCES:
+        return scenario.liveness_interval + AFTER_SILENCE
+    if scenario.fault == Fault.OMIT:
+        return OMITTED_TIMEOUT + 0.1
+    return AFTER_DEATH
+
+
+def assess(outcome: Outcome, allowance: float) -> Verdict:
+    """Returns what is wrong with the outcome. `allowance`: seconds by which errors may be late."""
+    verdict = Verdict(hangs=list(outcome.hangs))
+    verdict.wrong += [f"rank {e['rank']}: {e['text']}" for e in outcome.of("wrong")]
+    verdict.wrong += _digests(outcome)
+    verdict.crashes += _crashes(outcome)
+    for error in outcome.of("error"):
+        _assess_error(outcome, error, verdict, allowance)
+    _assess_recovery(outcome, verdict)
+    # Rank 0 serves the store until its process ends. The next job removes the key file.
+    verdict.unrecovered += [f"/dev/shm/{n} is left" for n in outcome.left if "-key-" not in n]
+    return verdict
+
+
+def _digests(outcome: Outcome) -> list[str]:
+    """Compares the results of all_reduce with those of the other ranks."""
+    found: dict[str, set[int]] = {}
+    for event in outcome.of("digest"):
+        found.setdefault(f"{event['call']} {event['place']}", set()).add(event["digest"])
+    return [f"{call}: results differ" for call, each in found.items() if len(each) > 1]
+
+
+def _crashes(outcome: Outcome) -> list[str]:
+    scenario = outcome.scenario
+    texts = [f"rank {e['rank']}: {e['kind']}: {e['text']}" for e in outcome.of("broken")]
+    broken = {e["rank"] for e in outcome.of("broken")}
+    killed = scenario.fault in DEATHS or scenario.fault == Fault.STOP
+    for rank, code in outcome.codes.items():
+        may_end = rank == scenario.victim and (killed or scenario.fault == Fault.LEAVE)
+        if code != 0 and not may_end and rank not in broken and not outcome.hangs:
+            texts.append(f"rank {rank} ended with {code}")
+    return texts
+
+
+def _assess_error(outcome: Outcome, error: dict, verdict: Verdict, allowance: float) -> None:
+    scenario, rank = outcome.scenario, error["rank"]
+    here = f"rank {rank}: {error['kind']}: {error['text']}"
+    if scenario.fault in HARMLESS:
+        verdict.misnamed.append(here)
+        return
+    if rank == scenario.victim and scenario.fault not in (Fault.ABORT, Fault.MISMATCH):
+        return  # it may name any other rank, and is told late
+    if scenario.fault not in OPTIONAL:
+        _assess_time(outcome, error, verdict, allowance)
+    if not names_well(scenario, rank, error["kind"], error["text"]):
+        verdict.misnamed.append(here)
+
+
+def _assess_time(outcome: Outcome, error: dict, verdict: Verdict, allowance: float) -> None:
+    scenario = outcome.scenario
+    starts = outcome.of("began", error["rank"]) or outcome.of("fault")
+    if not starts:
+        return
+    seconds = error["at"] - starts[-1]["at"]
+    verdict.times.append(seconds)
+    if seconds > bound(scenario) + allowance:
+        verdict.late.append(
+            f"rank {error['rank']} raised after {seconds:.2f} s instead of {bound(scenario):g} s"
+        )
+
+
+def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
+    """Returns whether an error is of the right type and names the rank that is at fault."""
+    if scenario.moment == Moment.MEETING and scenario.fault in DEATHS:
+        return kind in ("PeerError", "TimeoutError") and names(text, scenario.victim)
+    if scenario.fault == Fault.ABORT:
+        return kind == "AbortedError" and f"reason {scenario.seed}" in text
+    if kind not in _KINDS.get(scenario.fault, {"PeerError"}) and scenario.fault not in OPTIONAL:
+        return False
+    gone = set(re.findall(r"\brank (\d+) is gone", text))
+    if scenario.fault in OPTIONAL:
+        return names(text, scenario.victim)
+    return names(text, scenario.victim) and gone <= {str(scenario.victim)}
+
+
+def names(text: str, rank: int) -> bool:
+    """Returns whether the text contains the number of the rank in "rank 1" or "ranks 0 and 1"."""
+    lists = re.findall(r"\branks? (\d+(?:(?:, | and |, and )\d+)*)", text)
+    return any(str(rank) in re.findall(r"\d+", each) for each in lists)
+
+
+def _assess_recovery(outcome: Outcome, verdict: Verdict) -> None:
+    scenario = outcome.scenario
+    gone = scenario.fault in DEATHS | SILENCES or scenario.fault == Fault.LEAVE
+    expected = scenario.size - 1 if gone else scenario.size
+    if not may_go_on(scenario):
+        return
+    verdict.unrecovered += [
+        f"rank {e['rank']} cannot go on: {e['kind']}: {e['text']}" for e in outcome.of("lost")
+    ]
+    verdict.unrecovered += [
+        f"rank {e['rank']} goes on in a group of {e['size']} instead of {expected}"
+        for e in outcome.of("recovered")
+        if e["size"] != expected
+    ]
+
+
+def may_go_on(scenario: Scenario) -> bool:
+    """Returns whether the survivors may shrink their group.
+
+    A silent victim may go on elsewhere. Of two ranks, only the first may then go on.
+    """
+    return not (scenario.fault in SILENCES and scenario.size == 2 and scenario.victim == 0)

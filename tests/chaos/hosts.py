@@ -1,0 +1,75 @@
+"""Hosts for the ranks of one trial: network namespaces on one switch, whose cables can be cut."""
+
+import ctypes
+import os
+import subprocess
+
+_NETWORK = "10.83.0"
+_CLONE_NEWNET = 0x40000000
+
+
+class Hosts:
+    """Up to `size` hosts, each with one cable to a switch. Needs root and Linux."""
+
+    def __init__(self, size: int) -> None:
+        self._prefix = f"mcclx{os.getpid()}"
+        self._size = size
+        self._made: list[str] = []
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def missing() -> str:
+        """Returns why hosts cannot be made, or an empty string."""
+        try:
+            Hosts(1).close()
+        except (OSError, subprocess.CalledProcessError) as error:
+            return f"network namespaces cannot be made here ({error})"
+        return ""
+
+    def _name(self, host: int | str) -> str:
+        return f"{self._prefix}-{host}"
+
+    def address(self, host: int) -> str:
+        return f"{_NETWORK}.{host + 1}"
+
+    def _make(self) -> None:
+        switch = self._name("switch")
+        for name in (switch, *map(self._name, range(self._size))):
+            _ip(f"netns add {name}")
+            self._made.append(name)
+        lines = ["link set lo up", "link add switch type bridge", "link set switch up"]
+        for host in range(self._size):
+            peer = f"link add c{host} type veth peer name cable netns {self._name(host)}"
+            lines += [peer, f"link set c{host} master switch up"]
+        _ip(f"-n {switch} -batch -", "\n".join(lines))
+        for host in range(self._size):
+            lines = [f"addr add {self.address(host)}/24 dev cable", "link set lo up"]
+            _ip(f"-n {self._name(host)} -batch -", "\n".join([*lines, "link set cable up"]))
+
+    def enter(self, host: int) -> None:
+        """Moves the calling process to the host."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        space = os.open(f"/var/run/netns/{self._name(host)}", os.O_RDONLY | os.O_CLOEXEC)
+        if libc.setns(space, _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(space)
+
+    def cut(self, host: int) -> None:
+        """Drops all packets from and to the host from now on; no process is told."""
+        _ip(f"-n {self._name('switch')} link set c{host} nomaster")
+
+    def mend(self, host: int) -> None:
+        _ip(f"-n {self._name('switch')} link set c{host} master switch")
+
+    def close(self) -> None:
+        for name in self._made:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        self._made = []
+
+
+def _ip(words: str, text: str = "") -> None:
+    subprocess.run(["ip", *words.split()], input=text, text=True, check=True, capture_output=True)

@@ -1,0 +1,159 @@
+"""The campaign of random faults: its verdicts, and a slice of its trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("ml_dtypes")
+
+import traffic
+from assess import assess, names, names_well
+from job import Outcome
+from record import Record, counts, table
+from scenario import Fault, Moment, Scenario, draw
+
+CHAOS = Path(__file__).resolve().parents[1] / "chaos" / "chaos.py"
+GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has ended"
+
+
+def scenario(fault: Fault, **changes: object) -> Scenario:
+    facts = {"fault": fault, "victim": 1, "moment": Moment.INSIDE, "size": 3}
+    base = dataclasses.replace(draw(0), liveness_interval=1.0, **facts)
+    return dataclasses.replace(base, **changes)
+
+
+def outcome_of(scenario: Scenario, *events: dict, codes: dict | None = None) -> Outcome:
+    good = dict.fromkeys(range(scenario.size), 0)
+    fault = {"event": "fault", "rank": 1, "at": 10.0}
+    return Outcome(scenario, events=[fault, *events], codes=good | (codes or {}))
+
+
+def error(rank: int, text: str = GONE, kind: str = "PeerError", at: float = 10.1) -> dict:
+    return {"event": "error", "rank": rank, "at": at, "kind": kind, "text": text, "step": 3}
+
+
+KILLED = scenario(Fault.KILL)
+
+
+def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
+    verdict = assess(outcome_of(KILLED, error(0), error(2), codes={1: -9}), 0.0)
+    assert verdict.complaints == {}
+    assert verdict.times == [pytest.approx(0.1), pytest.approx(0.1)]
+
+
+@pytest.mark.parametrize(
+    ("case", "events", "codes", "kind"),
+    [
+        (KILLED, [error(0, at=11.2)], {1: -9}, "late"),
+        (KILLED, [error(0, GONE.replace("rank 1", "rank 2"))], {1: -9}, "misnamed"),
+        (KILLED, [error(0, kind="AbortedError")], {1: -9}, "misnamed"),
+        (KILLED, [error(0)], {1: -9, 2: -11}, "crashes"),
+        (KILLED, [{"event": "wrong", "rank": 2, "at": 9.0, "text": "x"}], {1: -9}, "wrong"),
+        (KILLED, [{"event": "lost", "rank": 0, "kind": "x", "text": ""}], {}, "unrecovered"),
+        (KILLED, [{"event": "recovered", "rank": 0, "size": 3}], {}, "unrecovered"),
+        (KILLED, [{"event": "broken", "rank": 0, "kind": "x", "text": ""}], {}, "crashes"),
+        (scenario(Fault.PAUSE), [error(0)], {}, "misnamed"),
+        (scenario(Fault.PAUSE), [], {1: -9}, "crashes"),
+        (scenario(Fault.STOP), [error(0, at=11.6)], {}, "late"),
+        (scenario(Fault.ABORT), [error(0)], {}, "misnamed"),
+        (scenario(Fault.MISMATCH), [error(1, kind="TimeoutError")], {}, "misnamed"),
+    ],
+)
+def test_a_defect_is_counted_under_its_kind(case: Scenario, events: list, codes: dict, kind: str):
+    assert list(assess(outcome_of(case, *events, codes=codes), 0.0).complaints) == [kind]
+
+
+def test_results_that_differ_between_ranks_are_wrong():
+    digests = [
+        {"event": "digest", "rank": rank, "place": [4, 0], "call": "x", "digest": rank % 2 + 1}
+        for rank in range(3)
+    ]
+    assert assess(outcome_of(KILLED, *digests), 0.0).wrong == [
+        "x [4, 0]: the ranks' results differ"
+    ]
+
+
+def test_a_hang_is_not_counted_as_a_crash_too():
+    outcome = outcome_of(KILLED, codes={0: -9, 1: -9})
+    outcome.hangs.append("rank 0 hangs in its calls")
+    assert list(assess(outcome, 0.0).complaints) == ["hangs"]
+
+
+def test_ranks_are_read_from_messages():
+    assert names("ranks 1, 2 and 4 have not arrived", 4)
+    assert names("rank 12 is gone", 12)
+    assert not names("rank 12 is gone", 1)
+    assert names_well(KILLED, 0, "PeerError", GONE)
+
+
+def test_a_seed_gives_the_same_trial_and_all_faults_occur():
+    drawn = [draw(seed) for seed in range(1000)]
+    assert drawn == [draw(seed) for seed in range(1000)]
+    assert {each.fault for each in drawn} == set(Fault)
+    assert {each.size for each in drawn} == set(range(2, 9))
+    assert {each.transport for each in drawn} == {"shm", "tcp", "auto"}
+    assert sum(each.liveness_interval == 10 for each in drawn) >= 20
+    assert KILLED.calls(3) == KILLED.calls(3)
+
+
+def test_a_record_survives_its_line_and_the_table_counts_it():
+    verdict = assess(outcome_of(KILLED, error(0, at=12.0), codes={1: -9}), 0.0)
+    record = Record.of(outcome_of(KILLED), verdict)
+    assert Record.from_line(record.line()) == record
+    assert counts([record])["late"] == 1
+    assert "killed" in table([record])
+
+
+class Alone:
+    """A group of one rank, or of a rank whose sum is wrong in one element."""
+
+    rank, size = 0, 1
+
+    def __init__(self, wrong: bool) -> None:
+        self.wrong = wrong
+
+    def all_reduce(self, x, op, **_):
+        y = x.copy()
+        y[-1] += self.wrong
+        return y
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_result_with_one_wrong_element_is_noticed(wrong: bool):
+    call = traffic.Call("all_reduce", 100, "f4", "sum", 0, 0, 3)
+    started = traffic.Started(Alone(wrong), call, wait=True)
+    assert bool(started.fault("none")) == wrong
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(CHAOS), *words], capture_output=True, text=True, timeout=300
+    )
+
+
+def test_thirty_trials_have_no_defect(tmp_path: Path):
+    file = tmp_path / "records.jsonl"
+    # Beside other tests, a process may wait seconds for a core.
+    ran = run("--trials", "30", "--seed", "5000", "--allowance", "5", "--record", str(file))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 hangs, 0 crashes, 0 wrong" in ran.stdout
+    assert len(file.read_text().splitlines()) == 30
+
+
+def test_a_trial_is_replayed_alone():
+    ran = run("--replay", "4", "--allowance", "5")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "rank 1  fault" in ran.stdout
+
+
+@pytest.mark.parametrize("words", [["--trials", "0"], ["--trials", "x"], ["--sed", "1"]])
+def test_wrong_arguments_are_refused(words: list[str]):
+    ran = run(*words)
+    assert ran.returncode == 2
+    assert "usage: chaos.py" in ran.stderr
