@@ -25,6 +25,8 @@ _KINDS = {
     Fault.ABORT: {"AbortedError"},
     Fault.MISMATCH: {"MismatchError"},
     Fault.OMIT: {"TimeoutError"},
+    # A rank that leaves ends only the messages that need it. The first rank to notice then aborts.
+    Fault.LEAVE: {"PeerError", "AbortedError"},
 }
 
 

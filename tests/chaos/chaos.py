@@ -150,6 +150,10 @@ def main(words: list[str] | None = None) -> int:
     return 1 if any(found.values()) else 0
 
 
-if __name__ == "__main__":
+def end() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("chaos.py: a signal ended it"))
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    end()

@@ -88,9 +88,11 @@ class Rank:
                 self._step(world, step)
         except (dist.Error, MemoryError, OSError) as error:
             self._restore()
-            if not isinstance(error, dist.Error):
-                dist.shutdown()  # as at the end of a program whose exception is not caught
             self._tell(error, step)
+            if not isinstance(error, dist.Error):
+                dist.shutdown()  # the program ends
+            elif world.failure is None:
+                world.abort(str(error))  # others may wait for this rank, which makes no more calls
             return
         self._restore()
         self.say("done", steps=scenario.steps)
