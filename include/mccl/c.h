@@ -321,13 +321,13 @@ MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* 
 
 /* Call these around fork(), on the thread that forks, such as from pthread_atfork().
  * mccl_before_fork() blocks until the progress thread has finished its current step; calls stay
- * pending. In the child every later use of a handle fails with MCCL_ERROR_INVALID_ARGUMENT. Only
- * destroying a handle is allowed there, and the peers do not notice it. Without mccl_before_fork()
+ * pending. In the child, handles may only be destroyed, which has no effect on the peers. Every
+ * other use of a handle there fails with MCCL_ERROR_INVALID_ARGUMENT. Without mccl_before_fork()
  * the child's copies of the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
-/* Called in the parent; see mccl_before_fork(). */
+/* Call this in the parent, after fork(); see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;
-/* Called in the child; see mccl_before_fork(). */
+/* Call this in the child, after fork(); see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_child(mccl_context* context) MCCL_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -23,11 +23,11 @@ MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
  * NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
-/* Makes a group of the ranks that are left after others have died, in the order of their old ranks.
- * A collective call of all ranks that are left: blocks until they have agreed which ones these are,
- * for at most timeout_ms (0: the group's timeout; negative: no limit). The old group stays as it
- * is. MCCL_ERROR_PEER: this rank must not go on, because the others go on without it or because it
- * reaches too few of those that may be alive. */
+/* Creates a group of the ranks that remain after others have died, in the order of their old ranks.
+ * All remaining ranks must call this. It blocks until they have agreed on the members, for at most
+ * timeout_ms (0: the group's timeout; negative: no limit). The old group does not change.
+ * MCCL_ERROR_PEER means that this rank must not continue: the others continue without it, or it
+ * can reach too few of the ranks that may still be alive. */
 MCCL_API mccl_status mccl_group_shrink(mccl_group* group, int64_t timeout_ms,
                                        mccl_group** rest) MCCL_NOEXCEPT;
 /* Fails all pending and later calls with `reason`, here and on the other ranks. Returns
@@ -148,7 +148,7 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 
 /* Calls that this thread makes between mccl_begin_coalescing() and mccl_end_coalescing() start
  * together in the latter, as one work. Such pairs must not nest. A call in between does not block,
- * even if `work` is NULL. If it returns a work, do not wait for that before mccl_end_coalescing().
+ * even if `work` is NULL. Do not wait for the work of such a call before mccl_end_coalescing().
  * mccl_group_split() is not allowed in between. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
 /* Starts the collected calls. Blocks until they are done if `work` is NULL. */

@@ -15,8 +15,8 @@
 
 namespace mccl {
 
-/// True if a setting was set explicitly, even to its default. All Givens compare equal, so that
-/// only values make two Configs differ.
+/// True if a setting was set explicitly, even to its default. All Givens compare equal, so two
+/// Configs are equal if their values are.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
@@ -83,8 +83,8 @@ struct MCCL_API Config {
   std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
   std::string tls_key;   ///< Path of the certificate's private key
   std::string tls_ca;    ///< Path of the authorities of the other ranks' certificates
-  /// auto, 1, 0: whether several ranks start only with a job_key; auto: if they are on several
-  /// hosts
+  /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: if the ranks run on several
+  /// hosts, as several users or in several containers
   std::string require_key = "auto";
   int rank = -1;  ///< Used by Context::from_environment, as is world_size; -1: not set
   int world_size = -1;
@@ -92,7 +92,7 @@ struct MCCL_API Config {
   /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
   /// the listener of this library must not. Not a setting of this library.
   int master_port = 0;
-  // True if the setting was set by set(), the environment or a file. Otherwise another value may
+  // True if the setting was set by set(), the environment or a file. If false, a better value may
   // replace the default.
   Given port_base_given;    ///< If false, any free port replaces one that is in use.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.

@@ -66,7 +66,7 @@ class MCCL_API Context {
   virtual const Config& config() const = 0;  ///< The settings in force.
   /// The metrics of this context's calls.
   virtual std::shared_ptr<Metrics> metrics() const = 0;
-  /// The flight record as JSON: the context's last 4096 calls, and its groups. docs/operating.md
+  /// The flight record as JSON: the context's last 4096 calls, and its groups. docs/inspect.md
   /// describes the fields. Waits for no call.
   virtual std::string flight_record() const = 0;
   /// Costs for the group of all ranks. Costs on which the ranks must agree are known only after the
@@ -94,11 +94,11 @@ class MCCL_API Context {
   /// before_fork() blocks until the progress thread has finished its current step. Calls stay
   /// pending.
   virtual void before_fork() noexcept = 0;
-  /// Called in the parent, which can then go on.
+  /// Call this in the parent, after fork().
   virtual void after_fork_in_parent() noexcept = 0;
-  /// Called in the child: closes the child's copies of the sockets and touches nothing else. Every
-  /// later use in the child throws InvalidArgument. Without before_fork() these copies stay open
-  /// until the child ends.
+  /// Call this in the child, after fork(). It closes the child's copies of the sockets and touches
+  /// nothing else. Every later use of the context in the child throws InvalidArgument. Without
+  /// before_fork() the copies stay open until the child ends.
   virtual void abandon_after_fork() noexcept = 0;
 };
 

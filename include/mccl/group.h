@@ -35,9 +35,9 @@ struct CallOptions {
   /// ranks of the group share memory, the sum is exact.
   std::optional<Compression> compression = {};
   /// Device memory only: the caller's stream (a CUstream on CUDA); null means the device's default
-  /// stream. The call begins after all work that the stream has now. Later work in the stream runs
-  /// concurrently with the call; see Work::wait_on_stream. The stream must outlive the group unless
-  /// `stream_may_go` is set.
+  /// stream. The call begins after all work that was submitted to the stream before it. Work that
+  /// is submitted later runs concurrently with the call; see Work::wait_on_stream. The stream must
+  /// outlive the group unless `stream_may_go` is set.
   void* stream = nullptr;
   /// True if `stream` may be destroyed before the group. If the device carries out the call by
   /// itself, the group then records the end of the call immediately, which costs a few more driver
@@ -52,10 +52,11 @@ struct CallOptions {
   /// it.
   std::shared_ptr<Fence> fence = {};
   /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
-  /// this rank drops; zeros if nothing is dropped. It must have the type and length of the input,
-  /// and must not overlap the input or the output. If the caller adds it to this rank's next input,
-  /// no part of the sum is lost for good (error feedback). Over all ranks it holds everything that
-  /// was dropped, from the inputs and from the sum. Not wanted if `data` is null.
+  /// this rank drops; zeros if nothing is dropped. Not used if `data` is null. It must have the
+  /// type and length of the input, and must not overlap the input or the output. If the caller adds
+  /// it to this rank's next input, no part of the sum is lost for good (error feedback). The
+  /// left_out buffers of all ranks together contain everything that was dropped, from the inputs
+  /// and from the sum.
   Buffer left_out = {};
 };
 
@@ -138,9 +139,9 @@ class MCCL_API Group {
   /// match. Work::source() returns the sender.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
-  /// Lets later collectives use memory from allocate_device_memory() in place. Otherwise they copy
-  /// it to memory that the other ranks' devices can access. A collective call on the host: all
-  /// ranks must call it, with devices of one kind, and it may block until they have. No-op if the
+  /// Lets later collectives use memory from allocate_device_memory() in place. Without this call,
+  /// collectives copy the data to memory that the other ranks' devices can access. All ranks must
+  /// make this call, with devices of one kind; it may block until all have made it. No-op if the
   /// devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
@@ -151,9 +152,8 @@ class MCCL_API Group {
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
   /// Lets the groups that split() made use the direct device paths that were set up in this group.
-  /// A collective call on the host: all ranks must make it. split() makes this call itself. `child`
-  /// is this rank's new group, or null if it has none. `color` and `key` are the arguments of
-  /// split().
+  /// All ranks must make this call; split() makes it itself. `child` is this rank's new group, or
+  /// null if it has none. `color` and `key` are the arguments of split().
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
   /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together in
@@ -165,21 +165,22 @@ class MCCL_API Group {
   virtual Work end_coalescing() = 0;
 
   /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null
-  /// for a negative color. A collective call that blocks until every rank has called it. The new
+  /// for a negative color. All ranks must make this call, which blocks until they have. The new
   /// group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
-  /// Returns a new group of the ranks that are left, in the order of their old ranks, after others
-  /// have died. The new group needs no new meeting; it has this group's timeout and codec. A
-  /// collective call of all ranks that are left: blocks until they have agreed which ones these
-  /// are, for at most `timeout` (by default the group's). Works for a failed group, again after
-  /// each death, and down to one rank; a healthy group keeps all its members. This group stays as
-  /// it is. A rank that has destroyed its group object counts as gone.
+  /// Returns a new group of the ranks that remain after others have died, in the order of their old
+  /// ranks. The ranks need not connect again. The new group has this group's timeout and codec. All
+  /// remaining ranks must make this call. It blocks until they have agreed on the members, for at
+  /// most `timeout` (by default the group's). It works for a failed group, again after each death,
+  /// and down to one rank. A healthy group keeps all its members. This group does not change. A
+  /// rank that has destroyed its group object counts as dead.
   ///
-  /// Throws PeerError on a rank without which the others go on because one of them cannot reach it.
-  /// Also throws PeerError where at most half of the ranks that may be alive can be reached (a half
-  /// with the lowest rank suffices), so that a divided network never leaves two groups. Throws
-  /// TimeoutError if a rank does not call it, and InvalidArgument if MPI carries the group's calls.
+  /// Throws PeerError on a rank that one of the others cannot reach, if the others continue without
+  /// it. Also throws PeerError if this rank can reach at most half of the ranks that may still be
+  /// alive. Exactly half suffices if it includes the lowest rank. A divided network therefore never
+  /// leaves two groups. Throws TimeoutError if a rank does not make the call, and InvalidArgument
+  /// if MPI carries out the group's calls.
   virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
 
   /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns

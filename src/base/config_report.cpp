@@ -34,8 +34,8 @@ std::string meaning_with_caveat(const Setting& setting) {
   return text;
 }
 
-/// True if the setting has an effect: it depends on no other setting, or that one has the required
-/// value.
+/// True if the setting has an effect: it depends on no other setting, or the setting on which it
+/// depends has the required value.
 bool is_heard(const Config& config, const Setting& setting) {
   const std::string_view other = setting.info.only_with;
   const std::size_t equals = other.find('=');

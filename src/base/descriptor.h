@@ -1,5 +1,6 @@
-// Descriptors 0, 1 and 2 belong to the program even while they are closed, because its output goes
-// to them.
+// Keeps descriptors 0, 1 and 2 free of the library's files and sockets. These three belong to the
+// program even while they are closed: what it writes to standard output must not reach a file or
+// socket of the library.
 #pragma once
 
 #include <utility>

@@ -65,22 +65,22 @@ struct FlightOrigin {
 class FlightRecorder {
  public:
   static constexpr std::size_t kCalls = 4096;
-  /// Groups that are remembered. Calls of older groups show no name.
+  /// Maximum number of groups kept. Calls of older groups are shown without the group's name.
   static constexpr std::size_t kMostGroups = 4096;
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
   explicit FlightRecorder(FlightOrigin origin);
 
   const FlightOrigin& origin() const { return origin_; }
-  /// Adds a group and returns its index. Called from any thread.
+  /// Adds a group and returns its index. May be called from any thread.
   std::uint32_t add_group(FlightGroup group);
-  /// The value of FlightEntry::algorithm for this name, of static text; 0 after 255 names. Called
-  /// from any thread.
+  /// Returns the value of FlightEntry::algorithm for the name `algorithm`, a text that is never
+  /// freed. Returns 0 once 255 names are in use. May be called from any thread.
   std::uint8_t index_of(std::string_view algorithm);
 
-  /// Writes a call. `number` is what an earlier write of the same call returned, kNone for a new
-  /// one. Returns the number of the call, which is a new one if the ring has overtaken the old.
-  /// Called by one thread at a time.
+  /// Writes a call and returns its number. `number` is the number that an earlier write() of this
+  /// call returned, or kNone for a new call. Returns a new number if the ring has overwritten the
+  /// earlier entry. Must not be called by two threads at the same time.
   std::uint64_t write(const FlightEntry& entry, std::uint64_t number = kNone) noexcept {
     const std::uint64_t next = next_.load(std::memory_order_relaxed);
     if (number == kNone || number + kCalls <= next) {
@@ -99,10 +99,11 @@ class FlightRecorder {
 
   /// Number of calls written so far.
   std::uint64_t size() const { return next_.load(std::memory_order_relaxed); }
-  /// The call with this number; nothing if the ring has overtaken it or it changes now.
+  /// Returns the call with this number; nothing if the ring has overwritten it or if it is being
+  /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// The record as JSON. `reason` says why it is written.
+  /// Returns the record as JSON. `reason` is the reason for which it is written.
   std::string to_json(std::string_view reason) const;
 
  private:

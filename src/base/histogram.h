@@ -23,8 +23,8 @@ class Histogram {
     count_ += times;
   }
 
-  /// The smallest duration that at least `share` (0 to 1) of all durations do not exceed, within
-  /// 2.3 % for durations from 10 ns to 10,000 s; 0 if there are none.
+  /// Returns the smallest duration that at least the fraction `share` (0 to 1) of all durations do
+  /// not exceed; 0 if there are none. Accurate to 2.3 % from 10 ns to 10,000 s.
   double quantile(double share) const {
     if (count_ == 0) return 0;
     const double wanted = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(count_));

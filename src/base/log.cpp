@@ -43,8 +43,8 @@ LogLevel log_level_of(std::string_view name) {
                   in_quotes(name)));
 }
 
-/// A log made while standard error is closed stays off, because a descriptor that gets its number
-/// later is used for something else.
+/// A log that is made while standard error is closed stays off, because a file that is opened later
+/// may get the descriptor number of standard error.
 Log::Log(int rank, LogLevel level)
     : level_(::fcntl(STDERR_FILENO, F_GETFD) < 0 ? LogLevel::off : level) {
   const std::string who = rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank);

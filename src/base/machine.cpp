@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kShortestLine = 64;
 
-/// Returns the cache line size that the system reports; 0 if it reports none, as Linux on some ARM
-/// machines.
+/// Returns the cache line size that the system reports; 0 if it reports none, as some ARM machines
+/// with Linux do.
 std::size_t line_said() {
 #ifdef __APPLE__
   std::size_t bytes = 0;

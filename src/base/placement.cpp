@@ -168,8 +168,8 @@ LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "Slurm");
 }
 
-/// Reads the variables that mlx.launch sets for its nccl backend; all of them must be set. MLX_RANK
-/// alone belongs to another of its backends.
+/// Finds the rank from the variables that mlx.launch sets for its nccl backend. Finds nothing
+/// unless all of them are set, because another backend of MLX sets MLX_RANK too.
 LauncherFinding ask_mlx(const Environment& environment, bool has_root) {
   Reader reader(environment, "mlx.launch");
   for (const char* name : {"MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT"}) {
@@ -234,8 +234,8 @@ Placement checked(Placement placement) {
       names.size, placement.size));
 }
 
-/// Throws if MCCL_ROOT is the only information: a process with a meeting point expects other ranks.
-/// Processes started by MLX's own launcher are exempt, since MLX provides the rest.
+/// Throws if MCCL_ROOT is the only variable that is set: a process with a meeting point expects
+/// other ranks, but has no rank. MLX's own launcher is exempt, because MLX provides rank and size.
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
   throw InvalidArgument(

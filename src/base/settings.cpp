@@ -312,7 +312,8 @@ constexpr SettingRow kRows[] = {
 };
 
 Setting setting_of(const SettingRow& row) {
-  // The kinds and their names, first those of the types of SettingField, in its order.
+  // The kinds and their names. The kinds of the types of SettingField come first, in the order of
+  // these types.
   constexpr SettingKind kKinds[] = {text, integer, bytes, number, boolean, choice};
   constexpr std::string_view kNames[] = {"text", "integer", "bytes", "number", "boolean", "choice"};
   Setting setting;
@@ -333,7 +334,7 @@ Setting setting_of(const SettingRow& row) {
   return setting;
 }
 
-/// The variables of the rows: their names in upper case behind MCCL_.
+/// Returns the environment variable of each row: MCCL_ and the name in upper case.
 std::vector<std::string> variables() {
   std::vector<std::string> all;
   for (const SettingRow& row : kRows) {
@@ -391,7 +392,7 @@ const Setting& find_setting(std::string_view name) {
   for (const Setting& setting : table)
     candidates.push_back(prefix.empty() ? setting.info.name
                                         : setting.info.variable.substr(prefix.size()));
-  // The comparison ignores the prefix, which all variables have in common.
+  // The comparison leaves out the prefix, which all variables have in common.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
                                      : "leave it out; docs/settings.md has a table of all";

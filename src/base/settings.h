@@ -57,9 +57,9 @@ void refuse_empty_secret(const Setting& setting, std::string_view text, std::str
 std::string text_of(const Config& config, const Setting& setting);
 
 /// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
-/// if none does. The origin is the variable in `environment`, or the file that MCCL_CONFIG refers
-/// to there, or "program" if neither has the value. The text also says if a setting has no effect
-/// without another.
+/// if there is none. The origin is the variable in `environment`, or the file to which MCCL_CONFIG
+/// refers there, or "program" if neither has the value. The text marks settings that have no effect
+/// without another one.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);
 

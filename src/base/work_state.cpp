@@ -31,7 +31,7 @@ void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
 }
 
-/// Never throws std::bad_alloc, which a caller would mistake for the error of the call itself.
+/// Never throws std::bad_alloc, which the caller would take for an error of the call itself.
 void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
   std::optional<TimeoutError> error;
   try {
