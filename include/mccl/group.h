@@ -177,8 +177,8 @@ class MCCL_API Group {
   /// rank that has destroyed its group object counts as dead.
   ///
   /// Throws PeerError on a rank that one of the others cannot reach, if the others continue without
-  /// it. Also throws PeerError if this rank can reach at most half of the ranks that may still be
-  /// alive. Exactly half suffices if it includes the lowest rank. A divided network therefore never
+  /// it. Also throws PeerError unless this rank can reach more than half of the ranks that may
+  /// still be alive, or exactly half including the lowest rank. A divided network therefore never
   /// leaves two groups. Throws TimeoutError if a rank does not make the call, and InvalidArgument
   /// if MPI carries out the group's calls.
   virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;

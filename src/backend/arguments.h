@@ -13,8 +13,8 @@
 
 namespace mccl {
 
-/// The arguments of calls that one rank of a group makes. All functions throw InvalidArgument,
-/// which names the call and the argument, what was found and what was expected.
+/// Makes the requests of calls of one rank of a group. All functions throw InvalidArgument; the
+/// message contains the call and the argument, what was found and what was expected.
 class Arguments {
  public:
   using Counts = std::span<const std::size_t>;
@@ -23,9 +23,9 @@ class Arguments {
   /// all_reduce, or a reduce to `root`.
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
-  /// A call in which the data of one side consist of one part per rank: all_gather, gather, scatter
-  /// or reduce_scatter. Without `counts`, all parts have the size of the other side's buffer. `op`
-  /// is read by reduce_scatter only.
+  /// A call with one part per rank on one side: all_gather, gather, scatter or reduce_scatter.
+  /// Without `counts`, each part is as long as the buffer of the other side. Only reduce_scatter
+  /// reads `op`.
   Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
                    int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;
@@ -46,13 +46,14 @@ class Arguments {
   int size_;
 };
 
-// The following functions throw InvalidArgument if their check fails, too.
+// The following functions also throw InvalidArgument if their check fails.
 
 /// check_codec() checks the compression of a call, check_ratio() that of a group. Both accept a
 /// compression without a codec.
 void check_codec(const engine::Call& call, const Compression& compression);
 void check_ratio(const Compression& compression);
-/// left_out must have the type and count of the input, and must not overlap input or output.
+/// Checks `left`, the call's left_out buffer, which receives the error of compression. It must have
+/// the type and count of the input, and must not overlap the input or the output.
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                     const ConstBuffer& left);
 /// Throws if a codec is requested. Used where calls cannot be compressed.

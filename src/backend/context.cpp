@@ -40,7 +40,7 @@ class JobContext final : public Context {
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
         setup_(std::make_shared<GroupSetup>(
             GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
-        // Detects GPUs without loading a driver, which a job that never uses a GPU does not need.
+        // Detects GPUs without loading a driver, because jobs that never use a GPU need none.
         engine_(engine::Engine::create(
             {.rank = options.rank,
              .size = options.size,

@@ -31,8 +31,8 @@ class Area {
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
-  /// True if all ranks' GPUs are joined by NVLink, which delivers lines of 128 bytes whole. The
-  /// same on all ranks.
+  /// True if NVLink joins all ranks' GPUs, so that a line of 128 bytes arrives whole. The same on
+  /// all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }

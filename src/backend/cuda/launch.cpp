@@ -18,8 +18,8 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Maximum part, in lines of 16 bytes, that uses one block per multiprocessor, so that each thread
-/// moves about one line.
+/// Longest part, in lines of 16 bytes, for which one block per multiprocessor is used. Each thread
+/// then moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
 struct KernelChoice {
@@ -135,9 +135,10 @@ Launch launch_of(const Request& r, int ranks, const KernelLimits& limits, unsign
                  r.call.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.call.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
   // Fills all multiprocessors with small blocks before it adds threads to a block, which spreads
-  // waiting loads over the GPU. Long calls of training leave half of the multiprocessors to a model
-  // that computes meanwhile, which costs them 2 to 5 % of their rate. Other long calls have two
-  // blocks per multiprocessor: one moves data while the other waits for its peers.
+  // waiting loads over the GPU. Long calls of the collectives that training uses occupy half of the
+  // multiprocessors, so that a model can compute meanwhile. This makes these calls 2 to 5 % slower.
+  // Other long calls have two blocks per multiprocessor: one moves data while the other waits for
+  // its peers.
   const bool is_long = lines > kMostOfOneEach;
   const bool is_of_training = r.call.collective == Collective::all_reduce ||
                               r.call.collective == Collective::reduce_scatter ||

@@ -39,7 +39,8 @@ int place_of(DType dtype);
 /// place_of().
 std::string name_of(Kernel kernel, int place);
 
-/// Maximum size in bytes of the longer buffer of a call at which a kernel is the fastest.
+/// Limits on the size of a call, in bytes of the longer of its two buffers. Except for the last two
+/// members, each is the maximum at which its kernel is the fastest.
 struct KernelLimits {
   std::size_t packed_sum;
   std::size_t flagged_sum;

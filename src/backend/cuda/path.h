@@ -8,7 +8,7 @@
 
 namespace mccl::cuda {
 
-/// How ranks that share one GPU are treated.
+/// How the calls of ranks that share one GPU are carried out.
 enum class SharedGpu {
   refused,  ///< Their calls go through the host.
   nvlink,   ///< Treated as two GPUs joined by NVLink. For tests only.

@@ -16,8 +16,8 @@
 
 namespace mccl::direct {
 
-/// Returns the value of every rank, in rank order. All ranks of `group` must call it. Without a
-/// timeout, that of the group applies.
+/// Returns the value of every rank, in rank order. All ranks of `group` must call it. The group's
+/// timeout applies unless another one is given.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own,
                       std::optional<std::chrono::milliseconds> timeout = {}) {
@@ -47,7 +47,8 @@ bool is_one_device(const DeviceIdentity& a, const DeviceIdentity& b);
 /// Shared by all groups of a job in this process. Thread-safe.
 class Notices {
  public:
-  /// `store` is that of the job. Once it has been destroyed, each process logs on its own.
+  /// `store` is the job's store. Once it has been destroyed, warn() logs a text at WARN once in
+  /// each process that is rank 0 of a group, not once per job.
   Notices(Log log, std::weak_ptr<Store> store) : log_(std::move(log)), store_(std::move(store)) {}
 
   /// Logs `text` at WARN once per job, on rank 0 of the first group that reports it. Logs it at

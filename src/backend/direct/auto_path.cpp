@@ -22,7 +22,7 @@ constexpr std::byte kOnDevice{2};  ///< All in device memory; cannot wait.
 
 }  // namespace
 
-/// One report: the answer of each rank about its call.
+/// One report: the answers of all ranks about their calls.
 struct AutoPath::Asked {
   std::byte own{};
   std::vector<std::byte> all;

@@ -31,21 +31,21 @@ class Path {
   /// Returns the path that runs the call: this one, or one of those among which it chooses. Returns
   /// null if takes() is false.
   virtual Path* way_for(const Request& request) { return takes(request) ? this : nullptr; }
-  /// True if the ranks have not met yet. A call in a stream that is being captured cannot make them
-  /// meet.
+  /// True if the ranks have not met yet. They cannot meet in a call in a stream that is being
+  /// captured.
   virtual bool has_to_meet() const { return false; }
   /// Enqueues the call on `stream`. Throws if it cannot.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The queue that orders the calls of this path on the device; null until the ranks have met.
   device::SerialQueue* queue() const { return queue_; }
-  /// All ranks must call it. From then on, calls access memory of device::Pool directly, without
-  /// staging, if the devices of all ranks can reach it.
+  /// All ranks must call it. Later calls access memory of device::Pool directly, without staging,
+  /// if the devices of all ranks can reach it.
   virtual void reach_memory(Device /*device*/) {}
   /// Called on all ranks when the group is split. Returns the path for `child`, the new group of
   /// this rank. Returns null if `child` must make its own path, or if this rank is in no new group.
   virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
-  /// Offers the path that the parent's split() returned. Returns true if this path keeps it for
-  /// later use.
+  /// Offers this path a path that the parent's split() returned. Returns true if this path keeps it
+  /// for later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
   /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
   virtual std::string name() const { return {}; }
@@ -73,7 +73,7 @@ class Path {
   std::atomic<device::SerialQueue*> queue_{nullptr};
 };
 
-/// Arguments that a group passes to its paths. `notices` belong to the job.
+/// Arguments that a group passes to its paths. All groups of the job share `notices`.
 struct PathOptions {
   Group& group;
   std::chrono::milliseconds timeout;

@@ -14,7 +14,7 @@ using Handle = std::uintptr_t;
 /// MPI's thread levels. Their numbers differ between ABIs.
 enum class ThreadLevel { single, funneled, serialized, multiple };
 
-/// Those of MPI's predefined reductions that MCCL uses.
+/// The predefined reductions of MPI that MCCL uses.
 enum class Predefined { sum, product, min, max, band, bor, bxor };
 inline constexpr int kPredefinedCount = 7;
 

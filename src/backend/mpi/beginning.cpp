@@ -45,7 +45,7 @@ class Beginning {
 
   void run() {
     lay_out();
-    // All ranks know that such a call moves nothing.
+    // True if all ranks know that the call moves no data. Only a barrier then needs MPI.
     const bool is_empty = call_.count == 0 && !has_own_counts() && is_collective(call_);
     if (is_empty && call_.collective != Collective::barrier) return;
     switch (call_.collective) {
@@ -183,9 +183,9 @@ class Beginning {
     }
   }
 
-  /// All ranks must make the same MPI call. In an all_to_all with counts, no rank knows whether
+  /// All ranks must make the same MPI call. But in an all_to_all with counts, no rank knows whether
   /// another rank's counts exceed the range of MPI's int. All ranks therefore use messages, whose
-  /// sizes are known to the sender and the receiver.
+  /// sizes both ends know.
   void all_to_all() {
     if (!has_own_counts() && call_.count <= place_.most)
       return call(mpi_.Alltoall, in_, own_share(), type_, out_, own_share(), type_);
@@ -226,7 +226,7 @@ class Beginning {
   const void* in_or_in_place(std::size_t at = 0) const {
     return in_place_ ? mpi_.in_place() : static_cast<const void*>(part(in_, at));
   }
-  /// The root's data are the input, those of the others the output.
+  /// Returns the input on the root, and the output on all other ranks.
   std::byte* data_of_broadcast() const { return is_root() ? const_cast<std::byte*>(in_) : out_; }
   /// Copies this rank's part into the gathered output.
   void put_own_part() const {

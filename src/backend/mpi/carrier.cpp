@@ -26,8 +26,8 @@ using engine::Task;
 /// thread. MPICH does not have this difference.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 /// Time limit, after a failure, for calls in flight that use the program's memory. MPI soon
-/// completes a call that all ranks have begun. The limit also applies to a rank in the barrier
-/// before a blocking call, because other ranks may already have left the barrier and entered the
+/// completes a call that all ranks have begun. The limit also applies to a rank that waits in the
+/// barrier before a blocking call: other ranks may already have left the barrier and entered the
 /// call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
 /// The same limit if a thread is in a blocking call, which cannot be cancelled.
@@ -132,7 +132,7 @@ bool MpiCarrier::look(Flight& flight, int looks) {
   return ended;
 }
 
-/// Does not throw errors of MPI. Instead, every later call of advance() throws them.
+/// Does not throw errors of MPI; every later call of advance() throws them instead.
 void MpiCarrier::begin(Task& task) {
   runs_ = true;
   error_ = nullptr;
@@ -283,7 +283,7 @@ bool MpiCarrier::holds_caller(Clock::time_point now) {
     try {
       return !look(flight, kLooks) && flight.holds_caller();
     } catch (const Error&) {
-      return flight.holds_caller();  // this request has completed, but others may not have
+      return flight.holds_caller();  // the other requests of the flight may still run
     }
   };
   bool held = false;

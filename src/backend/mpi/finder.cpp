@@ -57,7 +57,8 @@ std::unique_ptr<MpiLibrary> library_of(const SharedLibrary& file) {
                   file.path(), in_quotes(said.substr(0, said.find('\n')))));
 }
 
-/// The plugins that an MPI library loads look up its symbols globally.
+/// Makes the library's symbols global, because the plugins that an MPI library loads look them up
+/// globally.
 SharedLibrary load(const std::string& name) {
   return SharedLibrary({name}, SharedLibrary::Symbols::global);
 }
@@ -130,10 +131,10 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
                         (launcher.kind == Launcher::Kind::hydra && is_open_mpi(identity));
   if (!mismatch) return;
   throw InvalidArgument(
-      fmt::format("the MPI library is {}{}, but {} has started this process: start it with the "
-                  "mpirun of that library, or set MPI_LIBNAME to a library of that mpirun",
+      fmt::format("the MPI library is {}{}, but {} has started this process: start it with "
+                  "the library's own mpirun, or set MPI_LIBNAME to a library that {} supports",
                   identity.describe(), named_by.empty() ? "" : fmt::format(", set by {}", named_by),
-                  launcher.name));
+                  launcher.name, launcher.name));
 }
 
 std::unique_ptr<MpiLibrary> find_library(const Environment& environment) {

@@ -37,9 +37,9 @@ std::string short_version(std::string_view text);
 
 class MpiLibrary;
 
-/// A function of the library. Calls it with handles in the form of the ABI, numbers or pointers.
-/// Throws an error with MPI's own
-/// text if it fails: MismatchError if a message was longer than the buffer for it, else Error.
+/// A function of the library. Calls it with handles in the form of the ABI, as numbers or pointers.
+/// If the function fails, throws an error with MPI's own text: MismatchError if a message was
+/// longer than the buffer for it, else Error.
 template <typename... Arguments>
 class Function {
  public:
@@ -82,7 +82,8 @@ struct CollectiveFunction {
   Function<Arguments..., Handle> waits;
 };
 
-/// The functions have the names of MPI's. Thread-safe as far as the thread level of MPI allows.
+/// The functions have MPI's names, without the prefix MPI_. Thread-safe as far as the thread level
+/// of MPI allows.
 class MpiLibrary {
   using In = const void*;
   using Out = void*;
@@ -121,9 +122,9 @@ class MpiLibrary {
 
   /// Creates the operations. Called once MPI is initialised. They are never freed.
   void create_operations();
-  /// Returns the operation for a combination that supports() allows. For avg and premul_sum,
-  /// returns that for sum. If MPI predefines an operation with the same result as MCCL's kernel, it
-  /// is used. Otherwise the kernel is registered with MPI: for 16-bit floats, for bool, and for min
+  /// Returns the operation for a combination that supports() allows; for avg and premul_sum, the
+  /// operation for sum. Uses MPI's predefined operation if it gives the same result as MCCL's
+  /// kernel. Otherwise the kernel is registered with MPI: for 16-bit floats, for bool, and for min
   /// and max of floats, which keep NaN.
   Op operation(DType dtype, ReduceKind kind) const {
     return operations_[static_cast<int>(dtype)][static_cast<int>(kind)];

@@ -22,7 +22,8 @@
 namespace mccl::mpi {
 namespace {
 
-/// Maximum time that an ending process waits for the other ranks after a failure.
+/// After a failure: maximum time that an ending process waits for the other ranks to reach the
+/// final barrier.
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
 
@@ -226,8 +227,8 @@ void MpiProcess::at_exit() {
     process->thread_.take([=] { process->end(); }).get();
 }
 
-/// Calls MPI_Abort in place of MPI_Finalize. If a rank ends without either, the launcher may report
-/// that the job succeeded, as that of MPICH 4.0 sometimes does.
+/// Calls MPI_Abort in place of MPI_Finalize. If a rank ends without either call, some launchers,
+/// such as that of MPICH 4.0, may report that the job succeeded.
 void MpiProcess::depart() {
   std::fflush(nullptr);  // MPI_Abort may end the process without flushing its streams
   library_->Abort(library_->abi().world, kStatusOfAbort);

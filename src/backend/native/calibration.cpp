@@ -36,9 +36,9 @@ constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
-/// Ratio of the rate of memory to that of writes that bypass the cache on all ranks at the same
-/// time. Only the latter is measured. Alternating reads and writes move less: passes over 64 MiB
-/// reached 17 to 21 GB/s where the writes reached 26 to 29.
+/// Ratio of two rates: that of memory, and that of writes that bypass the cache on all ranks at the
+/// same time. Only the second is measured. The first is lower, because reads and writes alternate:
+/// passes over 64 MiB reached 17 to 21 GB/s where the writes reached 26 to 29.
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
@@ -77,7 +77,7 @@ constexpr MeasuredFact kMeasured[] = {
     {&Facts::shared_cache_bytes},
     {&Facts::ranks_per_core}};
 
-/// Facts of which none is measured: all values in kMeasured are 0.
+/// Returns facts without measured values: every value listed in kMeasured is 0.
 Facts nothing_measured() {
   Facts facts;
   for (const MeasuredFact& each : kMeasured) facts.*each.fact = 0;
@@ -107,7 +107,7 @@ double time_of(int times, int warmup, Call call) {
 }
 
 /// Returns the seconds of the fastest call, not counting the first. Used for differences between
-/// two times, which delays by other processes would hide.
+/// two times, in which delays by other processes would otherwise dominate.
 template <typename Call>
 double quickest_of(int times, Call call) {
   call();
@@ -206,8 +206,8 @@ class Calibration {
   }
 
   /// Returns the seconds of a rank's work per message, or 0 if waiting times hide it. Not called
-  /// for ranks that share a node. No decision depends on the value there, and the group would first
-  /// set up a window.
+  /// for ranks that share a node, because no decision depends on the value there, and the group
+  /// would first set up a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);

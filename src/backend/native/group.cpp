@@ -132,7 +132,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
   if (!is_message) task.unit = setup_->unit;
-  // A message has no codec, but asking for one is an error.
+  // Messages are never compressed, but a codec in the options of a message is an error.
   if (!is_message || options.compression) task.call.coding = coding_of(request, options);
   warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
@@ -226,8 +226,9 @@ void NativeGroup::run_at_once(std::vector<OperationPtr>& operations,
   }
 }
 
-/// Ends with a barrier, so that every member has made its part when the call returns. Otherwise a
-/// call on a part that another rank has not made yet could time out.
+/// Ends with a barrier, so that every member has created its new group when split() returns.
+/// Otherwise a call of a new group could time out on a rank that waits for a member without the
+/// group.
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   std::vector<int> chosen = ranks_of_color(*this, color, key);
   std::shared_ptr<NativeGroup> part;

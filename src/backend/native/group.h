@@ -52,7 +52,8 @@ class NativeGroup final : public Group {
       : NativeGroup(engine, engine->make_group(name, members, timeout, compression)) {}
   ~NativeGroup() override;
 
-  /// Must be called before the first call. Groups that this one is split into get the same.
+  /// Must be called before the first call. Groups that split() makes from this one use the same
+  /// setup.
   void set_up(std::shared_ptr<const GroupSetup> setup);
   /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
   /// Must be called before the first call.

@@ -58,7 +58,7 @@ void NativeGroup::refuse_capture(const Request& request, const CallOptions& opti
 
 /// Returns the path that runs the call; null if it goes through the host. The first call may make
 /// the ranks meet, which fails if one has left. In later calls, kernels may wait for a rank that
-/// has left. Only the engine detects that, so a failure of the group must abort the path.
+/// has left. Only the engine detects this, so a failure of the group must abort the path.
 direct::Path* NativeGroup::way_for(const Request& request, const CallOptions& options) {
   if (!path_ || options.fence || options.compression || batch_is_open()) return nullptr;
   if (request.in.device.kind == DeviceKind::metal || request.out.device.kind == DeviceKind::metal)
@@ -99,7 +99,8 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
     queue.run_on(options.stream, options.stream_may_go, enqueue);
     return {};
   }
-  // Made first: a kernel that has begun uses the caller's memory, so nothing may fail after it.
+  // The DirectCall must exist before the kernel starts: once the kernel uses the caller's memory,
+  // nothing may fail.
   const auto call = std::make_shared<direct::DirectCall>(
       path_, request.call.collective, rank(),
       engine::deadline_after(Clock::now(), timeout_of(options)));

@@ -18,9 +18,9 @@ constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// Limits on repeating a slow trial, which may be due to the processor instead of the cable: the
-/// maximum number of trials per size, and their maximum total time in seconds. Other ranks wait
-/// meanwhile.
+/// Limits on repeating a slow trial, because the processor may be the cause instead of the cable:
+/// the maximum number of trials per size, and their maximum total time in seconds. Other ranks wait
+/// during the trials.
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 

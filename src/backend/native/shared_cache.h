@@ -9,7 +9,8 @@ namespace mccl {
 /// Total bytes of all last-level caches. A guess if the system does not report them.
 std::size_t shared_cache_bytes();
 
-/// The same, read from a folder like /sys/devices/system/cpu; 0 if it has no such information.
+/// Returns the total bytes of all last-level caches, read from a folder like
+/// /sys/devices/system/cpu; 0 if the folder does not contain this information.
 std::size_t shared_cache_bytes_in(const std::string& cpus);
 
 }  // namespace mccl

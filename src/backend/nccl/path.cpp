@@ -24,8 +24,8 @@ namespace {
 constexpr unsigned kMagic = 0xcafebeef;
 constexpr unsigned kConfigVersion = 21800;
 
-/// How elements that are only moved are sent: each one as `per_element` elements of NCCL's `type`.
-/// If NCCL lacks the type, they are sent as bytes.
+/// Representation of elements that are moved without arithmetic: each one as `per_element` elements
+/// of NCCL's `type`. Types that NCCL lacks are sent as bytes.
 struct ElementForm {
   int type;
   std::size_t per_element;
@@ -139,10 +139,10 @@ void NcclPath::meet() {
                     own_queue_->accelerator().name(), nccl_.described());
 }
 
-/// Splits the existing communicator, whose ranks know each other already. NCCL returns success at
-/// once and fills in the part's communicator on a thread of its own. Until then the parent is busy
-/// and refuses other calls, so this function polls it until it is ready. The part's communicator is
-/// written to the part's own member, or to a static variable if this rank is in no part.
+/// Splits the existing communicator, whose ranks are already connected. NCCL returns success at
+/// once and fills in the part's communicator on its own thread. Until then the parent is busy and
+/// refuses other calls, so this function polls it until it is ready. NCCL writes the part's
+/// communicator to a member of the part, or to a static variable if this rank is in no part.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
@@ -308,8 +308,8 @@ std::string NcclPath::why_failed() {
 }
 
 /// Destroys the communicator on another thread. NCCL first ends the communicator's threads and
-/// kernels, for which the caller must not wait: it may be the engine. A thread that polls NCCL in
-/// settle() sees was_aborted() and releases the lock.
+/// kernels. The caller must not wait for that, because it may be the engine's thread. A thread that
+/// polls NCCL in settle() sees was_aborted() and releases the lock.
 void NcclPath::end_calls() noexcept {
   const std::lock_guard lock(mutex_);
   if (!comm_) return;

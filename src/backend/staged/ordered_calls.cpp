@@ -203,8 +203,8 @@ bool OrderedCalls::finish_returning() {
   return !ended.empty();
 }
 
-/// Waits for a running call, by which this thread drives the engine. Callers with GPU memory seldom
-/// wait on the host, and the engine goes to sleep sooner if no thread drives it.
+/// Waits up to 1 ms for a running call; meanwhile this thread drives the engine. Callers with GPU
+/// memory seldom wait on the host, and an engine that no thread drives sleeps sooner.
 void OrderedCalls::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;

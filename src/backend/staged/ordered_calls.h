@@ -66,7 +66,7 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   std::deque<Batch> waiting_;                          // guarded by mutex_
   std::map<std::thread::id, Batch> open_;              // guarded by mutex_
   std::vector<std::shared_ptr<Returning>> returning_;  // guarded by mutex_
-  // Started calls, which the watcher thread helps to progress. Guarded by mutex_.
+  // Started calls, which the watcher thread helps to complete. Guarded by mutex_.
   std::deque<Work> running_;
   std::thread watcher_;  // guarded by mutex_
 };

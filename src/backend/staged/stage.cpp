@@ -91,7 +91,8 @@ void Stage::begin() {
   begun_ = true;
 }
 
-/// Returns the result of `poll`. Returns true if it throws, which it records, or has thrown before.
+/// Returns the result of `poll`. Returns true if `poll` throws, now or in an earlier call; records
+/// the error.
 template <typename Poll>
 bool Stage::guarded(const Poll& poll) {
   if (failure_) return true;
@@ -147,8 +148,8 @@ Stage::~Stage() {
 }
 
 /// Cuts long data into pieces, so that copies overlap with the transfer between ranks. If input and
-/// output are the same memory at different offsets, data go in one piece, because the order of
-/// accesses would be hard to track.
+/// output are the same memory at different offsets, the data are copied in one piece, because the
+/// order of accesses to pieces would be hard to track.
 bool Stage::cut(const Request& request, bool early) {
   const std::size_t longest = std::max(trip_.input_bytes, trip_.output_bytes);
   const std::size_t least = depot_->accelerator().least_piece();

@@ -10,8 +10,8 @@
 
 namespace mccl::staged {
 
-/// Returns the same request with the GPU's addresses of memory that a Mac's GPU shares with the
-/// host.
+/// Returns the request with GPU addresses in place of the host addresses of memory that a Mac's GPU
+/// shares with the host.
 Request as_the_gpu_sees(const Request& request);
 
 /// True if a call must wait for a device or a fence, or must use other memory.
