@@ -20,13 +20,14 @@ struct AlgorithmEntry {
   /// is called only if `sums_blocks` is set.
   bool (*can)(const Problem& problem);
   Schedule (*build)(const Problem& problem);
-  /// Can perform an all_reduce or reduce_scatter whose sums travel in blocks of a codec.
+  /// True if the algorithm can perform an all_reduce or reduce_scatter whose sums travel in blocks
+  /// of a codec.
   bool sums_blocks = false;
-  /// True if all ranks have the same part in the problem: each receives the messages that it sends,
-  /// from other peers. The cost model then examines a single rank. A problem with a root never has
-  /// this property. Null: never.
+  /// True if all ranks have the same part in the problem: each rank receives the same messages as
+  /// it sends, but from other peers. The cost model then examines a single rank. A problem with a
+  /// root never has this property. Null means never.
   bool (*is_symmetric)(const Problem& problem) = nullptr;
-  /// An all_reduce handles the ranks' parts of the buffer one after another.
+  /// True if an all_reduce handles the ranks' parts of the buffer one after another.
   bool in_parts = false;
   WindowUse window = WindowUse::none;
 };
@@ -46,7 +47,7 @@ extern const AlgorithmEntry kCableTree;
 
 const AlgorithmEntry& entry_of(Algorithm algorithm);
 
-/// The member function of a class that writes the schedule of a collective.
+/// A collective, and the member function of `Class` that writes its schedule.
 template <typename Class>
 struct Writes {
   using Writer = Class;
@@ -54,8 +55,9 @@ struct Writes {
   void (Class::*write)();
 };
 
-/// Implement AlgorithmEntry::can and AlgorithmEntry::build for a table of Writes. The class has a
-/// constructor that takes the problem, and finish().
+/// can_write() and write() implement AlgorithmEntry::can and AlgorithmEntry::build for a table of
+/// Writes. The class of its functions has a constructor that takes the problem, and a function
+/// finish() that returns the schedule.
 template <const auto& table>
 bool can_write(const Problem& problem) {
   for (const auto& each : table) {

@@ -86,7 +86,8 @@ class ScheduleBuilder {
   Schedule schedule_;
 };
 
-/// Base of the classes that write the schedules of an algorithm, with a function per collective.
+/// Base class of the classes that write the schedules of an algorithm. They have one function per
+/// collective.
 class ScheduleWriter {
  public:
   Schedule finish() { return builder_.finish(); }

@@ -30,7 +30,7 @@ class CableMap {
   /// own cables do not connect them.
   const std::vector<int>& tree() const { return tree_; }
 
-  /// The way of a message.
+  /// The route of a message along the cables.
   struct Way {
     double latency_s = 0;  ///< The sum over the cables on the route.
     /// Directions of cables on the route, and the seconds for which a byte of the message occupies

@@ -20,8 +20,8 @@ constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;
-/// Maximum number of steps of a schedule. Beyond it, the cost of making and keeping the schedule
-/// exceeds the gain of finer pieces.
+/// Maximum number of steps of a schedule. In a longer schedule, making and storing the steps costs
+/// more than finer pieces gain.
 constexpr double kMostSteps = 4096;
 /// The same limit for schedules through a window, whose steps per rank grow with the number of
 /// ranks. A schedule of this length takes 60 MB.
@@ -70,8 +70,8 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   const std::size_t bytes = std::min(facts.chunk_bytes, kExchangeChunkBytes);
   choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
   problem.chunk = choice.chunk;
-  // The estimate leaves out the cables: the counts may change with every call, and an estimate
-  // along cables walks the schedules of all ranks.
+  // The estimate ignores the cables. The counts may change with every call, and each estimate along
+  // cables would walk the schedules of all ranks.
   Facts without_ways = facts;
   without_ways.cables = nullptr;
   choice.predicted_s = cost(choice.algorithm, problem, element_bytes, without_ways);
@@ -124,7 +124,7 @@ RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
     if (found.seconds < kBetter * best.choice.predicted_s) {
       best.choice = {algorithm, chunk, found.seconds};
     }
-    // Larger chunks change nothing, or only make it worse.
+    // Larger chunks cannot change the schedule, or they only make it slower.
     const bool holds_all = chunk >= std::max(problem.count, total(problem.counts));
     if (fixed || holds_all || found.seconds > kHopeless * best.choice.predicted_s) break;
   }

@@ -62,8 +62,8 @@ struct Choice {
 
 struct Estimate {
   double seconds = 0;
-  /// Approximate number of steps of the busiest rank. If only a part of them use the window, the
-  /// others are counted.
+  /// Approximate number of steps of the busiest rank. If only some of the steps use the window,
+  /// only the other steps are counted.
   double steps = 0;
   /// True if some ranks must pass on messages of others, because no cable joins the two ranks.
   bool needs_relays = false;

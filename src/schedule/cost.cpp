@@ -14,9 +14,9 @@
 namespace mccl::schedule {
 namespace {
 
-/// A walk covers at most kMostPieces pieces of a transfer: a longer transfer takes its bottleneck
-/// longer, but not differently. With fewer pieces, phases of a pipeline would wait for latencies.
-/// In a large group, fewer are enough to keep links busy, and the walk of one rank has about
+/// A walk covers at most kMostPieces pieces of a transfer, because further pieces only occupy the
+/// bottleneck for longer. With fewer pieces, phases of a pipeline would wait for latencies. In a
+/// large group, fewer pieces are enough to keep links busy, and the walk of one rank has about
 /// kPiecesOfAllRanks pieces.
 constexpr std::size_t kMostPieces = 4;
 constexpr std::size_t kPiecesOfAllRanks = 64;
@@ -65,7 +65,7 @@ class Sample {
   double scale = 1;   ///< Factor by which the pieces of the real problem are larger.
 
  private:
-  /// Replaces values that differ between ranks, or that make ranks differ.
+  /// Makes the problem the same on all ranks, with parts of one size.
   void even_out() {
     if (problem.counts.empty()) {
       // Small parts are made equal, as Divider makes large ones.
@@ -97,8 +97,8 @@ class Sample {
     return pieces * problem.chunk * (in_parts_ ? ranks_ : 1);
   }
 
-  /// Makes problems alike that differ only in the size of their pieces, so that they can use the
-  /// same schedules.
+  /// Changes the chunk to kUnit elements. Problems that differ only in the size of their pieces
+  /// then have the same schedules, so one schedule serves all of them.
   void take_unit() {
     scale = static_cast<double>(problem.chunk) / static_cast<double>(kUnit);
     const auto to_unit = [&](std::size_t& count) { count = count / problem.chunk * kUnit; };
@@ -118,8 +118,8 @@ class Sample {
   const bool in_parts_;
 };
 
-/// Returns a rank that is like all others if all ranks have the same part in the problem: the first
-/// of the last of the largest nodes.
+/// Returns a rank that can represent all others if all ranks have the same part in the problem: the
+/// first rank of the last of the largest nodes.
 int typical_rank(const Problem& p) {
   const std::vector<std::vector<int>> nodes = all_nodes(p);
   const std::vector<int>* largest = &nodes[0];

@@ -265,7 +265,8 @@ class Hierarchical : public ScheduleWriter {
   std::size_t embedded_ = 0;
 };
 
-/// Among another number of nodes, some sit out an exchange of small parts (recursive_doubling.cpp).
+/// True if the number of nodes is a power of two. Otherwise some nodes take no part in an exchange
+/// of small parts (recursive_doubling.cpp).
 bool has_even_exchanges(const Problem& p) { return std::has_single_bit(all_nodes(p).size()); }
 
 bool can_hierarchical(const Problem& p) {

@@ -84,8 +84,10 @@ void check(const Problem& p) {
   if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
   const auto require_one_each = [&](const auto& list, std::string_view what) {
     if (list.size() == static_cast<std::size_t>(p.size)) return;
-    throw InvalidArgument(fmt::format("schedule: a group of {} ranks needs as many {}, not {}",
-                                      p.size, what, list.size()));
+    throw InvalidArgument(
+        fmt::format("schedule: a group of {} ranks needs one entry per rank in {}, but "
+                    "there are {}",
+                    p.size, what, list.size()));
   };
   if (!p.nodes.empty()) require_one_each(p.nodes, "nodes");
   if (has_counts(p.collective)) require_one_each(p.counts, "counts");

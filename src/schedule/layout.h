@@ -1,9 +1,9 @@
 // Divides data into parts and pieces, and describes the properties of a problem: the layout of its
 // memories, its nodes, and whether it is valid.
 //
-// A part is one rank's share. A chunk is the largest message; a piece
-// is the data of one message. A segment is the amount that a pipeline takes through its phases at a
-// time. It is bounded so that the data of a segment stay in cache.
+// A part is one rank's share. A chunk is the largest message; a piece is the data of one message. A
+// segment is the amount that a pipeline takes through its phases at a time. It is bounded so that
+// its data stay in cache.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,9 @@ namespace mccl::schedule {
 /// many pieces on the others.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
-/// Number of slots of a window; each holds one piece. One-shot schedules have 16, and publish a
-/// batch of at most 4 before they read any of it. Two-shot schedules use all 8 at a time.
+/// Numbers of slots of a window; each slot holds one piece. One-shot schedules have 16 slots, and
+/// publish a batch of at most 4 pieces before they read any of it. Two-shot schedules use all 8
+/// slots at a time.
 inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;

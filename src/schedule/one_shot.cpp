@@ -109,11 +109,14 @@ class OneShot : public ScheduleWriter {
   void barrier() { builder_.await(kAllPeers, builder_.arrive()); }
 
  private:
-  static constexpr std::size_t kRow = 1;     ///< Slots are used one at a time, in turn.
-  static constexpr std::size_t kHalves = 2;  ///< Half of the slots are used at a time.
+  /// Values of `division`, the number of equal groups of slots. With kRow, each slot is reused as
+  /// soon as its readers have arrived. With kHalves, a batch uses at most one half of the slots
+  /// while the other half still holds the batch before.
+  static constexpr std::size_t kRow = 1;
+  static constexpr std::size_t kHalves = 2;
 
-  /// Divides the window into slots, each with a piece for every one of `readers`. The pieces of one
-  /// slot have at most Problem::chunk elements together.
+  /// Divides the window into slots, each with one piece for each of `readers` ranks. The pieces of
+  /// one slot have at most Problem::chunk elements in total.
   void lay_slots(int readers, std::size_t longest, std::size_t division) {
     const auto width = static_cast<std::size_t>(readers);
     const std::size_t room = p_.window / (division * width);

@@ -11,7 +11,8 @@ namespace mccl::schedule {
 namespace {
 
 /// Handles group sizes that are not a power of two. Among the first 2 * extra ranks, each even rank
-/// adds its data to the odd rank above it, sits out, and receives the result.
+/// adds its data to that of the odd rank above it, takes no part in the exchanges, and then
+/// receives the result.
 class Doubling {
  public:
   explicit Doubling(const Problem& p)

@@ -16,7 +16,7 @@ constexpr const AlgorithmEntry* kEntries[] = {
 };
 static_assert(std::size(kEntries) == kAlgorithmCount);
 
-/// Builds for a group of one: every collective is a copy, and one in place does nothing.
+/// Builds the schedule for a group of one rank: a copy, or nothing if the call is in place.
 Schedule build_alone(const Problem& p) {
   ScheduleBuilder builder(p);
   const Layout layout = layout_of(p);

@@ -34,17 +34,17 @@ constexpr double kKeeping = 0.5;
 
 /// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
 /// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
-/// separate the three, and with more ranks than cores a process switch hides them.
+/// separate these three times. With more ranks than cores, a process switch hides them.
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
 /// Slowdown of memory accesses if processes take turns on a core, because they evict each other's
 /// data from its caches.
 constexpr double kCrowdedMemory = 1.3;
 
-/// Returns which part of the buffers is read from memory if all of them fill the shared cache
-/// `share` times. Up to half of the cache, all stay in it; the other half holds the windows and all
-/// other data. Twice the cache is read from memory entirely. Each doubling adds half, in between
-/// along straight lines.
+/// Returns the fraction of the buffers that is read from memory. `share` is the size of all buffers
+/// relative to the shared cache. The fraction is 0 up to half of the cache, because the other half
+/// holds the windows and all other data. It is 0.5 if the buffers are as large as the cache, 1 if
+/// they are at least twice as large, and linear in between.
 double spilled(double share) { return std::clamp(share < 1 ? share - 0.5 : share / 2, 0.0, 1.0); }
 
 /// Returns the time that a codec takes relative to bf16, whose rate each job measures. The ratios

@@ -20,9 +20,9 @@ struct Handled {
 /// All times are in seconds, and all sizes in bytes unless they are in a Region.
 class StepTimes {
  public:
-  /// The arguments must outlive this object. The problem is the one asked about, even if a smaller
-  /// one is walked. `scale`: by this factor the regions of the real problem are larger than those
-  /// of the steps.
+  /// The arguments must outlive this object. `problem` is the real problem, even if the schedule of
+  /// a smaller one is walked. `scale` is the ratio of the sizes of regions in the real problem to
+  /// those in the steps.
   StepTimes(const Problem& problem, std::size_t element_bytes, const Facts& facts, double scale);
 
   double bytes(const Region& region) const {
@@ -39,21 +39,22 @@ class StepTimes {
   double keeping(const Schedule& schedule) const;
   /// Time to add up what the step received (recv_reduce, fold).
   double arithmetic(const Step& step) const;
-  /// Time of copies, of steps of a codec, and of the data of steps through the window.
+  /// Time that the step spends on a copy, on a codec, or on moving data through the window.
   double local(const Step& step) const;
 
   /// Time for all ranks of a node to wait for each other.
   double meeting() const;
-  /// Time that one piece through the window takes besides its bytes.
+  /// Time that one piece through the window takes in addition to the time of its bytes.
   double piece() const;
-  /// Time that a call in which no rank waits for all others takes besides its pieces.
+  /// Fixed time of a call in which no rank waits for all others, in addition to the time of its
+  /// pieces.
   double flow() const;
   /// Number of bytes that this step copies or adds in caches.
   double copied(const Step& step) const;
   double handling(const Handled& handled) const;
   /// Sets the rate of steps through the window. `copied`: bytes that the rank copies in all.
   void set_window_rate(double copied);
-  /// Memory traffic and buffers of a rank. `copied` is 0.
+  /// Memory traffic and buffers of a rank. Leaves `copied` at 0.
   Handled buffers(int rank) const;
 
  private:

@@ -17,10 +17,11 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 
 /// A resource that serves one use at a time, such as a core or one direction of a cable.
 struct Resource {
-  double free = 0;  ///< When it is free again.
+  double free = 0;  ///< Time at which it is free again.
   double busy = 0;  ///< Seconds of use so far.
 
-  /// Occupies the resource as soon as possible from `time` on. Returns when it is free again.
+  /// Occupies the resource for `seconds`, as soon as possible from `time` on. Returns the time at
+  /// which it is free again.
   double take(double time, double seconds) {
     busy += seconds;
     free = std::max(free, time) + seconds;
@@ -78,21 +79,22 @@ class Walk {
   /// Steps of all ranks have numbers: those of the first rank, then those of the second, and so on.
   struct State {
     std::uint32_t rank = 0;
-    std::uint32_t waits = 0;        ///< Steps and messages that it still waits for.
-    std::uint32_t partner = kNone;  ///< The receive of a send.
+    std::uint32_t waits = 0;        ///< Number of steps and messages that the step still awaits.
+    std::uint32_t partner = kNone;  ///< For a send: the step that receives the message.
     double ready = 0;
   };
 
   struct Rank {
     std::uint32_t first = 0;  ///< Number of the first step.
     Resource outgoing, incoming, processor;
-    /// Number of messages on their way to this rank, by sender, and of senders that have some.
+    /// Number of messages in flight to this rank, by sender; and number of senders with at least
+    /// one.
     std::vector<std::uint32_t> coming;
     int flows = 0;
     std::vector<double> arrivals;     ///< Times of the arrivals so far.
     std::size_t met = 0;              ///< Number of own arrivals at the last meeting.
-    std::vector<std::uint32_t> node;  ///< Ranks whose arrivals it may await.
-    std::uint32_t awaiting = kNone;   ///< A step that awaits arrivals of others.
+    std::vector<std::uint32_t> node;  ///< Ranks whose arrivals this rank may await.
+    std::uint32_t awaiting = kNone;   ///< Step that awaits arrivals of other ranks.
   };
 
   bool is_one_of_many() const { return schedules_.size() == 1; }
@@ -149,7 +151,7 @@ class Walk {
     queue_.emplace(steps_[number].ready, number);
   }
 
-  /// Number of messages on their way from the sender of this receive to its rank.
+  /// Number of messages in flight from the sender of this receive to its rank.
   std::uint32_t& coming_at(std::uint32_t receive) {
     return ranks_[steps_[receive].rank].coming[static_cast<std::size_t>(step(receive).peer)];
   }
@@ -167,7 +169,7 @@ class Walk {
       release(rank.first + schedule.successors[e], end);
   }
 
-  /// Carries out a step from `time` on. Returns when it ends.
+  /// Carries out a step from `time` on. Returns the time at which it ends.
   double take(std::uint32_t number, double time) {
     const Step& step = this->step(number);
     Rank& rank = ranks_[steps_[number].rank];
@@ -252,8 +254,9 @@ class Walk {
     return arrived;
   }
 
-  /// Ranks that wait for each other's latest arrivals meet, which takes all of them a moment. A
-  /// rank that waits for others that do not wait for it sees their arrival a little later.
+  /// Returns the time at which a step that awaits arrivals ends. Ranks that wait for each other's
+  /// latest arrivals meet, which takes each of them the time of a meeting. A rank that waits for
+  /// ranks that do not wait for it only adds the fixed time of a piece.
   double await(std::uint32_t number, double time) {
     Rank& rank = ranks_[steps_[number].rank];
     const std::uint32_t mark = step(number).mark;
