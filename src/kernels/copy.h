@@ -11,9 +11,8 @@ namespace mccl::kernels {
 /// Elsewhere this is memcpy. The writes are ordered before later stores of this thread.
 void copy_past_cache(void* dst, const void* src, std::size_t n);
 
-/// Smallest result, in bytes, for which copy_past_cache() is worthwhile: no cache still holds all
-/// of it when it is complete. Results computed in place are an exception, because their memory has
-/// just been read.
+/// Smallest result, in bytes, for which copy_past_cache() is worthwhile, because no cache can hold
+/// the whole result. Results computed in place are an exception: their memory has just been read.
 inline constexpr std::size_t kLargeResultBytes = std::size_t{8} << 20;
 
 }  // namespace mccl::kernels

@@ -14,8 +14,8 @@ class Unit {
  public:
   virtual ~Unit() = default;
 
-  /// Does the same as kernels::reduce and returns true. Returns false, without effect, if this unit
-  /// does not handle such a call, which the caller must then pass to another. Throws Error.
+  /// Does the same as kernels::reduce and returns true. If this unit does not support the call,
+  /// returns false without effect, and the caller must use another unit. Throws Error.
   virtual bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
                       std::size_t n) = 0;
 };

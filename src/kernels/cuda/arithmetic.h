@@ -31,7 +31,8 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
 }
 
 /// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 unless a mean is
-/// computed. The quotient by a power of two is the product with its inverse, which is faster.
+/// computed. Division by a power of two is replaced by multiplication with its inverse, which is
+/// faster.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
   const bool is_power = (bits_of(divisor) & 0x7fffffU) == 0;

@@ -15,11 +15,11 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Decides whether to continue to wait. Checks the clock and the alarm once every 4096 calls.
+/// Limits the time of a wait. Checks the clock and the alarm once every 4096 calls of lasts().
 class Patience {
  public:
   __device__ __forceinline__ explicit Patience(const Fabric& fabric) : fabric_(fabric) {}
-  /// `rank` is the rank that the caller waits for.
+  /// True if the caller may continue to wait for `rank`.
   __device__ __forceinline__ bool lasts(int rank) {
     if (++looks_ % 4096 != 0) return true;
     const std::uint64_t now = now_ns();
@@ -93,7 +93,7 @@ __device__ __noinline__ void store_bytes(std::byte* to, int count, Line line) {
   }
 }
 
-/// Number of bytes of a buffer of `bytes` in the 16 from `at` on.
+/// Number of the 16 bytes from offset `at` on that lie inside a buffer of `bytes` bytes.
 __device__ __forceinline__ int bytes_from(std::size_t at, std::size_t bytes) {
   return at >= bytes ? 0 : bytes - at < 16 ? static_cast<int>(bytes - at) : 16;
 }

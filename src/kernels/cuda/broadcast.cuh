@@ -35,7 +35,7 @@ struct BroadcastParts : LineParts {
   int ranks;
 };
 
-/// A long broadcast, of one thread.
+/// One thread's share of a long broadcast.
 class Broadcast {
  public:
   __device__ __forceinline__ Broadcast(const Fabric& fabric, const KernelArguments& task)
@@ -72,7 +72,8 @@ class Broadcast {
   __device__ __forceinline__ std::size_t end_of(std::size_t begin, std::size_t bytes) const {
     return bytes < begin + piece_ ? bytes : begin + piece_;
   }
-  /// The line at `at` of a part, in an area where pieces that begin at `begin` lie.
+  /// Address of the line at offset `at` of a part. The area holds the piece that begins at offset
+  /// `begin` of the part.
   __device__ __forceinline__ Line* place(int area, std::size_t offset, std::uint32_t half, int from,
                                          std::size_t begin, std::size_t at) const {
     return reinterpret_cast<Line*>(half_of(fabric_, area, offset, kRound, half, from) + at - begin);
@@ -89,7 +90,8 @@ class Broadcast {
         });
   }
 
-  /// Copies the piece of this rank's part out, and calls also(at, line) for each of its lines.
+  /// Copies the current piece of this rank's part to the output, and calls also(at, line) for each
+  /// of its lines.
   template <typename Also>
   __device__ __forceinline__ void take_own(std::size_t begin, std::uint32_t half,
                                            const Also& also) const {

@@ -55,11 +55,12 @@ MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
 
 /// Offsets in bytes within a rank's staging area.
 struct StagingLayout {
-  /// Data and flags of flagged calls: two halves, used in turn, each with one part per rank.
+  /// Data and flags of flagged calls: two halves, used in turn, each with one part per rank. The
+  /// next three areas have halves and parts as well.
   std::size_t flagged;
-  std::size_t packed;    ///< Data and flags of packed calls, in the same form.
-  std::size_t received;  ///< Received data of other calls, in the same form.
-  std::size_t results;   ///< Received sums of other calls, in the same form.
+  std::size_t packed;    ///< Data and flags of packed calls.
+  std::size_t received;  ///< Received data of calls that are neither flagged nor packed.
+  std::size_t results;   ///< Received sums of calls that are neither flagged nor packed.
   std::size_t bytes;
 };
 

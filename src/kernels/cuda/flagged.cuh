@@ -87,7 +87,8 @@ __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t 
   return sum_of_ranks<T>(fabric, own, lines).round(divisor);
 }
 
-/// Sends every rank's data to every rank, which sums it or stores it side by side.
+/// Sends this rank's data to all other ranks. Each rank then sums the data of all ranks, or stores
+/// them one after another.
 template <typename T, bool kSums>
 __device__ __forceinline__ void flagged(const Fabric& fabric, const KernelArguments& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;

@@ -66,7 +66,7 @@ __device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t
   }
 }
 
-/// One staged call of one thread.
+/// One thread's share of a staged call.
 template <typename T, Shape kShape>
 class Staged {
  public:
@@ -75,7 +75,7 @@ class Staged {
         task_(task),
         parts_(task.bytes, kShape == Shape::all_reduce ? fabric.ranks : 1) {}
 
-  /// `meeting` is the number of the last barrier so far.
+  /// `meeting` is the number of the latest barrier.
   __device__ __forceinline__ void run(std::uint32_t meeting) {
     const std::uint32_t first = count_of(fabric_.counters->rounds);
     // Rounds and half rounds are whole numbers of lines per thread. So each line of the staging
@@ -117,7 +117,8 @@ class Staged {
     return task_.in +
            (kDivided ? (kShape == Shape::all_reduce ? parts_.part : task_.bytes) * rank : 0);
   }
-  /// Address at which the data of `from` that begin at offset 0 of a part would lie.
+  /// Address to which an offset in a part is added to find the data of rank `from`. The area holds
+  /// only the bytes from `begin_` on.
   __device__ __forceinline__ std::byte* place(int area, std::size_t offset, int from) const {
     return half_of(fabric_, area, offset, kRound, half_, from) - begin_;
   }
@@ -177,7 +178,7 @@ class Staged {
       const std::size_t at = first + i * all_lines();
 #pragma unroll
       for (int peer = 0; peer < kRanks; ++peer) {
-        if (peer < fabric_.ranks) given[i][peer] = received(peer, at);  // of this rank: not used
+        if (peer < fabric_.ranks) given[i][peer] = received(peer, at);  // own rank: not used
       }
       mine[i] = load(input(own), at, bytes);
     }
