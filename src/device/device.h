@@ -93,8 +93,8 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a bounce of the device's own kind. Returns null if the device has none; a bounce
-  /// through make_queue() is then used, whose queue waits for the host.
+  /// Makes a bounce of a type that only this device has. Returns null if there is none: the caller
+  /// then uses a bounce over make_queue(), whose queue can wait for the host.
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;

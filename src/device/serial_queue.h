@@ -15,7 +15,7 @@ namespace mccl::device {
 /// ranks never wait for each other in different calls. Thread-safe.
 class SerialQueue {
  public:
-  /// Enqueues a call on the stream that it is given.
+  /// Enqueues a call on the stream that is passed to it.
   using Act = std::function<void(void* stream)>;
 
   explicit SerialQueue(std::shared_ptr<Depot> depot);

@@ -36,9 +36,10 @@ constexpr int kNoReserve = 0;
 constexpr int kReserve = 0, kDiscard = 0;
 #endif
 
-/// Allocates the memory for a part of the file now, so that no later access can fail (kReserve), or
-/// returns it to the system (kDiscard); no process may access it meanwhile. Returns false if the
-/// system refused. Other systems allocate pages on first use, and keep them.
+/// Linux: allocates the memory for a part of the file now, so that no later access can fail
+/// (kReserve), or returns it to the system (kDiscard). No process may access that part meanwhile.
+/// Returns false if the system refused. No-op on other systems, which allocate pages on first use
+/// and keep them.
 bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int mode,
                    [[maybe_unused]] std::size_t offset,
                    [[maybe_unused]] std::size_t bytes) noexcept {
@@ -111,8 +112,8 @@ Descriptor make_memory_file(std::size_t bytes) {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(
-        fmt::format("shared memory: {} bytes of it count as a file, and files are limited to {} "
-                    "(see ulimit -f)",
+        fmt::format("shared memory: a file of {} bytes is needed, but files are limited to {} "
+                    "bytes (see ulimit -f)",
                     bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
   }
 #ifdef __linux__
@@ -154,7 +155,7 @@ std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
 
 Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
   if (!change_memory(file_, kReserve, 0, page_bytes())) {
-    throw Error("shared memory: the system has not one page of it left");
+    throw Error("shared memory: the system has no free page left");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
   new (first_page_.data()) ArenaHeader;

@@ -14,13 +14,13 @@
 
 namespace mccl::node {
 
-/// The folder of the sockets at which this user's ranks can be asked for their status:
+/// The folder of the sockets through which the ranks of this user report their status:
 /// /run/user/UID/mccl where the system provides /run/user/UID, else /tmp/mccl-UID.
 std::string status_folder();
 /// Makes that folder if necessary, and returns it. Throws Error unless only this user can enter it.
 std::string make_status_folder();
 
-/// The requests that such a socket takes, which contain the version of the protocol.
+/// Requests to such a socket. They contain the version of the protocol.
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";

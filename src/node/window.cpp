@@ -41,7 +41,7 @@ Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> 
   for (const Neighbour& neighbour : neighbours_) {
     if (neighbour.memory.size() < window_bytes(call_bytes, line)) {
       throw CorruptionError(fmt::format(
-          "shared memory: rank {} shares {} bytes as its window, where {} were agreed on",
+          "shared memory: rank {} shares a window of {} bytes, but the ranks agreed on {}",
           neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
     }
     views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);

@@ -174,7 +174,7 @@ class MetalGpu final : public Accelerator {
 void* address_of(const ConstBuffer& shared) {
   const auto gpu = driver();
   const auto offset = static_cast<const std::byte*>(shared.data) - gpu->contents(shared.allocation);
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): Metal tells a buffer's address as an integer
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Metal returns a buffer's address as an integer
   return reinterpret_cast<void*>(gpu->address(shared.allocation) +
                                  static_cast<std::uintptr_t>(offset));
 }

@@ -78,7 +78,7 @@ Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype) {
   if (std::byte* const host = gpu->contents(place.buffer)) {
     return {host + place.offset, count, dtype, {}, place.buffer};
   }
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): Metal tells a buffer's address as an integer
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Metal returns a buffer's address as an integer
   return {reinterpret_cast<void*>(gpu->address(place.buffer) + place.offset),
           count,
           dtype,
