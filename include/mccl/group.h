@@ -23,9 +23,9 @@ struct CallOptions {
   /// Timeout of the call; by default the group's. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// True if the caller promises to wait on the Work immediately. The call then runs on the
-  /// caller's thread. A collective that the device carries out by itself is enqueued on `stream`
-  /// instead: it ends in stream order, and the Work is done immediately. While `stream` is being
-  /// captured, this happens even if the flag is false.
+  /// caller's thread. A collective that the device carries out without the host is enqueued on
+  /// `stream` instead: it ends in stream order, and the Work is done immediately. While `stream` is
+  /// being captured, this happens even if the flag is false.
   bool caller_waits = false;
   /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.
@@ -39,9 +39,9 @@ struct CallOptions {
   /// is submitted later runs concurrently with the call; see Work::wait_on_stream. The stream must
   /// outlive the group unless `stream_may_go` is set.
   void* stream = nullptr;
-  /// True if `stream` may be destroyed before the group. If the device carries out the call by
-  /// itself, the group then records the end of the call immediately, which costs a few more driver
-  /// calls.
+  /// True if `stream` may be destroyed before the group. If the device carries out the call without
+  /// the host, the group then records the end of the call immediately, which costs a few more
+  /// driver calls.
   bool stream_may_go = false;
   /// all_to_allv: promises that all counts of all ranks are equal, so that a device may carry out
   /// the call as an all_to_all. On the host, such a call matches an all_to_allv of any counts.

@@ -15,7 +15,8 @@
 
 namespace mccl {
 
-/// The rank of a process in its job, and how it meets the others, as reported by the launcher.
+/// The rank of a process in its job, and how it connects to the other ranks, as reported by the
+/// launcher.
 struct Placement {
   int rank = 0;
   int size = 1;

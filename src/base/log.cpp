@@ -48,8 +48,8 @@ LogLevel log_level_of(std::string_view name) {
 Log::Log(int rank, LogLevel level)
     : level_(::fcntl(STDERR_FILENO, F_GETFD) < 0 ? LogLevel::off : level) {
   const std::string who = rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank);
-  // Not made by spdlog's factories, which would enter it in a process-wide registry: contexts are
-  // made and destroyed, and several may have the same rank.
+  // Constructed directly, because spdlog's factories would enter the logger in a process-wide
+  // registry: contexts are made and destroyed, and several may have the same rank.
   logger_ =
       std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
@@ -61,7 +61,7 @@ void Log::write_formatted(LogLevel level, fmt::string_view format,
   try {
     write(level, fmt::vformat(format, args));
   } catch (const std::exception&) {
-    // There is no memory for the line.
+    // Drops the line, because there is no memory for it.
   }
 }
 

@@ -378,11 +378,11 @@ const Setting& find_setting(std::string_view name) {
 
   if (name == kConfigFileVariable)
     throw InvalidArgument(fmt::format(
-        "{} names a file of settings and is read from the environment only", kConfigFileVariable));
+        "{} names a file of settings and is read only from the environment", kConfigFileVariable));
   if (name == kMlxVariable)
     throw InvalidArgument(
-        fmt::format("{} is read from the environment only, by Python as it starts; a program calls "
-                    "mccl.mlx.install() instead",
+        fmt::format("{} is read only from the environment, when Python starts; call "
+                    "mccl.mlx.install() in a program instead",
                     kMlxVariable));
   const std::string_view prefix = name.starts_with(kVariablePrefix) ? kVariablePrefix : "";
   std::vector<std::string_view> candidates;

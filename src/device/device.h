@@ -27,7 +27,7 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  /// Makes later operations wait for all work that `stream` has been given so far.
+  /// Makes later operations wait for all work that was submitted to `stream` so far.
   virtual void follow(void* stream) = 0;
   /// Copies between device memory and pinned memory.
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
@@ -98,7 +98,7 @@ class Accelerator {
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory. Throws Error.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
-  /// Blocks until the device has finished all work that it has been given.
+  /// Blocks until the device has finished all work that was submitted to it.
   virtual void finish() = 0;
   /// Smallest size in bytes, a multiple of 64, that is worth a copy of its own. A smaller copy
   /// takes less time than reporting it to the host.
@@ -108,7 +108,7 @@ class Accelerator {
   virtual void free_pinned(std::byte* memory) noexcept = 0;
   /// Returns the reason why `memory` does not belong to this device; empty if it does.
   virtual std::string objection(const ConstBuffer& memory) const = 0;
-  /// True if work given to `stream` is being recorded into a graph instead of run.
+  /// True if work submitted to `stream` is recorded into a graph instead of run.
   virtual bool is_capturing(void* stream) const = 0;
 };
 

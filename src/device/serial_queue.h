@@ -20,11 +20,12 @@ class SerialQueue {
 
   explicit SerialQueue(std::shared_ptr<Depot> depot);
 
-  /// Runs the call on a device queue of its own, after the work that `stream` has been given so
-  /// far. Returns the number of the call.
+  /// Runs the call on a separate queue of the device, after all work that was submitted to `stream`
+  /// so far. Returns the number of the call.
   Word run_beside(void* stream, const Act& act);
-  /// Runs the call on the caller's stream. The host cannot find out when it ends. If the stream is
-  /// being captured, the caller must order the call relative to calls that are not captured.
+  /// Runs the call on the caller's stream. The host cannot find out when the call ends. If the
+  /// stream is being captured, the caller must order the call relative to calls that are not
+  /// captured.
   ///
   /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The queue then
   /// records the end of the call immediately. Otherwise it records the end only if a call on a

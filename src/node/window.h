@@ -1,5 +1,5 @@
-// The window of a group's ranks on one node. Each rank has a part of it, which it writes and all
-// others read.
+// The window of the ranks of a group on one node. Each rank has one part of the window, which it
+// writes and all other ranks read.
 //
 // A rank may be several collective calls ahead of a slow neighbour, for example as the root of
 // broadcasts. Its calls therefore use different memory in turn. Each call has a head, which holds
@@ -11,10 +11,10 @@
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
 // that last used it. A neighbour that has arrived there has finished reading.
 //
-// A rank that only publishes does not read its neighbours' memory during the call, so it detects a
-// different call of a neighbour only later. Each call's fingerprint therefore includes those of all
-// earlier calls, and a trail keeps records of the last calls. The trail holds twice as many calls
-// as a rank can be ahead.
+// A rank that only publishes does not read its neighbours' memory during the call. It notices only
+// later that a neighbour has made a different call. Each call's fingerprint therefore includes the
+// fingerprints of all earlier calls, and a trail keeps records of the last calls. The trail holds
+// twice as many calls as a rank can be ahead.
 #pragma once
 
 #include <atomic>

@@ -20,16 +20,16 @@ class CableMap;
 struct Facts {
   double latency_s = 15e-6;  ///< Time of an empty message through a link, end to end.
   double bytes_per_s = 2e9;  ///< Rate of one link, in one direction.
-  /// Rates at which a rank adds floats to others in its cache, and converts them to or from bf16,
-  /// in bytes of floats. Unless they are measured, both are cautious and alike, so that rounding
-  /// sums does not look cheaper than it is.
+  /// Rates at which a rank adds arrays of floats in its cache, and converts floats to or from bf16;
+  /// in bytes of floats per second. The defaults are low and equal, so that rounded sums do not
+  /// look cheaper than they are.
   double reduce_bytes_per_s = 8e9;
   double coding_bytes_per_s = 8e9;
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
   /// Part of the latency of a link, or of a link in shared memory, during which the rank itself
-  /// works. The rest is waiting, which overlaps with other work.
+  /// works. During the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time from an arrival until a neighbour sees it.
@@ -65,7 +65,7 @@ struct Estimate {
   /// Approximate number of steps of the busiest rank. If only some of the steps use the window,
   /// only the other steps are counted.
   double steps = 0;
-  /// True if some ranks must pass on messages of others, because no cable joins the two ranks.
+  /// True if some ranks must forward messages, because no cable joins the sender and the receiver.
   bool needs_relays = false;
 };
 

@@ -111,7 +111,7 @@ class CodedSums : public ScheduleWriter {
 
 Schedule build_coded(const Problem& p) {
   if (p.collective == Collective::reduce_scatter) {
-    // Every rank is a node of its own.
+    // Treats every rank as a separate node.
     Problem alone = p;
     alone.nodes.clear();
     return build_hierarchical_scatter(alone);

@@ -150,8 +150,8 @@ WindowWork work_in_window(const Schedule& schedule, const StepTimes& times) {
   return use;
 }
 
-/// Estimates a schedule that uses only the window and in which all ranks wait for each other. The
-/// others take no longer than the root, if there is one.
+/// Estimates a schedule that uses only the window and in which all ranks wait for each other. Uses
+/// the work of the root, if there is one, because no other rank takes longer.
 double meeting_seconds(const Sample& sample, const WindowWork& root, const StepTimes& times) {
   Handled handled = times.buffers(sample.problem.root);
   handled.copied = sample.times * root.copied;

@@ -141,7 +141,8 @@ class Ring : public ScheduleWriter {
   }
 
  private:
-  /// Buffers for sums: two, because the sums of one phase are sent while those of the next arrive.
+  /// Number of buffers for sums: the sums of one phase are sent while the sums of the next phase
+  /// arrive.
   static constexpr std::size_t kRooms = 2;
 
   std::size_t segments_of(const Parts& parts) const {

@@ -106,7 +106,7 @@ struct Step {
   Region dst;
 };
 
-/// True if the collective is one of the others.
+/// True if `collective` is one of the given collectives.
 template <typename... Collectives>
 constexpr bool one_of(Collective collective, Collectives... of) {
   return ((collective == of) || ...);

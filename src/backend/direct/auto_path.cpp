@@ -15,10 +15,10 @@
 namespace mccl::direct {
 namespace {
 
-/// Answers of a rank about its call. kOnHost: some of its data are in host memory.
+/// A rank's answers about its call. kOnHost: some of its data are in host memory.
 constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< All in device memory; can wait for the other ranks.
-constexpr std::byte kOnDevice{2};  ///< All in device memory; cannot wait.
+constexpr std::byte kMeets{1};     ///< All data in device memory; may wait for other ranks.
+constexpr std::byte kOnDevice{2};  ///< All data in device memory; must not wait.
 
 }  // namespace
 

@@ -52,8 +52,8 @@ std::unique_ptr<MpiLibrary> library_of(const SharedLibrary& file) {
     if (said.find(word) != said.npos) return std::make_unique<MpiLibrary>(file, kMpich);
   }
   throw InvalidArgument(
-      fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; it supports those "
-                  "of Open MPI, MPICH (also Intel MPI, MVAPICH) and MPI 5 (libmpi_abi)",
+      fmt::format("{} identifies itself as {}, whose ABI MCCL does not support; MCCL supports the "
+                  "ABIs of Open MPI, MPICH (also Intel MPI, MVAPICH) and MPI 5 (libmpi_abi)",
                   file.path(), in_quotes(said.substr(0, said.find('\n')))));
 }
 

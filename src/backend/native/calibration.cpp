@@ -36,9 +36,9 @@ constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
-/// Ratio of two rates: that of memory, and that of writes that bypass the cache on all ranks at the
-/// same time. Only the second is measured. The first is lower, because reads and writes alternate:
-/// passes over 64 MiB reached 17 to 21 GB/s where the writes reached 26 to 29.
+/// Ratio of the rate of memory to the rate of writes that bypass the cache, both with all ranks at
+/// work. Only the rate of these writes is measured. The rate of memory is lower, because reads and
+/// writes alternate: passes over 64 MiB reached 17 to 21 GB/s where the writes reached 26 to 29.
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;

@@ -93,8 +93,9 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
 }
 
-/// True if the call is faster with the codec. All ranks decide alike, because they use the same
-/// facts. Always false for types other than f32; longer types are used for their precision.
+/// True if the call is faster with the codec. All ranks get the same result, because they use the
+/// same facts. Always false for types other than f32: programs use longer types for their
+/// precision.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
   if (request.call.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);
@@ -197,7 +198,7 @@ Work NativeGroup::end_batch() {
   }
   run_at_once(operations, ended);
   if (!operations.empty()) engine_->submit(operations);
-  // Callbacks may make calls, which must not overtake those of the batch.
+  // Callbacks may make calls, which must not overtake the calls of the batch.
   engine_->end_at_once(ended);
   return all;
 }

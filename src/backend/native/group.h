@@ -136,8 +136,8 @@ class NativeGroup final : public Group {
 
   // group_calls.cpp
   Arguments arguments() const { return {rank(), size()}; }
-  /// `on_device` describes the same call for a device that carries it out by itself, if it may
-  /// differ from `request`.
+  /// `on_device` is the request of the same call for a device that carries it out without the host.
+  /// Null if it does not differ from `request`.
   Work begin(const Request& request, const CallOptions& options,
              const Request* on_device = nullptr);
   Work begin_sum(const Request& request, const CallOptions& options);

@@ -16,7 +16,7 @@ constexpr std::size_t kLongestBlock = 4096;
 /// The elements of one or more blocks as f32; small enough for the core's first-level cache.
 using Values = std::array<float, kLongestBlock>;
 
-/// Number of elements processed at a time: those of as many whole blocks as fit in Values.
+/// Number of elements processed at a time: as many whole blocks as fit in Values.
 std::size_t stride_of(const Coding& coding) {
   return kLongestBlock / coding.block() * coding.block();
 }

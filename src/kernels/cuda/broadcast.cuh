@@ -7,10 +7,10 @@
 // half of `received` is thus read one round after it was written, and written again one barrier
 // later. Between two ranks nothing is forwarded.
 //
-// A short broadcast uses flagged lines and no barrier. Each rank also sends a token to every other
-// rank, and waits for theirs, because the root, for example, receives no data. Together with the
-// data of the other flagged calls, the tokens ensure that a rank has finished the call before when
-// its half of the area is written again.
+// A short broadcast uses flagged lines and no barrier. Some ranks receive no data from others; the
+// root, for example, receives none at all. So every rank also sends a token to every other rank,
+// and waits for their tokens. As the data of other flagged calls do, the tokens show that all ranks
+// have finished the call before. A half of the area can then be written again.
 #pragma once
 
 #include "kernels/cuda/flagged.cuh"
