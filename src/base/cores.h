@@ -24,11 +24,10 @@ struct Cores {
 
 Cores cores_of_this_process();
 
-/// Returns the maximum number of processes per core; above 1, some processes share a core. It is
-/// the largest of these ratios: all processes to all cores; for each process, the processes that
-/// may run only on its allowed cores to the number of these cores; for each control group, its
-/// processes to its quota. `all` is the number of cores to assume if some process's allowed cores
-/// are unknown.
+/// Returns the maximum number of processes per core; above 1, some processes share a core. Three
+/// kinds of ratios are compared: all processes to all cores; the processes that may run only on a
+/// certain set of cores to the size of the set; the processes of a control group to its quota.
+/// `all` is the number of cores to assume if some process's allowed cores are unknown.
 double processes_per_core(std::span<const Cores> processes, int all);
 
 /// Returns the factor by which timeouts must be multiplied if `processes_per_core` processes share

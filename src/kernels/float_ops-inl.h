@@ -65,8 +65,8 @@ struct ProductFloat : FloatOp {
   }
 };
 
-// Numbers that compare equal have equal bits, or are +0 and -0. Of +0 and -0, `or` gives the
-// minimum and `and` the maximum, in either order of the operands.
+// Numbers that compare equal have equal bits, or are +0 and -0. `or` makes -0 of +0 and -0, which
+// is the minimum; `and` makes +0, the maximum. The order of the operands does not matter.
 struct MinFloat : FloatOp {
   template <class V>
   HWY_INLINE V combine(V a, V b) const {

@@ -262,10 +262,10 @@ inline std::size_t arena_bytes(std::size_t neighbours) {
          (kGroupBytes + kBytesPerNeighbour * std::min(neighbours, kMostNeighbours));
 }
 
-/// Chooses the size of a group's window or of a link by the amount of shared memory that this rank
-/// has in use, so that even a thousand groups get shared memory. Returns `usual` while less than
-/// half of the planned memory is in use, usual / 4 while less than all of it is, usual / 16 while
-/// less than twice as much is, and usual / 64 beyond that. Never returns less than `least`.
+/// Chooses the size of a window or of a link, so that even a thousand groups get shared memory. The
+/// size depends on how much shared memory this rank has in use, relative to the planned memory:
+/// `usual` below half of it, usual / 4 below all of it, usual / 16 below twice as much, and usual /
+/// 64 beyond. Never returns less than `least`.
 inline std::size_t thrifty(std::size_t usual, std::size_t least, const Arena& arena) {
   const std::size_t taken = arena.taken();
   const std::size_t all = arena.capacity() / kRoomForThrift;

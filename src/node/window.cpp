@@ -118,8 +118,9 @@ int Window::find_stray() {
   return -1;
 }
 
-/// Every trace after `compared` is still in the neighbour's trail. The neighbour is at most kDepth
-/// calls ahead of this rank's previous call, and this rank is at most that far ahead of `compared`.
+/// Compares the calls after `compared`, all of which are still in the neighbour's trail: the
+/// neighbour is at most kDepth calls ahead of this rank's previous call, and this rank is at most
+/// that far ahead of `compared`.
 Window::Divergence Window::divergence_of(int rank) const {
   const View& view = views_[static_cast<std::size_t>(rank)];
   const auto labels = [](const CallTrace& theirs, const std::byte* ours, bool is_over) {

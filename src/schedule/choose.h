@@ -38,9 +38,9 @@ struct Facts {
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
   double ranks_per_core = 1;             ///< Ranks per core on the fullest node; at least 1.
-  /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s: time of a
-  /// switch to another process, when ranks wait for each other. turn_s: time that sharing the core
-  /// adds to a call that waits for no other rank.
+  /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s is the time
+  /// of a switch to another process, when ranks wait for each other. turn_s is the time that a
+  /// shared core adds to a call that waits for no other rank.
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum message size, in bytes.

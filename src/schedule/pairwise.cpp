@@ -39,8 +39,8 @@ class Pairwise : public ScheduleWriter {
     }
   }
 
-  /// The sends of an exchange start when the exchange two before it has been received, so that no
-  /// rank receives from many senders at the same time.
+  /// Exchange d starts to send once exchange d - 2 has been received, so that no rank receives from
+  /// many senders at the same time.
   void all_to_all() {
     const Parts sent(p_.counts);
     const Parts received(p_.recv_counts);

@@ -79,9 +79,9 @@ struct Walked {
   bool complete = false;  ///< True if all steps have ended.
 };
 
-/// Walks the schedules of all ranks, in rank order. If there is only one schedule in a larger
-/// group, it is walked as if all ranks did the same at the same time: its n-th receive takes the
-/// message of its own n-th send, and the other ranks of the node arrive when it does.
+/// Walks the schedules of all ranks, in rank order. A single schedule in a larger group stands for
+/// all ranks, which do the same at the same time. Its n-th receive then takes the message of its
+/// own n-th send, and the other ranks of the node arrive when it does.
 ///
 /// A step begins as soon as the steps that it waits for have ended and its resource is free. If
 /// several steps wait for a resource, the one that waited longest is first. The sends of a rank

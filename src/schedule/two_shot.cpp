@@ -4,8 +4,8 @@
 // A piece is published without the rank's own part, so the space of that part is free for the
 // result. Each phase runs for a batch of pieces before the next phase, so that ranks seldom wait.
 // One set of slots is enough. A rank that has read a peer's results of a batch knows that the peer
-// has read all operands of the batch, and a rank publishes the next operands only after it has read
-// the results.
+// has read all operands of the batch. Only after it has read the results of all peers does a rank
+// publish the next operands.
 #include <algorithm>
 #include <vector>
 

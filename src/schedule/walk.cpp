@@ -76,7 +76,8 @@ class Walk {
   }
 
  private:
-  /// Steps of all ranks have numbers: those of the first rank, then those of the second, and so on.
+  /// A step of any rank. Steps are numbered over all ranks: the steps of the first rank, then the
+  /// steps of the second, and so on.
   struct State {
     std::uint32_t rank = 0;
     std::uint32_t waits = 0;        ///< Number of steps and messages that the step still awaits.

@@ -27,13 +27,13 @@ struct PathCandidate {
 /// No rank knows in advance where the other ranks' memory lies. So along with collective 1, 2, 4, 8
 /// and so on, each rank reports where its own memory lies, in a small asynchronous all_gather.
 ///
-/// Once all ranks report device memory and can wait, they meet: they create the candidates that all
+/// Once all ranks report device memory and can wait, they meet. They create the candidates that all
 /// ranks support, measure them if there are several, and agree on the figures. Later calls run on
 /// the devices without the host.
 ///
 /// If a report shows both host and device memory, all later calls of the group go through the host.
-/// The ranks continue to report, because a rank that uses host memory has not read the answers. As
-/// long as all ranks use host memory, the choice stays open.
+/// The ranks still continue to report, because a rank whose memory is on the host has not read the
+/// answers. While all ranks use host memory, no choice is made.
 class AutoPath final : public Path {
  public:
   /// `group` must outlive this object.

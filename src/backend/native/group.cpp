@@ -204,8 +204,8 @@ Work NativeGroup::end_batch() {
 }
 
 /// Runs the messages of a batch that can run on this thread, and removes them from `operations`.
-/// Moves those that have ended to `ended`, which has capacity for them. Sends go first: a receive
-/// may wait for a message that its sender sends only after it has received one from this rank.
+/// Moves messages that have ended to `ended`, which has capacity for them. Sends run before
+/// receives, because a peer may send its message only after it has received one from this rank.
 /// Messages in one direction stay in order.
 void NativeGroup::run_at_once(std::vector<OperationPtr>& operations,
                               std::vector<OperationPtr>& ended) {

@@ -9,8 +9,8 @@
 //
 // A short broadcast uses flagged lines and no barrier. Some ranks receive no data from others; the
 // root, for example, receives none at all. So every rank also sends a token to every other rank,
-// and waits for their tokens. As the data of other flagged calls do, the tokens show that all ranks
-// have finished the call before. A half of the area can then be written again.
+// and waits for their tokens. Like the data of other flagged calls, a token shows that its sender
+// has finished the call before. The half of the area that this call used can then be written again.
 #pragma once
 
 #include "kernels/cuda/flagged.cuh"
