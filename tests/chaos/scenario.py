@@ -179,5 +179,5 @@ def _delay(source: random.Random, fault: Fault) -> float:
     if fault in HARMLESS:
         return source.uniform(0.05, 0.6)
     if fault == Fault.MEMORY:
-        return source.uniform(0, 5e-3)
+        return source.uniform(0, 1e-3)
     return source.choice((0.0, 1e-4, 1e-3, 5e-3)) * source.random()

@@ -121,18 +121,21 @@ def test_variables_that_are_named_are_settings():
 
 
 def test_the_errors_that_are_explained_are_raised():
-    """Headings of docs/troubleshooting.md are messages; … stands for their variable parts."""
+    """Headings and the faults of docs/troubleshooting.md are messages; … is any text."""
     folders = ("src", "bindings", "python")
     files = [f for name in folders for f in (ROOT / name).rglob("*") if f.suffix in {".cpp", ".py"}]
     text = "".join(f.read_text() for f in files)
     # Join adjacent literals.
     text = re.sub(r'"\s*(?:fmt::format\()?f?"', "", text)
-    headings = re.findall(r"^### `(.+)`$", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    headings = re.findall(r"^### `(.+)`$", page, re.M)
+    causes = re.findall(r"^\| [^|]+ \| `([^`|]+)`", page, re.M)
     assert len(headings) >= 25
+    assert len(causes) >= 12
     foreign = "The client socket has failed to connect"
     missing = [
         part
-        for heading in headings
+        for heading in [*headings, *causes]
         if not heading.startswith(foreign)
         for part in re.split("[…`:;,]", heading)
         if len(part.strip()) > 12 and part.strip() not in text
