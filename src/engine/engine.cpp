@@ -153,7 +153,8 @@ Engine::Engine(EngineOptions options)
   if (size() == 1) return;
   status_server_.emplace(options_.config, *recorder_, log_, [this] { return status_json(); });
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
-  // From here on, what the store delivers comes from ranks that this one is connected to.
+  // From here on, this rank is connected to all ranks that write to the store. A wait for a value
+  // in the store fails once one of them is lost.
   met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
@@ -275,7 +276,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // these calls have ended, even if the links now fail
+  Engine::run_callbacks(lock);  // runs their callbacks before links can fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -347,7 +348,7 @@ void Engine::after_fork_in_parent() noexcept {
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
   if (forker_.load() != std::this_thread::get_id())
-    return;  // the state in which the parent's threads left this copy is unknown
+    return;  // the parent's other threads may have left this copy in an inconsistent state
   try {
     links_.abandon();
     Sleep beside;

@@ -59,8 +59,8 @@ struct EngineOptions {
   std::shared_ptr<Store> store;
   Config config;
   std::shared_ptr<Metrics> metrics;
-  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< From ContextOptions; may be null.
-  /// RDMA verbs; null: the verbs library of this machine is loaded.
+  std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< See ContextOptions; may be null.
+  /// RDMA verbs. If null, the verbs library of this machine is loaded.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;
   bool has_gpus = false;  ///< True if this rank has GPUs.
 };
@@ -83,7 +83,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::string status_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
-  /// The store, for users that must not keep it alive: shutdown() may release it.
+  /// The store. Weak, because shutdown() may release the store while its users still exist.
   std::weak_ptr<Store> weak_store() const { return options_.store; }
   /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
@@ -142,7 +142,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// result. `not_yet`: `begun` is the call, which the driver continues.
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun);
-  /// Does the same for a message that already has a Work. `whole`: end_at_once() must follow.
+  /// Tries to run, on the calling thread, a message that already has a Work. If this returns
+  /// `whole`, the caller must call end_at_once() next.
   AtOnce run_at_once(const std::shared_ptr<Operation>& message);
   /// Ends messages that have been sent or received whole, and runs their callbacks on this thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
@@ -256,7 +257,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().
 
   Inbox inbox_;
-  GroupNames names_;  // guarded by the inbox's lock, so that a forked child sees it consistent
+  /// Guarded by the inbox's lock, which is held during a fork, so that the child gets a consistent
+  /// copy.
+  GroupNames names_;
 
   std::optional<StatusServer> status_server_;  ///< Empty for a job of one rank.
   std::thread thread_;

@@ -15,7 +15,7 @@ namespace {
 /// Number of checks that are made without a pause between them. A pause would take as long as the
 /// neighbour's arrival.
 constexpr int kEagerLooks = 128;
-/// Number of checks between two readings of the clock; the second value applies if ranks share
+/// Number of checks between two readings of the clock. The second value applies if ranks share
 /// cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
@@ -101,10 +101,10 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   } catch (const std::exception& error) {
     if (!group.is_carried()) fail_at_once(group, task.call, error);
   }
-  // A receive that has not got its message has had no effect.
+  // A receive whose message has not arrived has had no effect, so it can still be submitted.
   if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
   if (result == AtOnce::whole) {
-    // A second reading would take as long as a small call that did not wait.
+    // Reading the clock again would take as long as a small call that did not wait.
     const bool is_short =
         is_small && looks <= kEagerLooks && !group.is_carried() && !driver_.shares_cores();
     const std::int64_t ended = cycles == 0 || is_short ? cycles : cycle_count();
@@ -175,8 +175,8 @@ bool Engine::spin_until(bool carried, Advance advance) {
 }
 
 /// Called on a caller's thread. Returns false if an exception occurred; all groups have then
-/// failed. If the messages read here require work, wakes the progress thread. It would sleep on,
-/// because poll() does not report bytes that this thread has already read.
+/// failed. If the messages read here require work, wakes the progress thread, because its poll()
+/// does not report bytes that this thread has already read.
 bool Engine::look_beside_safely(Clock::time_point now) {
   const bool was_idle = groups_.idle();
   bool safe = true;

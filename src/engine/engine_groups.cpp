@@ -39,7 +39,8 @@ std::string list(const Standings& standings, Standing which) {
   return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, ", "));
 }
 
-/// Throws PeerError if this rank must not go on with the ranks that are present.
+/// Throws PeerError if the group must not continue with the members that are present, or if the
+/// others have excluded this rank.
 void check_survivors(const std::string& call, GroupRank self, const Standings& standings) {
   if (standings[self] != Standing::present) {
     throw PeerError(fmt::format(
@@ -65,8 +66,8 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   facts.cables = cables_of(ranks);
-  // The identity is numbered so that it differs from earlier groups of the same name, which other
-  // ranks may still hold.
+  // The identity contains a number, so that it differs from those of earlier groups of the same
+  // name, which other ranks may not have destroyed yet.
   const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   std::uint32_t number = 0;
   {
@@ -119,7 +120,8 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
                                               facts_.bytes_per_s);
 }
 
-/// Takes the progress lock as a fork does, because a waiting caller holds it while it sleeps.
+/// Takes the progress lock through make_way(), as a fork does, because a caller that waits for its
+/// call keeps the lock even while it sleeps.
 Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
                                        std::chrono::milliseconds timeout) {
   refuse_in_child();

@@ -62,7 +62,8 @@ void Engine::take_in() noexcept {
   taken_.clear();
 }
 
-/// An exception in one submitted item, such as std::bad_alloc, must not lose the others.
+/// An exception in the handling of one submitted item, such as std::bad_alloc, must not lose the
+/// other items.
 void Engine::attempt(GroupState& group, const std::function<void()>& action,
                      const std::shared_ptr<Operation>& operation) noexcept {
   try {
@@ -86,7 +87,7 @@ void Engine::look_beside(Clock::time_point now) {
 }
 
 /// Handles control messages and new links. Peers that a transport has found unreachable are handled
-/// first, because that reason explains the links that end as a consequence.
+/// first, because their loss is the reason why links then end.
 void Engine::hear_and_connect(Clock::time_point now) {
   next_look_ = now + between_looks_;
   for (const auto& [peer, reason] : links_.take_lost()) {

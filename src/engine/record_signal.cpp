@@ -13,15 +13,16 @@
 namespace mccl::engine {
 namespace {
 
-/// A context to wake. A handler may use only lock-free atomics and write(2).
+/// A context that the signal handler wakes. The handler may use only lock-free atomics and
+/// write(2).
 struct WokenContext {
-  std::atomic<std::atomic<bool>*> flag{nullptr};  ///< Null if the place is free.
+  std::atomic<std::atomic<bool>*> flag{nullptr};  ///< Null if this element is not in use.
   std::atomic<int> wake_end{-1};
 };
 constexpr std::size_t kMostContexts = 64;
 
 std::array<WokenContext, kMostContexts> woken_contexts;
-std::atomic<int> handling{0};  ///< Threads in the handler.
+std::atomic<int> handling{0};  ///< Number of threads that are in the handler.
 
 void on_signal(int) {
   const int error = errno;
@@ -55,8 +56,8 @@ bool install(int signal) {
   return ::sigaction(signal, &ours, nullptr) == 0;
 }
 
-/// Frees the place. The handler stays installed, because SIGUSR1 would end the process by default,
-/// and the operator may not know that the job's last group has just ended.
+/// Frees the context's element. The handler stays installed, because SIGUSR1 would end the process
+/// by default, and the operator may not know that the job's last group has just ended.
 void remove(WokenContext& context) {
   const std::lock_guard lock(registry_mutex());
   context.flag.store(nullptr);

@@ -124,8 +124,8 @@ StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder,
   }
 }
 
-/// The name of the socket differs between all living contexts of the user, so an older file of that
-/// name is left from a process that was killed.
+/// All living contexts of the user have sockets of different names. So an older file of this name
+/// was left by a process that was killed.
 void StatusServer::listen() {
   const std::string folder = node::make_status_folder();
   const FlightOrigin& origin = recorder_.origin();
@@ -185,7 +185,7 @@ void StatusServer::answer() {
              R"({"error": "this rank's MCCL is of another version than the program mccl"})");
   } catch (const std::exception& error) {
     log_.debug("a process that asked for the status of this rank got no answer: {}", error.what());
-    // While no descriptor is left for the connection, it stays ready to be accepted.
+    // If no descriptor is left for the connection, the connection stays ready to be accepted.
     pollfd wake = {wake_pipe_.descriptor(), POLLIN, 0};
     ::poll(&wake, 1, kAfterError);
   }

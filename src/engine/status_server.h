@@ -1,8 +1,7 @@
-// Shows a rank to other processes of its user: `mccl dump` and `mccl status` ask through a local
-// socket. Also writes the flight record to a file when a group fails or a signal arrives.
-//
-// The socket is a file in node::status_folder(). The client sends one of the requests of
-// node/local_socket.h; the rank answers with JSON and closes the connection.
+// Shows the state of a rank to other processes of its user: `mccl dump` and `mccl status` send
+// requests through a local socket. Also writes the flight record to a file when a group fails or a
+// signal arrives. The socket is a file in node::status_folder(). The client sends one of the
+// requests of node/local_socket.h. The rank answers with JSON and closes the connection.
 #pragma once
 
 #include <atomic>
@@ -21,7 +20,7 @@
 
 namespace mccl::engine {
 
-/// The path that the setting flight_recorder_file stands for on this rank.
+/// Returns the path of this rank's flight record, from the setting flight_recorder_file.
 std::string flight_record_path(std::string_view setting, const FlightOrigin& origin);
 
 /// Owns one thread, which sleeps unless there is something to do.
@@ -30,8 +29,8 @@ class StatusServer {
   /// Returns the status of the rank as JSON. Called on the server's thread.
   using Status = std::function<std::string()>;
 
-  /// Without a socket or a thread, for example because the folder belongs to another user, the rank
-  /// runs on and logs the reason. `recorder` and `log` must outlive this object.
+  /// If there can be no socket or thread, for example because the folder belongs to another user,
+  /// the rank runs without them and logs the reason. `recorder` and `log` must outlive this object.
   StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log, Status status);
   /// Ends the thread, after it has written the records that were requested.
   ~StatusServer() { stop(); }

@@ -77,7 +77,8 @@ class Termination {
   std::mutex& mutex() { return mutex_; }
 
   void remove(const void* name) {
-    if (listener.load() != ::getpid()) return;  // in a forked child: the parent's entry
+    // in a forked child, the entry belongs to the parent
+    if (listener.load() != ::getpid()) return;
     const std::lock_guard lock(mutex_);
     std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });
     if (endings_.empty()) stop_listening();
@@ -97,7 +98,7 @@ class Termination {
     if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
     const bool inherited = before.sa_handler == &on_signal;
     if (before.sa_handler != SIG_DFL && !inherited) return false;
-    // After a fork, the parent's thread does not exist here and cannot be joined.
+    // After a fork, the parent's thread does not exist in this process and cannot be joined.
     static_cast<void>(thread_.release());
     endings_.clear();
     handling.store(0);

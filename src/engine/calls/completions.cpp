@@ -84,7 +84,7 @@ void Completions::blame_callback(std::string_view thrown) const noexcept {
   try {
     log_.error("a callback of a call threw: {}", thrown);
   } catch (const std::bad_alloc&) {
-    // There is no memory to log it.
+    // Memory has run out, so the exception cannot be logged.
   }
 }
 

@@ -1,5 +1,5 @@
-// Ends calls: counts each in the metrics, records it, and wakes its waiters. Counts staging memory,
-// too.
+// Ends calls: counts each call in the metrics, records it, and wakes its waiters. Also counts
+// staging memory.
 #pragma once
 
 #include <atomic>
@@ -61,10 +61,11 @@ class Staging {
 /// except where a comment says otherwise.
 class Completions {
  public:
-  /// One of this many at-once calls is timed. Its times count for all of them.
+  /// One of this many calls that run on their caller's thread is timed. Its times count for all of
+  /// them.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Messages of fewer bytes that run at once are recorded without times.
+  /// Messages of fewer bytes are recorded without times if they run on their caller's thread.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.
@@ -75,8 +76,8 @@ class Completions {
   /// Records the state of a call that has not ended.
   void note(Operation& operation, FlightEntry::State state) noexcept;
 
-  /// Ends the call, with an error if `error` is set. No-op if it has ended already. Its callbacks
-  /// wait for run().
+  /// Ends the call, with an error if `error` is set. No-op if the call has ended already. run()
+  /// runs its callbacks later.
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a

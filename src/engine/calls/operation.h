@@ -28,7 +28,7 @@ class CallDriver {
  public:
   virtual ~CallDriver() = default;
   /// Drives calls until `work` is done or `deadline` has passed. May return earlier if another
-  /// thread drives.
+  /// thread drives meanwhile.
   virtual void help(detail::WorkState& work, Clock::time_point deadline) = 0;
 };
 
@@ -102,8 +102,8 @@ struct Operation final : detail::WorkState, Task {
   std::weak_ptr<CallDriver> driver;
   /// True if the caller waits immediately, so no other thread needs to be woken.
   bool caller_waits = false;
-  /// True if the call was made inside begin_coalescing() and has not been submitted yet. A wait for
-  /// it would never end.
+  /// True if the call was made inside begin_coalescing() and has not been submitted yet. Waiting
+  /// for such a call would never end.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;

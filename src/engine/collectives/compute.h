@@ -1,5 +1,5 @@
-// Arithmetic and copies of a call's steps, on host memory. An operation is timed if it takes longer
-// than reading the clock. Memory of another device needs a counterpart of this file.
+// Arithmetic and copies of a call's steps, on host memory. An operation is timed if it is large
+// enough to take longer than reading the clock.
 #pragma once
 
 #include <cstddef>

@@ -203,7 +203,7 @@ bool Executor::receive_payload(Lane& lane, const Step& step) {
     const std::size_t at = lane.payload_received();
     const void* local = readable(step.src) + at;
     const void* remote = bytes.data();
-    // The lower rank's operand goes first, so that every rank computes the same expression.
+    // The operand of the lower rank goes first, so that every rank computes the same expression.
     if (GroupRank(step.peer) < channels_.rank()) std::swap(local, remote);
     reduce_pair(*task_, local, remote, writable(step.dst) + at, bytes.size());
     lane.consume_payload(bytes.size(), task_->traffic);

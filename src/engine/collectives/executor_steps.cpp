@@ -74,16 +74,17 @@ bool Executor::run_window_step(const Step& step) {
   }
 }
 
-/// Opens the call's part of the window. Returns false if it must wait for a neighbour. Throws
-/// MismatchError if a neighbour made a different call earlier. A rank that only publishes, such as
-/// the root of a broadcast, did not compare calls at that time.
+/// Opens the call's part of the window. Returns false if this rank must wait for a neighbour.
+/// Throws MismatchError if a neighbour made a different call earlier. Such a call is noticed only
+/// now if this rank only published then, like the root of a broadcast, because it did not compare
+/// calls.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
   if (!window.open()) {
     const GroupRank late(window.late());
     if (!late.valid() || !is_lost(late)) return false;
-    if (!window.open()) throw_lost(late);  // it may have arrived before it left
+    if (!window.open()) throw_lost(late);  // `late` may have arrived before it was lost
   }
   write_label(task_->call, window.label());
   if (const GroupRank strayed(window.strayed()); strayed.valid()) throw_divergence(strayed);

@@ -14,8 +14,9 @@ WriteChoice::Way WriteChoice::next(Clock::time_point now) {
     samples_ = {};
   }
   if (trials_left_ == 0) return way_;
-  // The ways do not simply alternate: if calls write to several readers in turn, one way would
-  // always write to the same reader. The Thue-Morse sequence has no period.
+  // A trial does not simply alternate between the two ways of writing. If calls write to several
+  // readers in turn, every write to the same reader could then go the same way. The Thue-Morse
+  // sequence has no period.
   const auto left = static_cast<unsigned>(trials_left_ - 1);
   return std::popcount(left) % 2 == 0 ? Way::through_cache : Way::past_cache;
 }

@@ -55,13 +55,14 @@ class WriteChoice {
   /// writes go to memory that no neighbour has read yet, and are faster than typical ones.
   explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
-  /// Returns the way for a write that begins at `now`.
+  /// Returns how to write data at `now`: through the cache or past it.
   Way next(Clock::time_point now);
-  /// Reports the duration of a write that went `way`.
+  /// Reports the duration of a write for which next() had chosen `way`.
   void took(Way way, std::size_t bytes, double seconds, Clock::time_point now);
 
  private:
-  /// Seconds per byte of a trial's writes that went one way.
+  /// Seconds per byte of the writes of a trial that went through the cache, or of those that went
+  /// past it.
   struct Samples {
     std::array<double, kTrialWrites / 2> taken{};
     std::size_t count = 0;

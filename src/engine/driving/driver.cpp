@@ -6,8 +6,8 @@
 namespace mccl::engine {
 namespace {
 
-/// How long the driver spins without yielding its core. After that it yields between passes,
-/// possibly to the very rank that it waits for.
+/// How long the driver spins without yielding its core. After that it yields between passes, so
+/// that a rank that it waits for can run on this core.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 /// Time between two attempts to take the lock from the driving thread.

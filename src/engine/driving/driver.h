@@ -55,11 +55,12 @@ class Driven {
   virtual bool pass() = 0;
   /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
-  /// True if a link now needs a wake-up earlier than, or other than, the last prepare() arranged.
+  /// True if the sleep that the last prepare() arranged would miss an event of a link, because the
+  /// link now needs an earlier deadline or other poll events.
   virtual bool sleeps_too_long() const = 0;
   virtual bool callbacks_wait() const = 0;
-  /// Releases the lock while callbacks run. Returns false if another thread then held the lock,
-  /// because it drives now.
+  /// Releases the lock while callbacks run. Returns false if another thread has taken the lock
+  /// meanwhile and now drives.
   virtual bool run_callbacks(std::unique_lock<std::mutex>& lock) = 0;
 
   /// Asks neighbours to wake the driver from now on. If this returns true, the caller must make one

@@ -62,7 +62,7 @@ class Agreement {
   /// Members that are considered present and whose votes are missing in this round.
   std::vector<GroupRank> missing() const;
 
-  /// Handles a member's vote. Throws CorruptionError if no honest member sends it.
+  /// Handles a member's vote. Throws CorruptionError for a vote that no correct member sends.
   void hear(GroupRank from, Vote vote);
   void lose(GroupRank member, Standing how);
 

@@ -79,14 +79,14 @@ void GroupState::suspect(const std::exception& error) {
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // A library's error seldom says what the cause is. A member that made another call announces it
-  // when it is probed.
+  // The error of the carrier's library seldom names the cause. A member that made another call
+  // announces this when it is probed.
   if (carrier_) probe(suspected_at_);
 }
 
-/// Makes a short pause before the driver polls the carrier again, since nothing wakes the driver
-/// when the carrier's calls make progress. Pauses grow while there is none. Returns true: the
-/// driver must not go to sleep.
+/// Makes a short pause before the driver polls the carrier again, because nothing wakes the driver
+/// when the carrier's calls make progress. The pauses grow while there is no progress. Returns
+/// true: the driver must not go to sleep.
 bool GroupState::stay_awake(Clock::time_point now) const {
   const Clock::duration idle = now - last_progress_;
   if (idle < kBeforeNaps || (idle < kBeforeNapsOfCallers && around_.caller_drives())) {

@@ -25,7 +25,7 @@ void GroupState::log_failure() const noexcept {
   try {
     around_.log.info("group '{}' failed: {}", membership_.name, describe(failure_));
   } catch (const std::bad_alloc&) {
-    // The errors of the calls contain the text as well.
+    // Memory has run out. The errors of the calls contain the text as well.
   }
 }
 

@@ -35,13 +35,13 @@ void GroupNames::give_up(const std::string& name) {
   const auto living = living_.find(name);
   if (living == living_.end()) return;
   const auto times = times_.find(living->second);
-  // Two identities with the same hash share an entry, so the other name may have been given up
-  // before.
+  // Two identities with the same hash share an entry, so it may be in given_up_ already.
   if (times != times_.end() && times->second.given_up == given_up_.end()) {
     try {
       times->second.given_up = given_up_.insert(given_up_.end(), living->second);
     } catch (const std::bad_alloc&) {
-      // The entry is kept forever, which is better than a name that stays taken.
+      // Without memory, the entry is kept forever. This is better than a name that can never be
+      // used again.
     }
   }
   living_.erase(living);

@@ -1,6 +1,6 @@
-// Bounded records of groups: the names that living groups have and had, messages about groups that
-// this rank has not made yet, and closed groups. Other ranks may still hold a group of the same
-// name that is closed here, or be faster to make theirs.
+// Bounded records of groups: the names of living and earlier groups, messages about groups that
+// this rank has not made yet, and closed groups. Ranks do not make and close a group at the same
+// time, so other ranks may send messages about a group that does not exist here.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ namespace mccl::engine {
 /// The names of living groups, and a bounded number of earlier names. Guarded by its user's lock.
 class GroupNames {
  public:
-  /// Maximum number of given-up names that are remembered. A forgotten name counts as new when it
+  /// Maximum number of remembered names of destroyed groups. A forgotten name counts as new when it
   /// is used again. Limitation: a rank that was in many other groups may have forgotten a name that
-  /// another rank still remembers. The two then give the next group of that name different numbers,
-  /// and do not find each other in it.
+  /// another rank still remembers. The two ranks then give the next group of that name different
+  /// numbers, so they cannot connect in that group.
   static constexpr std::size_t kMost = std::size_t{1} << 18;
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}
@@ -50,7 +50,7 @@ class GroupNames {
 
   const std::size_t most_;
   std::map<std::string, std::uint64_t> living_;  // identities by name
-  // Keyed by identity, to store no text of names given up.
+  // Keyed by identity, so that no text is stored for the names of destroyed groups.
   std::unordered_map<std::uint64_t, Times> times_;
   std::list<std::uint64_t> given_up_;  // identities, the oldest first
 };

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kIdleAfter{10};
 /// Time for which messages of a carrier may still arrive after their sender has announced that it
 /// left.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
-/// Time without progress after which the flight recorder is told which member a call waits for.
+/// Time without progress after which the flight record shows which member a call waits for.
 constexpr std::chrono::milliseconds kNoteWaitAfter{100};
 
 }  // namespace
@@ -152,7 +152,8 @@ bool GroupState::fail_without_carrier() {
   return true;
 }
 
-/// Asks the other members which call they are in. A member that has destroyed the group says so.
+/// Asks the other members which call they are in. A member that has destroyed the group answers
+/// that it has done so.
 void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
   ControlMessage probe = about_group(ControlKind::probe);
@@ -232,7 +233,7 @@ void GroupState::note_missing(Operation& call) noexcept {
     const std::vector<GroupRank> members = missing();
     call.flight.waits_for = members.empty() ? -1 : members.front().number();
   } catch (const std::bad_alloc&) {
-    // There is no memory for the list, so the record shows no rank.
+    // There is no memory for the list of members, so the record shows none.
   }
 }
 

@@ -8,7 +8,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Longest wait for a peer that accepts bytes slowly, as a multiple of the patience.
+/// Longest wait for a peer that keeps accepting bytes slowly, as a multiple of `patience_`
+/// (MCCL_CONNECT_TIMEOUT).
 constexpr int kMostPatience = 10;
 
 }  // namespace
@@ -64,7 +65,7 @@ void Departing::warn(const DepartingLink& departing, std::string_view why) const
         "({})",
         departing.peer, why, departing.unsent, departing.link->description());
   } catch (const std::bad_alloc&) {
-    // The link is given up even without the warning.
+    // Memory has run out. The link is given up without the warning.
   }
 }
 

@@ -32,9 +32,9 @@ using DepartingLinks = std::list<DepartingLink>;
 /// progress lock.
 class Departing {
  public:
-  /// `patience` is the time after which a link is given up, with a warning to `log`, if its peer
-  /// has accepted nothing. A link is also given up after ten times that time in total. `log` must
-  /// outlive this object.
+  /// `patience` (MCCL_CONNECT_TIMEOUT) is the time after which a link whose peer has accepted
+  /// nothing is given up, with a warning to `log`. A link whose peer accepts bytes slowly is
+  /// given up after ten times that time. `log` must outlive this object.
   Departing(Clock::duration patience, const Log& log) : patience_(patience), log_(log) {}
 
   void add(DepartingLinks links, Clock::time_point now) noexcept;

@@ -63,7 +63,7 @@ class Lane {
   /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();
 
-  /// A message in the link's memory. `payload` is empty until all of it has arrived.
+  /// A message in the link's memory. `payload` is empty until the whole payload has arrived.
   struct Arriving {
     Frame frame;
     std::span<const std::byte> payload;

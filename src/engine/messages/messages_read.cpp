@@ -216,8 +216,9 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
   if (frame.call.count != call.count || frame.call.dtype != call.dtype ||
       frame.call.tag != call.tag || piece >= receive.message.pieces ||
       frame.payload_bytes != piece_size(piece, receive.out.bytes())) {
-    refuse(rank, fmt::format("sent {} bytes as piece {} of {}, which does not fit into {}",
-                             frame.payload_bytes, piece, describe(frame.call), describe(call)));
+    refuse(rank,
+           fmt::format("sent piece {} of {} with {} bytes, which does not match the pending {}",
+                       piece, describe(frame.call), frame.payload_bytes, describe(call)));
   }
   if (receive.message.arriving[piece]) {
     refuse(rank, fmt::format("sent piece {} for {} twice", piece, describe(call)));

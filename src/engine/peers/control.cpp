@@ -26,7 +26,7 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
-  std::int32_t seen_by;  // negative: mentioned in the reason, if at all
+  std::int32_t seen_by;  // rank that saw it; negative: none, or in the reason
   std::uint32_t unused;  // 0
   CallCode call;
 

@@ -76,8 +76,8 @@ class Liveness {
   struct Peer {
     State state = State::unknown;
     Clock::duration silence{};
-    Clock::duration patience{};  ///< Allowed silence beyond the interval.
-    Clock::duration meeting{};   ///< The same before the peer was first heard.
+    Clock::duration patience{};  ///< Allowed silence in addition to the interval.
+    Clock::duration meeting{};   ///< Additional silence until the peer is first heard.
   };
 
   Clock::duration period_;
