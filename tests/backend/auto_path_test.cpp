@@ -36,8 +36,8 @@ class WayDouble final : public direct::Path {
   }
   void enqueue(const Request& request, void* stream) override {
     auto& queue = *static_cast<DeviceDouble::Queue*>(stream);
-    // bf16 calls are measurements. They only take time and write nothing, since their lengths are
-    // chosen for GPUs.
+    // Calls with bf16 are measurements. They only take time and write nothing, because their
+    // lengths are chosen for real GPUs.
     if (request.call.dtype == DType::bf16)
       return queue.enqueue([pause = pause] {
         const auto until = Clock::now() + pause;
@@ -139,7 +139,7 @@ TEST_F(AutoPaths, TheFirstCallOnDevicesIsRefusedWhileItsStreamIsCaptured) {
     }
     EXPECT_THAT(refusal, HasSubstr("make a first collective on GPU memory before the capture"));
     stream.capture(false);
-    EXPECT_EQ(all_reduce(group, true), 42) << "the refused call was none";
+    EXPECT_EQ(all_reduce(group, true), 42) << "the refused call was counted";
     EXPECT_TRUE(all_reduce_captured().done());
     stream.finish();
   });
@@ -151,11 +151,11 @@ TEST_F(AutoPaths, AllRanksUseTheHostIfOneHasHostMemory) {
     for (int call = 0; call < 3; ++call) {
       EXPECT_EQ(all_reduce(group, context.rank() != 1), 3);
     }
-    EXPECT_EQ(all_reduce(group, true), 3) << "for good";
+    EXPECT_EQ(all_reduce(group, true), 3) << "the choice of the host path is final";
   });
 }
 
-/// Each rank sends a part of one element, with a promise that all counts are equal. Returns the
+/// Each rank sends one element to every rank, and declares that all counts are equal. Returns the
 /// last element of the result.
 float all_to_all_of_equal_counts(Group& group, const std::shared_ptr<DeviceDouble>& device,
                                  bool on_device) {
@@ -204,11 +204,11 @@ TEST_F(AutoPaths, NeedNoAgreementAfterReachingMemory) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     EXPECT_EQ(all_reduce(group, false), 2);
     group.reach_device_memory(kDevice);
-    EXPECT_EQ(all_reduce(group, true, false), 42) << "though it could not wait for the others";
+    EXPECT_EQ(all_reduce(group, true, false), 42) << "the call needed an agreement";
     group.reach_device_memory(kDevice);
     EXPECT_EQ(all_reduce(group, true), 42);
   });
-  EXPECT_EQ(WayDouble::times_reached, 2) << "the second time, on each rank; a way meets by itself";
+  EXPECT_EQ(WayDouble::times_reached, 2) << "only the second reach_device_memory() of each rank";
 }
 
 TEST_F(AutoPaths, TheHostPathDoesNotReachPeerMemory) {
@@ -218,7 +218,7 @@ TEST_F(AutoPaths, TheHostPathDoesNotReachPeerMemory) {
     EXPECT_EQ(all_reduce(group, context.rank() != 1), 2);
     EXPECT_EQ(all_reduce(group, true), 2);
     group.reach_device_memory(kDevice);
-    EXPECT_EQ(all_reduce(group, true), 2) << "for good";
+    EXPECT_EQ(all_reduce(group, true), 2) << "the choice of the host path is final";
   });
   EXPECT_EQ(WayDouble::times_reached, 0);
 }
@@ -227,10 +227,10 @@ TEST_F(AutoPaths, EarlierHostCallsDoNotDecide) {
   run_ranks(2, [this](Context& context) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     for (int call = 1; call <= 5; ++call) EXPECT_EQ(all_reduce(group, false), 2);
-    EXPECT_EQ(all_reduce(group, true), 2) << "the sixth: the ranks asked each other last at four";
+    EXPECT_EQ(all_reduce(group, true), 2) << "call 6: the ranks agree only at calls 4 and 8";
     EXPECT_EQ(all_reduce(group, true), 2);
-    EXPECT_EQ(all_reduce(group, true), 42) << "at eight";
-    EXPECT_EQ(all_reduce(group, false), 2) << "memory of the host goes as ever";
+    EXPECT_EQ(all_reduce(group, true), 42) << "call 8: the ranks agree on the path";
+    EXPECT_EQ(all_reduce(group, false), 2) << "host memory does not use the path";
   });
 }
 
@@ -239,7 +239,7 @@ TEST_F(AutoPaths, ACallerThatMustNotBlockUsesTheHost) {
     Group& group = use(context, {way("one", 42, std::chrono::microseconds(0))});
     EXPECT_EQ(all_reduce(group, true, context.rank() == 0), 2);
     EXPECT_EQ(all_reduce(group, true, false), 2);
-    EXPECT_EQ(all_reduce(group, true), 2) << "the third: nobody asks";
+    EXPECT_EQ(all_reduce(group, true), 2) << "call 3: the ranks agree only at call 4";
     EXPECT_EQ(all_reduce(group, true), 42);
   });
 }

@@ -1,5 +1,5 @@
-// Tests jobs along cables. All ranks are threads of one process, and each rank may reach only its
-// neighbours.
+// Tests jobs whose ranks are joined by cables. All ranks are threads of one process, and each rank
+// can connect only to its neighbours.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -239,7 +239,7 @@ TEST(Cables, TheErrorNamesDisconnectedParts) {
                 .deadline = Clock::now() + std::chrono::milliseconds(300)});
   try {
     alone.wait();
-    FAIL() << "it has met nobody";
+    FAIL() << "a rank without cables has connected";
   } catch (const TimeoutError& error) {
     EXPECT_NE(std::string(error.what()).find("no cable leads from rank 0 to 1, 2"),
               std::string::npos)

@@ -92,7 +92,7 @@ TEST(Compression, AReduceScatterIsNotRoundedAgain) {
   for (const int size : {2, 3, 4, 8}) {
     std::vector<std::size_t> counts, begins;
     std::size_t total = 0;
-    for (int rank = 0; rank < size; ++rank) {  // rank 1 gets nothing
+    for (int rank = 0; rank < size; ++rank) {  // rank 1 has an empty part
       begins.push_back(total);
       counts.push_back(rank == 1 ? 0 : 20'001 + 3000 * static_cast<std::size_t>(rank));
       total += counts.back();

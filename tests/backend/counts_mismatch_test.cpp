@@ -12,7 +12,7 @@ using Counts = std::vector<std::size_t>;
 
 constexpr DType kType = DType::f64;
 
-/// A collective of two ranks; each passes its own counts, which add up to 8.
+/// A collective of two ranks. Each rank passes its own counts, which add up to 8.
 struct Uneven {
   const char* name;
   void (*call)(Group& group, const Counts& counts);
@@ -64,7 +64,8 @@ class UnevenCounts : public ::testing::TestWithParam<const char*> {
           Group& group = *context.world();
           (group.rank() == 0 ? first : second)(group);
           group.barrier().wait();
-          group.barrier().wait();  // reports the error to a rank that did not need the other
+          // A rank whose call needed nothing from the other rank gets the error here.
+          group.barrier().wait();
         },
         config);
     for (const std::string& error : errors) {

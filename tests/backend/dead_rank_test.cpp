@@ -1,5 +1,5 @@
-// A rank is killed while the others wait for a third one, which is late. For example, a rank that
-// saves a checkpoint makes its next call long after the others.
+// Tests that a rank's death is noticed while the other ranks wait for a third one that makes its
+// next call late, for example because it saves a checkpoint.
 #include <thread>
 
 #include "support/processes.h"
@@ -122,8 +122,8 @@ TEST_P(BehindALateRank, ADepartedRankEndsCollectivesThatItHasNotCalled) {
       [](Context& context, const Processes::Say& say) {
         Group& world = *context.world();
         all_reduce<4000>(world);
-        // Rank 2 leaves once all ranks have completed the first call. A rank that had not would
-        // fail with the group.
+        // Rank 2 leaves once all ranks have completed the first call. Otherwise a rank that has not
+        // would fail with the group.
         char token = 0;
         const Buffer one{&token, 1, DType::u8};
         if (context.rank() == 2) {

@@ -1,5 +1,5 @@
-// A rank sends messages and then drops its group or ends, while their receiver is late. Every
-// message whose send completed must be received.
+// Tests that every message whose send completed is received, even if the sender drops its group or
+// ends before the receiver asks for the message.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -45,7 +45,7 @@ void wait_for(const std::string& event) {
   while (!has_happened(event)) ::usleep(1000);
 }
 
-/// Completes every send. The receiver takes a message only if a send needs that to complete, so
+/// Completes every send. The receiver takes a message only if a send cannot complete otherwise, so
 /// that as many messages as possible are in flight at the end.
 void send_all(Group& group) {
   for (int i = 0; i < kMessages; ++i) {
@@ -61,7 +61,8 @@ void expect_message(Group& group, int message) {
   if (got != content(message)) throw Error(fmt::format("message {} is damaged", message));
 }
 
-/// Receives the messages that the sender needs received, until `event`. Returns their number.
+/// Receives one message for each that send_all() requests through the store, until `event`. Returns
+/// the number of messages.
 int take_until(const std::string& event, Group& group) {
   int taken = 0;
   while (!has_happened(event)) {
@@ -153,7 +154,7 @@ TEST_P(LateReceiver, GetsAllMessagesAfterItsOwnSendToADepartedRankFailed) {
 INSTANTIATE_TEST_SUITE_P(Over, LateReceiver, ::testing::Values("tcp", "shm"),
                          [](const auto& info) { return info.param; });
 
-/// A receiver that reads nothing delays the sender's shutdown by at most the connect timeout.
+/// A receiver that reads nothing delays the sender's shutdown at most by the connect timeout.
 TEST(AStoppedReceiver, IsGivenUpWithAWarning) {
   int start[2];
   int log[2];

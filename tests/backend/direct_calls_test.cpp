@@ -125,7 +125,8 @@ TEST_F(DirectCalls, ACapturedCallIsInItsStream) {
     const Work work =
         group_of(context).all_reduce(data, data, ReduceKind::sum, {.stream = &stream});
     EXPECT_TRUE(work.done());
-    EXPECT_EQ(group_of(context).last_on_device(), device::Word{0}) << "it has no number";
+    EXPECT_EQ(group_of(context).last_on_device(), device::Word{0})
+        << "a captured call has a number";
     stream.capture(false);
     EXPECT_EQ(seen_by(stream), kDirect);
   });
@@ -142,14 +143,14 @@ TEST_F(DirectCalls, SupportedCallsUseThePath) {
     work.wait();
     const Buffer other = ones(stream);
     group.broadcast(other, 0, {.stream = &stream}).wait_on_stream(&stream);
-    EXPECT_EQ(seen_by(stream), 1) << "what it does not take goes through the host";
+    EXPECT_EQ(seen_by(stream), 1) << "an unsupported call must use the host";
   });
 }
 
 TEST_F(DirectCalls, ThePathReachesMemory) {
   run_ranks(1, [this](Context& context) {
     context.world()->reach_device_memory(kDevice);
-    EXPECT_EQ(path_->reached.kind, DeviceKind::cpu) << "a group without a path has nothing to do";
+    EXPECT_EQ(path_->reached.kind, DeviceKind::cpu) << "a group without a path reached memory";
     group_of(context).reach_device_memory(kDevice);
     EXPECT_EQ(path_->reached.kind, DeviceKind::cuda);
   });
@@ -192,7 +193,7 @@ TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
     path_->broken = true;
     try {
       broken.wait();
-      FAIL() << "it has not failed";
+      FAIL() << "the call has not failed";
     } catch (const PeerError& error) {
       EXPECT_THAT(error.what(), HasSubstr("all_reduce on rank 0 (double:0)"));
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));

@@ -1,4 +1,4 @@
-// A failure on one rank is a clear error on every rank, in bounded time.
+// Tests that a failure on one rank is a clear error on every rank, in bounded time.
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
@@ -98,7 +98,8 @@ TEST(Timeout, NamesTheMissingRank) {
   const auto errors = run_failing_ranks(3, [](Context& context) {
     all_reduce(*context.world(), 4);
     if (context.rank() == 2) {
-      // Makes its second call only after the others have timed out and reported it.
+      // Makes its second call only after the others' call has timed out and they have announced
+      // this.
       while (context.world()->failure().empty()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
@@ -110,8 +111,8 @@ TEST(Timeout, NamesTheMissingRank) {
   expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
 }
 
-/// Regression test for fault 20 of the earlier system: the exception left a thread that was never
-/// joined, which ended the process.
+/// A timeout while ranks connect must not leave a thread that is never joined: that would end the
+/// process.
 TEST(Timeout, OfConnectingIsAnErrorThatLeavesNoThread) {
   const std::shared_ptr<Store> store = make_memory_store();
   Config config = test_config();
@@ -142,7 +143,7 @@ TEST(Timeout, OfConnectingIsAnErrorThatLeavesNoThread) {
   run_ranks(2, [](Context& context) { all_reduce(*context.world(), 1000); });
 }
 
-/// Regression test for fault 12 of the earlier system: another thread aborts a stuck call.
+/// Another thread can abort a call that makes no progress.
 TEST(Abort, FreesACallThatIsStuck) {
   const auto errors = run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();

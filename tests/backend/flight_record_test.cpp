@@ -1,4 +1,4 @@
-// The flight record of real calls.
+// Tests what the flight record contains after real calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

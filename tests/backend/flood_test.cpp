@@ -21,8 +21,8 @@ using transport::tcp::Address;
 using transport::tcp::Socket;
 
 constexpr int kGroups = 20;
-/// Most connections that the flood may open before all groups are made. It opens that many in two
-/// seconds, while the groups take some hundredths of a second.
+/// Maximum number of connections that the flood may open before all groups are made. The flood
+/// needs two seconds for them; the groups need some hundredths of a second.
 constexpr int kMostMeanwhile = 20'000;
 /// Sanitizers slow the engine's handling of connections tenfold, so their builds check only the
 /// groups.
@@ -31,11 +31,10 @@ constexpr bool kCountsMeanwhile = false;
 #else
 constexpr bool kCountsMeanwhile = true;
 #endif
-/// At least this many of the flood's connections are open at a time, so that every queue holds
-/// some.
+/// Number of connections that the flood keeps open at a time, so that every queue holds some.
 constexpr std::size_t kOpen = 4096;
-/// Connections opened per millisecond. At a higher rate than the listener accepts, the system would
-/// drop packets of peers.
+/// Connections that the flood opens per millisecond. If they came faster than the listener accepts
+/// them, the system would also drop packets of peers.
 constexpr int kPerMillisecond = 10;
 /// The flood ends after this many connections, even if the test has not finished.
 constexpr int kMostOpened = 500'000;
@@ -153,8 +152,8 @@ TEST_P(AFlood, KeepsNoNewGroupFromBeingMade) {
   for (const int end : begin) ::close(end);
 }
 
-/// Peers are at 127.0.0.1. With 200 addresses and one connection from each in turn, none has more
-/// than its share.
+/// Peers connect from 127.0.0.1. A flood from 200 addresses in turn stays below the listener's
+/// limit for each address.
 INSTANTIATE_TEST_SUITE_P(From, AFlood,
                          ::testing::Values(Sources{"another_address", "127.0.0.2", 1},
                                            Sources{"the_address_of_a_peer", "127.0.0.1", 1},

@@ -1,5 +1,5 @@
-// Many groups: made late on one rank, closed early, or more than the memory has room for at full
-// size.
+// Tests jobs with many groups: made late on one rank, closed early, or more than there is memory
+// for at full size.
 #include "base/open_files.h"
 #include "support/ranks.h"
 
@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Over, Groups, ::testing::Values("auto", "tcp"),
 TEST_P(Groups, MessagesForAThousandUnmadeGroupsAreKept) {
   constexpr int kGroups = 1100;
   const bool tcp = std::string(GetParam()) == "tcp";
-  // With tcp every group is a pair of sockets in this one process.
+  // Over tcp, every group needs a pair of sockets in this one process.
   const int count = tcp ? 100 : kGroups;
   run_ranks(
       2,
@@ -74,7 +74,7 @@ TEST_P(Groups, ACallOnAGroupThatAPeerHasDestroyedNamesIt) {
                {received->recv({&token, 1, DType::u8}, 1, 0), start_all_reduce(*reduced, data)}) {
             try {
               work.wait();
-              ADD_FAILURE() << "nobody was there to answer";
+              ADD_FAILURE() << "a call completed in a group that the peer has destroyed";
             } catch (const PeerError& error) {
               EXPECT_NE(std::string(error.what()).find("it has destroyed this group"),
                         std::string::npos)

@@ -88,10 +88,10 @@ TEST(Shutdown, EndsEveryLaterCallAtOnce) {
     EXPECT_GT(context.metrics()->summary().staging_bytes, 0u);
     context.shutdown();
     EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u);
-    EXPECT_TRUE(world->barrier().done()) << "there may be nobody who waits";
+    EXPECT_TRUE(world->barrier().done()) << "no thread may wait for the call";
     other.reset();
     for (int call = 0; call < 2; ++call) EXPECT_TRUE(world->barrier().done());
-    EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u) << "it was given back already";
+    EXPECT_EQ(context.metrics()->summary().staging_bytes, 0u) << "memory was released twice";
     world->all_reduce(buffer(data), buffer(data), ReduceKind::sum, {.caller_waits = true}).wait();
   });
   for (const std::string& text : said) {

@@ -32,7 +32,8 @@ using transport::tcp::Socket;
 
 constexpr int kSize = 3;
 constexpr int kRounds = 20;
-/// Most connections that are authenticated at a time (accepting.cpp), and some for the job itself.
+/// Maximum number of connections that a rank authenticates at a time (accepting.cpp), and some for
+/// the job itself.
 constexpr int kMostDescriptors = 128 + 64;
 constexpr std::size_t kMostGrowthMiB = 32;
 constexpr auto kLimit = std::chrono::seconds(20);
@@ -51,7 +52,8 @@ int descriptors() {
   return count - 3;  // ".", ".." and the folder itself
 }
 
-/// Calls, checks the sums, and says "descriptors memory".
+/// Makes calls and checks the sums. Then sends two numbers: the most descriptors that were open,
+/// and the most MiB of memory.
 void work(Context& context, const Processes::Say& say) {
   std::size_t most_memory = 0;
   int most_descriptors = 0;
@@ -62,7 +64,7 @@ void work(Context& context, const Processes::Say& say) {
     for (const std::int32_t value : values) {
       if (value != 3 + kSize * round) throw Error("a sum is wrong");
     }
-    // A new group makes new connections, among those of the strangers.
+    // A new group makes new connections while strangers connect, too.
     const auto group =
         context.group("group " + std::to_string(round), {0, 1, 2}, std::chrono::seconds(30));
     group->barrier().wait();

@@ -44,8 +44,8 @@ TEST(Context, MayBeDroppedByACallback) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-/// A callback that holds the last reference releases it once it has run. No thread holds a lock
-/// then that the destructor needs.
+/// A callback that holds the last reference releases it once the callback has run. At that time, no
+/// thread holds a lock that the destructor needs.
 TEST(Context, ACallbackMayHoldTheLastReference) {
   const std::shared_ptr<Store> store = make_memory_store();
   std::vector<std::thread> ranks;
@@ -68,7 +68,7 @@ TEST(Context, ACallbackMayHoldTheLastReference) {
       const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
       while (!alive.expired() && std::chrono::steady_clock::now() < limit)
         std::this_thread::yield();
-      EXPECT_TRUE(alive.expired()) << "the progress thread waits for itself";
+      EXPECT_TRUE(alive.expired()) << "the progress thread keeps the context alive";
     });
   }
   for (std::thread& rank : ranks) rank.join();

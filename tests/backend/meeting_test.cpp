@@ -133,7 +133,7 @@ TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
     expect_soon([&] {
       try {
         Context::create({1 - dead, 2, store, quick(), nullptr});
-        ADD_FAILURE() << "it met the dead";
+        ADD_FAILURE() << "the rank connected to a dead rank";
       } catch (const std::exception& error) {
         expect_says(error.what(), {"rank " + std::to_string(dead)});
       }
@@ -190,7 +190,8 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
   while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::yield();
   }
-  EXPECT_GT(metrics->summary().refused_connections, 0u) << "the old rank was let in";
+  EXPECT_GT(metrics->summary().refused_connections, 0u)
+      << "the rank of the earlier run was accepted";
   new_rank_1.fail(Error("the test is over"));
   new_rank_0.join();
   old_rank_1.join();

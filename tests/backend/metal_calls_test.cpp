@@ -95,13 +95,13 @@ TEST_P(MetalCalls, AreStagedIfForced) {
         config.force_staging = true;
         return config;
       });
-  EXPECT_EQ(gpu_->copies(), 8U) << "each rank's way in and way out, of two calls";
+  EXPECT_EQ(gpu_->copies(), 8U) << "two ranks copy in and out, in two calls";
   EXPECT_THAT(gpu_->violations(), ::testing::IsEmpty());
 }
 
 /// The copy fails halfway, while the ranks work on earlier pieces.
 TEST_P(MetalCalls, ACopyThatFailsWhileTheCallRunsIsAnErrorOnEveryRank) {
-  if (GetParam()) GTEST_SKIP() << "nothing is copied of shared memory";
+  if (GetParam()) GTEST_SKIP() << "shared memory is not copied";
   const auto said = run_failing_ranks(2, [this](Context& context) {
     const auto memory = floats(5001, 1.0F);
     if (context.rank() == 0) gpu_->fail_copy_after(20);
@@ -181,7 +181,7 @@ TEST_P(MetalCalls, AGpuStepHasTheTimeoutOfItsCall) {
 }
 
 TEST_P(MetalCalls, ACopyThatFailsIsAnErrorOnEveryRank) {
-  if (GetParam()) GTEST_SKIP() << "nothing is copied of shared memory";
+  if (GetParam()) GTEST_SKIP() << "shared memory is not copied";
   const auto said = run_failing_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
     if (context.rank() == 1) {
@@ -197,7 +197,7 @@ TEST_P(MetalCalls, ACopyThatFailsIsAnErrorOnEveryRank) {
 }
 
 TEST_P(MetalCalls, ClearTheRoundingErrorAfterTheFence) {
-  if (!GetParam()) GTEST_SKIP() << "left_out is of host memory, and shared memory is that";
+  if (!GetParam()) GTEST_SKIP() << "left_out must be host memory, such as shared memory";
   run_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
     const auto left = floats(10, 7.0F);
@@ -255,7 +255,7 @@ TEST(MetalDoubleDeathTest, DetectsAHostReadBeforeTheGpuHasWritten) {
   *host = 2;
   gpu->encode({memory}, {}, [] {});
   gpu->hold(true);
-  EXPECT_EQ(*host, 2) << "both may read";
+  EXPECT_EQ(*host, 2) << "the host may read while the GPU reads";
   EXPECT_DEATH(*host = 3, "");
   gpu->hold(false);
   device::metal::replace_driver(nullptr);

@@ -1,4 +1,5 @@
-// Processes that share memory and die, stop, or cannot share memory after all.
+// Tests failures of processes that share memory: one dies or is stopped, or cannot share memory
+// although it is on the same host.
 #include <sys/resource.h>
 
 #include <set>
@@ -36,8 +37,8 @@ void PrintTo(const Scene& scene, std::ostream* stream) { *stream << scene.name; 
 
 class Killed : public ::testing::TestWithParam<Scene> {};
 
-/// Rank 1 of three is killed while all are busy. Without detection, the calls would wait for a
-/// minute.
+/// Rank 1 of three is killed while all are busy. If its death were not detected, the calls would
+/// wait for a minute.
 TEST_P(Killed, IsAnErrorThatNamesTheRank) {
   for (int round = 0; round < 3; ++round) {
     Processes job(3,

@@ -197,7 +197,7 @@ TEST(SharedMemoryGroups, SixtyStayWithinTheBudgetAndWork) {
         for (const auto& group : groups) all_reduce(*group, 10);
         context.world()->barrier().wait();
         const std::size_t taken = shared_kilobytes();
-        EXPECT_GT(taken, kRanks * 60 * 1024u) << "it is not measured";
+        EXPECT_GT(taken, kRanks * 60 * 1024u) << "shared_kilobytes() misses memory";
         EXPECT_LE(taken, kRanks * (64 + 2 * 8) * 1024u);
         context.world()->barrier().wait();
       },

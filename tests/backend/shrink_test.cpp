@@ -1,4 +1,4 @@
-// Groups that go on without the ranks that died.
+// Tests groups that continue without the ranks that died.
 #include <algorithm>
 #include <thread>
 
@@ -116,7 +116,7 @@ TEST_P(Shrink, GoesOnWithoutARankThatDiesMeanwhile) {
   EXPECT_EQ(job.line(2, seconds(30)), "1 of 2, sum 2");
 }
 
-/// The other groups of the rank that goes on stay as they are.
+/// A rank that shrinks one group keeps its other groups unchanged.
 TEST_P(Shrink, LeavesOtherGroupsAlone) {
   Processes job(
       3,
@@ -178,7 +178,8 @@ TEST_P(Shrink, NamesTheRankThatDoesNotCallIt) {
   for (int rank = 0; rank < 3; ++rank) job.signal(rank, SIGKILL);
 }
 
-/// A rank that stopped might live. Two of three may go on without it, and it must not go on alone.
+/// A stopped rank may still be alive. The other two of three ranks may go on without it, and it
+/// must not go on alone.
 TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   Processes::Options quick = options();
   quick.config_of = [base = quick.config_of](int rank) {
@@ -206,8 +207,8 @@ TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   for (const int rank : {0, 1})
     EXPECT_EQ(job.line(rank, seconds(60)), fmt::format("{} of 2, sum 1", rank));
   job.signal(2, SIGCONT);
-  // Which one is thrown depends on what rank 2 does first: miss the others, or hear that they have
-  // excluded it.
+  // The error depends on what rank 2 notices first: that it cannot reach the others, or that they
+  // have excluded it.
   const std::string error = job.line(2, seconds(60));
   EXPECT_TRUE(error.find("this side reaches too few to go on") != std::string::npos ||
               error.find("the others go on without it") != std::string::npos)

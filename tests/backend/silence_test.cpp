@@ -1,5 +1,6 @@
-// Peers that fall silent without notice from the kernel: stopped for good, or behind a cut cable.
-// The calls have a timeout of half an hour; the liveness interval must end them.
+// Tests peers that fall silent while the kernel reports nothing: they are stopped for good, or
+// behind a cut cable. The calls have a timeout of half an hour; the liveness interval must end
+// them.
 #include "support/hosts.h"
 #include "support/processes.h"
 
@@ -110,8 +111,8 @@ TEST(StoppedProcess, IsNoticedAfterTheLivenessInterval) {
   }
 }
 
-/// Liveness depends on the process, not on its program: a rank that computes for long is not
-/// silent.
+/// Liveness depends on the process, not on its calls: a rank that computes for a long time without
+/// calling MCCL does not count as silent.
 TEST(LongComputation, IsNotTakenForSilence) {
   Processes job(2,
                 [](Context& context, const Processes::Say&) {

@@ -1,4 +1,4 @@
-// Warnings that name the ranks for which a call waits, long before it times out.
+// Tests the warnings that name the ranks for which a call waits, long before the call times out.
 #include <set>
 
 #include "support/processes.h"

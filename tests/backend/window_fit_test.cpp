@@ -10,7 +10,7 @@ using schedule::Facts;
 constexpr std::size_t kSmall = 8;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 
-/// Returns what a group knows before anything is measured.
+/// Returns the facts that a group on one node has before anything is measured.
 Facts at_calls(int ranks) {
   Facts facts;
   facts.nodes.assign(static_cast<std::size_t>(ranks), 0);
@@ -65,7 +65,7 @@ TEST(WindowFit, DisturbedMeasurementsStillGiveValidFacts) {
   EXPECT_GT(crowded.turn_s(0), 0);
 }
 
-/// A setting may force calls through links; then nothing is learned about the window.
+/// If a setting forces calls through links, nothing is learned about the window.
 TEST(WindowFit, IgnoresCallsWithoutAWindow) {
   Facts forced = at_calls(4);
   forced.forced = schedule::Algorithm::direct;

@@ -29,7 +29,8 @@ std::string contents_of(const std::string& path) {
   return text.str();
 }
 
-/// The socket of this process's rank 3.
+/// Returns the path of the status socket that this process serves as rank 3; empty if there is
+/// none.
 std::string socket_path() {
   const std::string prefix = std::to_string(::getpid()) + "-3-";
   for (const auto& each : std::filesystem::directory_iterator(node::status_folder())) {

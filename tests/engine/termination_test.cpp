@@ -1,4 +1,5 @@
-// Each test runs in a child process, which dies of a signal.
+// Tests what a process closes when SIGTERM ends it. Each test runs in a child process, which a
+// signal ends.
 #include "engine/termination.h"
 
 #include <gtest/gtest.h>
@@ -175,7 +176,7 @@ bool comes_to_threads(std::ptrdiff_t expected) {
   return false;
 }
 
-/// Afterwards a program may fork, or handle SIGTERM itself, as before.
+/// Once nothing is left to close, a program may again fork, or handle SIGTERM itself.
 TEST(Termination, RestoresTheStateAfterTheLastObject) {
   const Outcome outcome = outcome_of([](const auto& say) {
     std::thread([] {}).join();  // starts a sanitizer's own thread

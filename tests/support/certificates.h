@@ -25,8 +25,8 @@ class Authority {
     write(path("ca"), [&](std::FILE* file) { return PEM_write_X509(file, certificate_.get()); });
   }
 
-  /// Makes a key and a certificate that is valid for `seconds` from now; one that has expired if
-  /// that is negative.
+  /// Makes a key and a certificate that is valid for `seconds` from now. If `seconds` is negative,
+  /// the certificate has expired.
   transport::tcp::CertificateFiles issue(const std::string& rank, long seconds = kYear) const {
     const Key key = new_key();
     const Certificate certificate = make(rank, key.get(), seconds, "CA:FALSE");

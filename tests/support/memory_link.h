@@ -142,7 +142,7 @@ class MemoryLink final : public transport::Link {
     return n;
   }
 
-  /// Takes as many bytes off the path as fit here. Returns false if there are none.
+  /// Moves bytes in flight to `arrived_`, as many as fit there. Returns false if there are none.
   bool receive() {
     std::lock_guard lock(path_->mutex);
     std::deque<std::byte>& queue = mine().bytes;
@@ -169,7 +169,7 @@ class MemoryLink final : public transport::Link {
   const std::shared_ptr<MemoryPath> path_;
   const std::size_t end_;
   const std::string peer_;
-  std::vector<std::byte> arrived_;  ///< Bytes taken off the path and not yet consumed.
+  std::vector<std::byte> arrived_;  ///< Received bytes that are not consumed yet.
   bool peer_gone_ = false;
 };
 

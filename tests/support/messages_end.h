@@ -50,7 +50,8 @@ class MessagesEnd {
     return call;
   }
 
-  /// Sends at once if possible, else posts. Returns null if the whole message was sent at once.
+  /// Sends the message immediately if possible; otherwise posts it. Returns null if the whole
+  /// message was sent immediately.
   Call send_at_once(std::span<const std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::send, peer, tag, elements.size());
     task.in = {elements.data(), elements.size(), DType::u8};
@@ -61,7 +62,8 @@ class MessagesEnd {
     messages_.go_on_with(call);
     return call;
   }
-  /// Looks once for the message, and does not post a receive. Returns true if it was received.
+  /// Looks once for the message, without posting a receive. Returns true if the message was
+  /// received.
   bool receive_at_once(std::span<std::byte> elements, int peer, std::uint32_t tag) {
     engine::Task task = task_of(Collective::recv, peer, tag, elements.size());
     task.out = {elements.data(), elements.size(), DType::u8};

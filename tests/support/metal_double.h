@@ -132,8 +132,8 @@ class MetalDouble final : public device::metal::MetalDriver,
     changed_.notify_all();
     return number;
   }
-  /// True if the caller's queue has passed that mark. From then on the host may touch memory that
-  /// steps before the mark used.
+  /// True if the caller's queue has passed mark `number`. From then on the host may touch memory
+  /// that steps before the mark used.
   bool passed(std::uint64_t number) { return passed(of_caller, number); }
   void finish() {
     const std::uint64_t here = mark();

@@ -19,7 +19,7 @@ namespace mccl::testing {
 /// hanging it.
 inline Config test_config() {
   Config config;
-  config.backend = "native";  // On a machine with GPUs, `auto` makes calls of its own.
+  config.backend = "native";  // on a machine with GPUs, `auto` makes additional calls
   config.port_base = 0;
   config.timeout = 60;
   config.connect_timeout = 60;

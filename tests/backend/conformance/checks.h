@@ -14,7 +14,7 @@ namespace mccl::conformance {
 
 struct Check {
   const char* name;
-  int least;  ///< The smallest number of ranks that it needs.
+  int least;  ///< Minimum number of ranks that the check needs.
   void (*run)(Context& context);
 
   friend void PrintTo(const Check& check, std::ostream* out) { *out << check.name; }

@@ -7,7 +7,7 @@
 namespace mccl::conformance {
 namespace {
 
-// On both sides of the sizes at which backends change the protocol of a message.
+// Sizes just below, at and above those at which a backend may change its protocol for messages.
 constexpr std::size_t kSizes[] = {0, 1, 1023, 1024, 1025, 8191, 8192, 8193, 300'001, 3'000'000};
 
 std::vector<std::int32_t> numbers(std::size_t count, int first) {
@@ -74,7 +74,7 @@ void messages_of_one_tag_keep_their_order(Context& context) {
   }
 }
 
-/// Regression test for fault 10 of the earlier system.
+/// Two ranks that each post a receive before they send must not wait for each other.
 void receive_then_send_on_both_ranks(Context& context) {
   Group& group = *context.world();
   if (group.rank() > 1) return;
@@ -109,7 +109,7 @@ void any_source_reports_the_sender(Context& context) {
   ASSERT_EQ(seen, std::vector<bool>(seen.size(), true));
 }
 
-/// Regression test for fault 9 of the earlier system: some ranks take no part in a message.
+/// A pending message between two ranks must not disturb the collectives of all ranks.
 void leave_collectives_alone(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> message = numbers(100'000, 1);
@@ -128,8 +128,7 @@ void leave_collectives_alone(Context& context) {
   pending.wait();
 }
 
-/// Regression test for fault 15 of the earlier system: a receive never writes its memory after its
-/// timeout.
+/// A receive must never write its memory after it has timed out.
 void a_receive_that_times_out_is_forgotten(Context& context) {
   Group& group = *context.world();
   std::vector<std::int32_t> late(10, -1);

@@ -24,10 +24,10 @@ std::shared_ptr<Context> context_of(double connect_timeout) {
   return Context::create({-1, -1, nullptr, config, std::make_shared<Metrics>()});
 }
 
-/// Rank 1 arrives first and gives up, rank 0 still waits, and then rank 2 arrives. None may enter
-/// the MPI call, which waits for all of them without a limit. Later all of them arrive in time.
+/// Rank 1 arrives first and gives up. Rank 0 still waits when rank 2 arrives. No rank may enter the
+/// MPI call, because that waits for all three without a limit. Later all of them arrive in time.
 void a_member_that_has_given_up_is_not_waited_for(Context& context) {
-  if (context.size() > 3) GTEST_SKIP() << "3 ranks tell all there is to tell";
+  if (context.size() > 3) GTEST_SKIP() << "the test needs no more than 3 ranks";
   const bool is_first_to_go = context.rank() == 1;
   const auto job = context_of(is_first_to_go ? 1 : 10);
   char token = 1;

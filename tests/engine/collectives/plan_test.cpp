@@ -21,8 +21,8 @@ schedule::Problem exchange(int ranks, std::size_t count) {
 
 std::size_t allocated() { return ::mallinfo2().uordblks; }
 
-/// A limit on the number of plans would not do: a plan for many ranks and many pieces takes
-/// megabytes.
+/// The cache must limit bytes and not only the number of plans, because a plan for many ranks and
+/// many pieces takes megabytes.
 TEST(PlanCache, IsBoundedByTheWeightOfItsPlans) {
   PlanCache plans{schedule::Facts()};
   const std::size_t before = allocated();
@@ -32,7 +32,7 @@ TEST(PlanCache, IsBoundedByTheWeightOfItsPlans) {
     const std::size_t now = allocated();
     most = std::max(most, now > before ? now - before : 0);
   }
-  EXPECT_LE(most, std::size_t{12} << 20) << "eight, and one that is just being made";
+  EXPECT_LE(most, std::size_t{12} << 20) << "memory of more than nine plans";
 }
 
 TEST(PlanCache, KeepsPlansWhileThereIsRoom) {
@@ -47,7 +47,7 @@ TEST(PlanCache, APlanAboveTheLimitIsStillMade) {
   const schedule::Problem problem = exchange(256, std::size_t{64} << 20);
   const Plan* plan = &plans.plan(problem, 1);
   EXPECT_FALSE(plan->schedule.steps.empty());
-  EXPECT_EQ(&plans.plan(problem, 1), plan) << "it is kept until another one comes";
+  EXPECT_EQ(&plans.plan(problem, 1), plan) << "the plan was not cached";
 }
 
 Request even_exchange() {

@@ -1,4 +1,5 @@
-// Tests memory that is filled and fetched while a call runs.
+// Tests when the steps of a call may run whose input arrives, and whose output is fetched, during
+// the call.
 #include "engine/collectives/running_memory.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ class ConveyorDouble final : public Conveyor {
   std::size_t delivered = 0;
 };
 
-constexpr std::size_t kCount = 25;  // four bytes each: two and a half pieces
+constexpr std::size_t kCount = 25;  // floats of four bytes: two and a half pieces
 
 class RunningMemoryTest : public ::testing::Test {
  protected:
@@ -64,7 +65,7 @@ TEST_F(RunningMemoryTest, InPlaceWritesWaitForTheInput) {
   const Step receive{.kind = StepKind::recv, .src = {}, .dst = output(0, 20)};
   schedule_.steps = {receive};
   memory_.begin(task_, schedule_);
-  EXPECT_TRUE(memory_.allows(receive)) << "apart from the input";
+  EXPECT_TRUE(memory_.allows(receive)) << "the output does not overlap the input";
   task_.in_place = true;
   memory_.begin(task_, schedule_);
   EXPECT_FALSE(memory_.allows(receive));
@@ -79,7 +80,7 @@ TEST_F(RunningMemoryTest, APieceIsDeliveredWhenItsLastWriterHasEndedAndThoseBefo
   memory_.ended(schedule_.steps[1]);
   EXPECT_EQ(conveyor_.delivered, 0U);
   memory_.ended(schedule_.steps[0]);
-  EXPECT_EQ(conveyor_.delivered, 0U) << "it is written once more";
+  EXPECT_EQ(conveyor_.delivered, 0U) << "another step still writes the first piece";
   memory_.ended(schedule_.steps[2]);
   EXPECT_EQ(conveyor_.delivered, 100U);
 }

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kBytes = 65536;
 constexpr std::size_t kFreshBytes = 20 * kBytes;
 
-/// Simulates writes whose two ways have fixed rates, with its own clock.
+/// Simulates writes through the cache and past it, which have fixed rates, on a simulated clock.
 struct World {
   WriteChoice choice{kFreshBytes};
   Clock::time_point now{1h};
@@ -28,7 +28,7 @@ struct World {
     past += way == Way::past_cache;
     return way;
   }
-  /// Writes once around the window, since places that no rank has read yet give no useful timing.
+  /// Writes kFreshBytes, because no trial starts before that.
   World() {
     for (std::size_t done = 0; done < kFreshBytes; done += kBytes) {
       EXPECT_EQ(write(), Way::through_cache);

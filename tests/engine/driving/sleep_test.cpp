@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kDescriptor = 17;
 
-/// A link of a system that may lack memory for sends. It never carries data.
+/// A link that never carries data, and whose system may lack memory for sends.
 class ShortLink final : public transport::Link {
  public:
   std::size_t write(std::span<const std::byte>, std::span<const std::byte>) override { return 0; }

@@ -30,7 +30,7 @@ TEST(MayGoOn, OfTwoHalvesPrefersTheLowestRankThatMayLive) {
   EXPECT_TRUE(may_go_on(standings({ended, present, silent})));
 }
 
-/// Members whose votes travel in order, but are delivered whenever the test says.
+/// The members of one group. Votes between two members arrive in order; the test decides when.
 class Members {
  public:
   explicit Members(std::size_t count) : count_(count), alive_(count, true) {
@@ -49,7 +49,7 @@ class Members {
   std::size_t count() const { return count_; }
   bool alive(int member) const { return alive_[static_cast<std::size_t>(member)]; }
 
-  /// Delivers one vote, between members that `choose` picks by index. Returns false if none is in
+  /// Delivers one vote. `choose` picks the pair of members by index. Returns false if no vote is in
   /// flight.
   template <typename Choose>
   bool deliver_one(Choose choose) {
@@ -70,15 +70,16 @@ class Members {
     }
   }
 
-  /// A process that ends. Its votes in flight still arrive, before the others learn of the end.
+  /// Ends a member's process. Its votes in flight still arrive before the others learn of its end.
   void kill(int member) { alive_[static_cast<std::size_t>(member)] = false; }
-  /// One member learns of the end of another, after all that the other sent.
+  /// Delivers all votes of `dead` to `member`, which then learns that `dead` has ended.
   void learn(int member, int dead) {
     auto& votes = in_flight_[{dead, member}];
     for (; !votes.empty(); votes.pop_front()) (*this)[member].hear(GroupRank(dead), votes.front());
     (*this)[member].lose(GroupRank(dead), ended);
   }
-  /// Two members cannot reach each other any more.
+  /// Separates two members: the votes between them are lost, and each learns that it cannot reach
+  /// the other.
   void cut(int a, int b) {
     cut_.insert({std::min(a, b), std::max(a, b)});
     in_flight_.erase({a, b});
@@ -86,7 +87,7 @@ class Members {
     (*this)[a].lose(GroupRank(b), silent);
     (*this)[b].lose(GroupRank(a), silent);
   }
-  /// True if those that are present live and reach each other.
+  /// True if all members that the decision calls present are alive and can reach each other.
   bool work_together(const Standings& decision) const {
     for (GroupRank a(0); a < decision.end_rank(); ++a) {
       for (GroupRank b(0); b < decision.end_rank(); ++b) {
@@ -96,7 +97,7 @@ class Members {
     }
     return true;
   }
-  /// The member dies while it sends: only `sends` more votes leave it.
+  /// Simulates a death in the middle of an announcement: only `sends` more votes are sent.
   void limit_sends(int sends) { sends_left_ = sends; }
 
  private:
@@ -186,9 +187,9 @@ TEST(Agreement, RefusesMalformedVotes) {
   EXPECT_NO_THROW(members[0].hear(GroupRank(1), valid));
 }
 
-/// Random deaths, also in the middle of an announcement, random cuts and random delays: no two
-/// members that live and include each other decide differently, all that may go on belong to one
-/// group, and every member decides once all that live take part.
+/// Members die at random, also in the middle of an announcement; links are cut and votes delayed at
+/// random. Living members that include each other must not decide differently. All members that may
+/// go on must belong to one group. Every member must decide once all living members take part.
 TEST(Agreement, IsTheSameForAllInEveryOrderOfEvents) {
   for (unsigned seed = 0; seed < 20'000; ++seed) {
     std::mt19937 random(seed);

@@ -8,7 +8,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Takes the name and releases it.
+/// Gives a group the name and destroys the group. Returns how many groups had that identity.
 std::optional<std::uint32_t> use(GroupNames& names, const std::string& name,
                                  std::uint64_t identity) {
   const std::optional<std::uint32_t> times = names.give(name, identity);
@@ -20,7 +20,7 @@ TEST(GroupNames, BelongToOneLiveGroupAtATime) {
   GroupNames names;
   EXPECT_EQ(names.give("a", 1), 1u);
   EXPECT_EQ(names.give("a", 1), std::nullopt);
-  EXPECT_EQ(names.give("a", 2), std::nullopt) << "other members do not make it another name";
+  EXPECT_EQ(names.give("a", 2), std::nullopt) << "the name is taken, whatever the members";
   names.give_up("a");
   EXPECT_EQ(names.give("a", 1), 2u);
 }
@@ -29,7 +29,7 @@ TEST(GroupNames, CountTheGroupsOfOneIdentity) {
   GroupNames names;
   for (std::uint32_t times = 1; times <= 5; ++times) {
     EXPECT_EQ(use(names, "a", 1), times);
-    EXPECT_EQ(use(names, "a", 2), times) << "the same name, other members";
+    EXPECT_EQ(use(names, "a", 2), times) << "groups of other members were counted";
   }
 }
 
@@ -48,7 +48,7 @@ TEST(GroupNames, AreForgottenFromTheOldestOn) {
   use(names, "4", 4);
   EXPECT_EQ(use(names, "1", 1), 3u);
   EXPECT_EQ(use(names, "3", 3), 2u);
-  EXPECT_EQ(use(names, "2", 2), 1u) << "it was the oldest";
+  EXPECT_EQ(use(names, "2", 2), 1u) << "the oldest name was not forgotten";
 }
 
 TEST(GroupNames, KeepThoseOfLiveGroups) {

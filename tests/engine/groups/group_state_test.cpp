@@ -12,7 +12,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Rank 0 of two that share memory, with only those parts of an engine that a group needs.
+/// Rank 0 of two ranks that share memory, with only those parts of an engine that a group needs.
 struct Scene {
   Scene() {
     memory->arena = node::Arena::make(std::size_t{4} << 20);

@@ -29,7 +29,7 @@ TEST(UnmadeGroups, KeepMessagesOfManyGroupsInOrder) {
     EXPECT_EQ(said[0].first, WorldRank(1));
     EXPECT_EQ(said[0].second.failure.reason, "first");
     EXPECT_EQ(said[1].first, WorldRank(2));
-    EXPECT_TRUE(unmade.take(group).empty()) << "it is kept after it was taken";
+    EXPECT_TRUE(unmade.take(group).empty()) << "the messages are kept after take()";
   }
 }
 
@@ -40,10 +40,10 @@ TEST(UnmadeGroups, TooManyMessagesFromOnePeerAreItsError) {
     for (std::uint64_t group = 1;; ++group) unmade.keep(WorldRank(1), about(group, reason));
   };
   EXPECT_THROW(flood(), CorruptionError);
-  EXPECT_NO_THROW(unmade.keep(WorldRank(0), about(1))) << "the other has said nothing yet";
+  EXPECT_NO_THROW(unmade.keep(WorldRank(0), about(1))) << "this peer has sent nothing before";
   for (std::uint64_t group = 1; !unmade.take(group).empty(); ++group) {
   }
-  EXPECT_NO_THROW(unmade.keep(WorldRank(1), about(1))) << "what was taken still counts";
+  EXPECT_NO_THROW(unmade.keep(WorldRank(1), about(1))) << "messages that were taken still count";
 }
 
 TEST(UnmadeGroups, RememberTheLastClosedGroups) {

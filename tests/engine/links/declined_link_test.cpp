@@ -26,7 +26,7 @@ using transport::Purpose;
 
 constexpr const char* kTrouble = "no file descriptors are left";
 
-/// Connects without offers, like tcp, and never succeeds.
+/// A transport that connects without offers, like tcp, and whose connections never succeed.
 class Stuck final : public transport::Transport {
  public:
   std::string_view name() const override { return "stuck"; }

@@ -12,7 +12,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Copies late. Written memory must stay unchanged until copy().
+/// A link that borrows written memory and copies it only in copy(). The memory must stay unchanged
+/// until then.
 class BorrowingLink final : public transport::Link {
  public:
   explicit BorrowingLink(std::unique_ptr<transport::Link> inner) : inner_(std::move(inner)) {}
@@ -28,7 +29,7 @@ class BorrowingLink final : public transport::Link {
     for (const auto& part : lent_) bytes += part.size();
     return bytes;
   }
-  /// Copies all borrowed memory, as the card does when it has finished.
+  /// Copies all borrowed memory, as a network card does when its DMA transfers end.
   void copy() {
     for (const auto& part : lent_) EXPECT_EQ(inner_->write(part), part.size());
     lent_.clear();
@@ -59,7 +60,7 @@ TEST(Lane, CompletesASendOnlyAfterTheLinkHasReadItsMemory) {
   payload.fill(std::byte{1});
   Traffic traffic;
   sender.start(Frame{}, payload, 7);
-  EXPECT_FALSE(sender.push(traffic)) << "taken is not done";
+  EXPECT_FALSE(sender.push(traffic)) << "the link still borrows the memory";
   EXPECT_TRUE(sender.sending());
   EXPECT_FALSE(sender.push(traffic));
   const std::uint64_t sent = traffic.bytes_sent;
@@ -100,7 +101,7 @@ TEST(Lane, ACorruptByteIsAnErrorOnlyWithChecksums) {
     }
     try {
       receiver.finish_incoming();
-      ADD_FAILURE() << "nothing was said";
+      ADD_FAILURE() << "the damage was not noticed";
     } catch (const CorruptionError& error) {
       EXPECT_NE(std::string(error.what()).find("from rank 0 over"), std::string::npos);
       EXPECT_NE(std::string(error.what()).find("the network damages data"), std::string::npos);

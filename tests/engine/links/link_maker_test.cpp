@@ -1,4 +1,5 @@
-// Tests which rank makes a link, by which transport, and what both ends do if one of them cannot.
+// Tests which rank makes a link, with which transport, and how both ends react if one of them
+// cannot make the link.
 #include "engine/links/link_maker.h"
 
 #include <gmock/gmock.h>
@@ -170,7 +171,7 @@ TEST_F(LinkMaking, AnOfferForAGroupThatIsGoneIsRefusedAndLeavesNothing) {
   high.hear();
   low.has_group = false;
   low.hear();
-  EXPECT_EQ(ends[0]->size(), 0u) << "the end that nobody took is still there";
+  EXPECT_EQ(ends[0]->size(), 0u) << "an offered end was not destroyed";
   EXPECT_FALSE(high.connected());
 }
 

@@ -1,5 +1,5 @@
-// Tests messages that are sent and received at once, without being posted, and their order among
-// those that are.
+// Tests messages that are sent or received immediately, without being posted, and their order among
+// posted messages.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -44,7 +44,8 @@ TEST(MessagesAtOnce, LeaveAMessageWithAnotherTagToPostedReceives) {
   pair.settle();
   EXPECT_TRUE(pair.second.done(later));
   EXPECT_EQ(got_two, two);
-  EXPECT_FALSE(pair.second.receive_at_once(got_one, 0, 1)) << "it has been taken in already";
+  EXPECT_FALSE(pair.second.receive_at_once(got_one, 0, 1))
+      << "the message is no longer in the link";
   EXPECT_TRUE(pair.second.done(pair.second.receive(got_one, 0, 1)));
   EXPECT_EQ(got_one, one);
 }
@@ -56,7 +57,7 @@ TEST(MessagesAtOnce, ReturnCreditSoThatAOneWayStreamGoesOn) {
   for (std::size_t bytes = 0; bytes < 3 * kEagerCredit; bytes += kEagerBytes) {
     const auto call = pair.first.send_at_once(sent, 1, 0);
     if (call) {
-      // The credit is in the link: a send that is posted takes it in.
+      // The returned credit is still in the link. The posted send reads it in advance().
       pair.first.advance();
       const auto receives = pair.second.receive(got, 0, 0);
       pair.settle();
@@ -111,7 +112,7 @@ TEST(MessagesAtOnce, EndWithThePeer) {
   peer.leave();
   Bytes bytes(8);
   EXPECT_THROW(victim.receive_at_once(bytes, 1, 0), transport::LinkClosed);
-  EXPECT_NE(victim.send_at_once(bytes, 1, 0), nullptr) << "it is posted";
+  EXPECT_NE(victim.send_at_once(bytes, 1, 0), nullptr) << "the send was not posted";
   EXPECT_THROW(victim.advance(), MemberGone);
 }
 
@@ -119,11 +120,11 @@ TEST(MessagesAtOnce, EndWithThePeer) {
 struct Message {
   std::uint32_t tag = 0;
   Bytes sent, got;
-  MessagesEnd::Call receives;  ///< Null if it was received at once.
+  MessagesEnd::Call receives;  ///< Null if the message was received without being posted.
 };
 
-/// Sends random messages, at once or posted, over links that take only parts, and receives them in
-/// either way. Messages of one tag must arrive in order.
+/// Sends random messages over links that accept only parts of them. Each message is sent and
+/// received either immediately or posted. Messages of one tag must arrive in order.
 void mix(unsigned seed) {
   std::mt19937 random(seed);
   const auto up_to = [&](std::size_t most) { return random() % (most + 1); };

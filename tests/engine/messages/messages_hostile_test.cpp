@@ -1,5 +1,5 @@
-// An authenticated peer may still be faulty. Any invalid statement is an error that names the peer,
-// and none of its data is used.
+// An authenticated peer may still be faulty. Each invalid frame must end in an error that names the
+// peer, and its data must not be used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -275,7 +275,8 @@ TEST_F(HostilePieces, APieceOfAnotherMessage) {
   }
 }
 
-/// Once the receive has been given up, the rest of the piece on the other link has no place to go.
+/// Once the receive has been given up, the rest of a piece on another link must not be written to
+/// its memory.
 TEST_F(HostilePieces, ALinkThatEndsInTheMiddleOfAPieceOfAnotherLink) {
   Bytes other(1);
   const auto from_any = victim_.receive(other, kAnySource, 7);
@@ -299,7 +300,8 @@ TEST_F(HostilePieces, ALinkThatEndsInTheMiddleOfAPieceOfAnotherLink) {
   EXPECT_FALSE(victim_.done(from_any));
 }
 
-/// A message without a waiting receiver may go unreported to a peer that has left.
+/// Credit that cannot be returned, because the peer has left, is no error while no pending call
+/// needs that peer.
 TEST_F(HostileMessages, CreditForAPeerThatHasLeftIsNoFailure) {
   HostilePeer peer(victim_, 1, kFrameLimit);
   constexpr std::size_t kMessages = kEagerCredit / 4 / kEagerBytes + 1;
@@ -310,7 +312,7 @@ TEST_F(HostileMessages, CreditForAPeerThatHasLeftIsNoFailure) {
     receives.push_back(victim_.receive(got, kAnySource, 1));
   }
   Bytes more(1);
-  victim_.receive(more, kAnySource, 3);  // may still come from another rank
+  victim_.receive(more, kAnySource, 3);  // pending: another rank may still send to it
   peer.leave();
   for (int pass = 0; pass < 100; ++pass) ASSERT_NO_THROW(victim_.advance());
   EXPECT_TRUE(victim_.done(receives.back()));

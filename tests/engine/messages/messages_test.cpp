@@ -1,4 +1,5 @@
-// Tests the order of messages, how much may wait, and that delivered messages stay delivered.
+// Tests the order of messages, how many bytes may wait at the receiver, and that delivered messages
+// stay delivered.
 #include "engine/messages/messages.h"
 
 #include <gmock/gmock.h>
@@ -64,8 +65,8 @@ TEST(Messages, ASmallMessageOvertakesALargeOneInPieces) {
       pair.second.advance();
     }
     EXPECT_EQ(got, small);
-    // Only bytes in the links, and the rest of pieces that had begun, may arrive before the small
-    // message.
+    // Only bytes that are in the links, and the rest of pieces that have begun, may arrive before
+    // the small message.
     const std::size_t ahead =
         (kPieceBytes + 2 * MemoryLink::kUsualCapacity) * static_cast<std::size_t>(rails);
     EXPECT_LE(pair.arrived() - before, ahead + kPassBytes) << rails;
@@ -138,7 +139,7 @@ TEST(Messages, OfOneTagArriveInOrderWhateverTheirSizes) {
 TEST(Messages, OnePassMovesABoundedAmountOnEachWay) {
   LargeOnItsWay pair(kLarge);
   const std::size_t sent = pair.sends->traffic.bytes_sent;
-  ASSERT_LT(sent, kLarge / 2) << "a few passes have taken all";
+  ASSERT_LT(sent, kLarge / 2) << "a few passes have sent most of the message";
   pair.first.advance();
   EXPECT_LE(pair.sends->traffic.bytes_sent - sent, kPassBytes + kPieceBytes);
   for (int pass = 0; pass < 8; ++pass) pair.first.advance();
@@ -191,7 +192,7 @@ TEST(Messages, CreditBoundsEmptyMessages) {
   pair.settle();
   std::size_t done = 0;
   while (done < kMessages && pair.first.done(sends[done])) ++done;
-  EXPECT_EQ(done, kFree) << "so many wait at the receiver, and the rest at the sender";
+  EXPECT_EQ(done, kFree) << "credit allows kFree messages to wait at the receiver";
 
   for (std::size_t i = 0; i < kMessages; ++i) receives.push_back(pair.second.receive({}, 0, 1));
   pair.settle();
@@ -285,7 +286,7 @@ TEST(Messages, RanksThatBothSendFirstDoNotDeadlock) {
   for (const Bytes& one : got) ASSERT_EQ(one, data);
 }
 
-/// A list walk for each message would take minutes here.
+/// Walking a list for each message would take minutes here.
 TEST(Messages, TheCostPerMessageDoesNotGrowWithTheNumberInFlight) {
   constexpr std::uint32_t kMessages = 100'000;
   for (const bool receives_first : {true, false}) {
@@ -313,7 +314,8 @@ TEST(Messages, TheTimeoutOfASendReportsThatNoReceiveWasPosted) {
   pair.settle();
   EXPECT_THAT(pair.first.messages().why_late(*send),
               ::testing::HasSubstr("its receiver has not posted a receive"));
-  EXPECT_EQ(pair.first.messages().cancel(*send), nullptr) << "its bytes may be on the way";
+  EXPECT_EQ(pair.first.messages().cancel(*send), nullptr)
+      << "a send whose bytes may be in flight was cancelled";
 }
 
 TEST(Messages, ReportsOnlyOverdueMessages) {

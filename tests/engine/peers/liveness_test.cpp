@@ -28,7 +28,7 @@ TEST(Liveness, ASilentPeerIsLostOnceAfterTheInterval) {
   EXPECT_GE(now - kStart, kInterval * 95 / 100);
   for (int i = 0; i < 20; ++i) {
     liveness.heard(WorldRank(2));
-    EXPECT_TRUE(liveness.beat(now += kInterval / 5).empty()) << "told twice";
+    EXPECT_TRUE(liveness.beat(now += kInterval / 5).empty()) << "the peer was reported lost twice";
   }
 }
 
@@ -71,8 +71,8 @@ TEST(Liveness, AForgottenPeerIsNotMissed) {
 constexpr Clock::duration kPeriod = kInterval / Liveness::kBeats;
 using Late = Clock::duration (*)(int beat);
 
-/// Simulates a peer that beats until it stops. This process's own beats are `late` after they are
-/// due. Returns the time from the stop until the peer is lost.
+/// Simulates a peer that beats until it stops. Beat i of this process runs late(i) after it is due.
+/// Returns the time from the peer's stop until the peer is lost.
 Clock::duration time_to_notice(Clock::duration peers_phase, Clock::duration stop, Late late) {
   Liveness liveness(2, kInterval);
   liveness.beat(kStart);
@@ -110,13 +110,14 @@ TEST(Liveness, AStopIsNoticedInTimeByAProcessThatRunsSeldom) {
   EXPECT_LE(took, kInterval * 13 / 10);
 }
 
-/// A process that runs once in half an interval has listened for less than half of the time.
+/// If this process runs only once in half an interval, less than half of the elapsed time counts as
+/// a peer's silence.
 TEST(Liveness, TimeWithoutCpuIsNotBlamedOnPeers) {
   const Late half_an_interval = [](int) { return kInterval / 2; };
   EXPECT_GE(time_to_notice({}, kInterval, half_an_interval), 2 * kInterval);
 }
 
-/// A process that was stopped for an hour has not listened for an hour.
+/// If this process was stopped for an hour, that hour does not count as a peer's silence.
 TEST(Liveness, AStopOfThisProcessIsNotBlamedOnPeers) {
   Liveness liveness(2, kInterval);
   liveness.heard(WorldRank(1));

@@ -1,4 +1,4 @@
-// Tests how a peer can affect this rank by its messages, and by not reading.
+// Tests how a peer can affect this rank by its messages, and by not reading this rank's messages.
 #include "engine/peers/peers.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(Peers, AnEndlessSenderDoesNotStarveOthers) {
   Scene scene;
   for (int i = 0; i < 10 * Peers::kMessagesAtATime; ++i) scene.ends[0]->write(encode(probe()));
   scene.ends[1]->write(encode(probe()));
-  EXPECT_TRUE(scene.receive()) << "more waits, and nothing says so";
+  EXPECT_TRUE(scene.receive()) << "receive() did not report that more messages wait";
   EXPECT_EQ(scene.heard.size(), Peers::kMessagesAtATime + 1);
   EXPECT_EQ(scene.heard.back(), kSecond);
   while (scene.receive()) {

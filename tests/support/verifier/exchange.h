@@ -45,7 +45,7 @@ class Exchange {
     for (auto e = awaits_begin_[place]; e < awaits_begin_[place + 1]; ++e) visit(awaits_[e]);
   }
 
-  /// Returns the number of a rank's arrival step; `mark` counts from 1.
+  /// Returns the number of a rank's arrival step. `mark` counts the rank's arrivals from 1.
   std::uint32_t arrival(int rank, std::uint32_t mark) const { return arrivals_[rank][mark - 1]; }
 
   /// Returns an order of all events that respects waits, the order of messages and rendezvous. An
@@ -63,7 +63,8 @@ class Exchange {
   Queues collect(bool sends) const;
   void collect_arrivals();
   void compare_nodes() const;
-  /// Calls visit(number of the await, number of the arrival) for each pair.
+  /// Calls visit(number of the await step, number of the arrival step) for every arrival that an
+  /// await step waits for.
   template <typename Visit>
   void for_each_await(Visit visit) const;
   void pair(int from, int to, std::span<const std::uint32_t> sends,
@@ -75,12 +76,12 @@ class Exchange {
   std::vector<int> rank_;
   std::vector<std::uint32_t> partner_;
   std::vector<std::uint32_t> next_send_;  // the next send of the same rank to the same peer
-  std::vector<bool> follows_send_;  // true after another send of the same rank to the same peer
+  std::vector<bool> follows_send_;  // true if a send of the same rank to the same peer precedes it
   std::vector<std::vector<std::uint32_t>> arrivals_;  // one list per rank, in order
   std::vector<std::uint32_t> arrival_place_;          // index of an arrival into awaits_begin_
   std::vector<std::uint32_t> awaits_begin_;
   std::vector<std::uint32_t> awaits_;   // numbers of awaits, grouped by arrival
-  std::vector<std::uint32_t> awaited_;  // how many arrivals an await waits for, indexed by number
+  std::vector<std::uint32_t> awaited_;  // number of arrivals that each await waits for
 };
 
 }  // namespace mccl::schedule
