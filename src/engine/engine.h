@@ -102,7 +102,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// of RDMA devices that leaves out some pairs. learn() adds the measured latencies and rates.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
-  /// Ranks per core on the part of this machine where they are most crowded.
+  /// Ranks per core, on the part of this machine where this number is highest.
   double ranks_per_core() const { return ranks_per_core_; }
   /// Descriptions of the equivalent paths to a peer, among which only a measurement can choose. Has
   /// more than one element only at the higher rank of the pair, which connects to the lower. New
@@ -156,14 +156,14 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
-  /// Drives until `work` is done or `deadline` has passed. Sleeps instead while another thread
-  /// drives.
+  /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
+  /// sleeps instead.
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
   /// Sends goodbye to the peers, fails pending calls and ends the progress thread. Later calls are
-  /// no-ops. A callback may call it, even on the progress thread, which then ends after its
+  /// no-ops. A callback may call shutdown(), even on the progress thread, which then ends after its
   /// callbacks have returned. Works even when memory has run out.
   void shutdown() noexcept;
 
@@ -171,8 +171,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// the child sees consistent state and no lock held by another thread.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
-  /// Called in the child. Closes its copies of the descriptors; everything else belongs to the
-  /// parent.
+  /// Called in the child. Closes the child's copies of the descriptors; everything else belongs to
+  /// the parent.
   void abandon_after_fork() noexcept;
 
  private:

@@ -1,15 +1,16 @@
-// One rank's part in an agreement of a group's members on which of them are left. It needs no
-// coordinator, and members may die at any time. A state machine without I/O.
+// One rank's part in an agreement of a group's members on which of them are left. The agreement
+// needs no coordinator, and members may die at any time. Agreement is a state machine without I/O.
 //
-// Each member announces what it knows of all others (its vote), and adds what the others know to
-// its own. Whenever it learns more, it announces that, too. A member decides once all members that
-// it considers present have announced exactly what it knows itself, and then announces the
-// decision. A member that receives a decision of the same round takes it over.
+// Each member announces the state of all members as it knows it (its vote). It adds the states in
+// the votes of others to its own, and announces its vote again whenever it has learned something. A
+// member decides once all members that it considers present have announced exactly what it knows
+// itself. It then announces the decision. A member that receives a decision of the same round
+// takes it over.
 //
-// Two members that include each other never decide differently. Each decision equals a vote of the
-// other member, votes of one member only grow, a member that has decided does not vote again in
-// that round, and no member listens to one that it has excluded. A member that may live, but is
-// excluded from a decision, must not go on alone: see may_go_on().
+// Two members that include each other never decide differently, for four reasons. Each decision
+// equals a vote of the other member. The votes of one member only grow. A member that has decided
+// does not vote again in that round. No member listens to one that it has excluded. A member that
+// may be alive, but is excluded from a decision, must not go on alone: see may_go_on().
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ namespace mccl::engine {
 /// The state of a member, as far as it is known. Later values replace earlier ones.
 enum class Standing : std::uint8_t {
   present,
-  silent,  ///< It cannot be reached from some member, but may live.
+  silent,  ///< Some member cannot reach it, but it may be alive.
   ended,   ///< Its process has ended, or it has destroyed the group.
 };
 inline constexpr int kStandingCount = 3;
@@ -42,8 +43,8 @@ struct Vote {
 };
 
 /// True if the members that are present may go on without the others. Members that have ended do
-/// not count. Of the others, more than half must be present, or half including the lowest rank.
-/// Otherwise the silent ones could go on, too, and there would be two groups.
+/// not count. More than half of the remaining members must be present, or half including the lowest
+/// rank. Otherwise the silent members could go on, too, and there would be two groups.
 bool may_go_on(const Standings& standings);
 
 /// Used under the engine's progress lock.
@@ -82,7 +83,7 @@ class Agreement {
   std::vector<Standings> decisions_;              ///< Indexed by round - 1.
 };
 
-/// Done once the members have agreed.
+/// Completes once the members have agreed.
 class SurvivorSearch final : public detail::WorkState {
  public:
   SurvivorSearch(std::shared_ptr<CallDriver> driver, std::string group)

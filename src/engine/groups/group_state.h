@@ -1,8 +1,8 @@
 // The engine's state of one group: its links, its calls and its failure.
 //
-// It consists of channels (the links), collectives with their plans and executor, messages, and a
-// window (memory shared in the node), or of a carrier in place of links and window.
-// This class decides when calls make progress and how the group fails.
+// A group has channels (the links), collectives with their plans and executor, messages, and a
+// window (memory shared in the node). A carrier may replace the links and the window. GroupState
+// decides when calls make progress and how the group fails.
 #pragma once
 
 #include <poll.h>
@@ -78,10 +78,10 @@ class GroupState {
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
-  // From any thread:
+  // Called from any thread, down to next_sequence():
   const Membership& membership() const { return membership_; }
   std::uint64_t id() const { return membership_.id; }
-  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default for calls.
+  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default of calls.
   const Compression& compression() const { return compression_; }
   /// Minimum size, in bytes, of sums that are compressed by default. Smaller sums are exact unless
   /// their call sets a codec.
@@ -101,8 +101,8 @@ class GroupState {
   /// Marks the group failed. Only the first reason counts; returns false for later ones. Pending
   /// calls end in the engine's next pass.
   bool mark_failed(Failure failure) noexcept;
-  /// Registers a callback that runs once, on any thread, when the group fails. It must
-  /// return soon and not throw. A watched group fails with the first member that dies, even while
+  /// Registers a callback that runs once, on any thread, when the group fails. The callback must
+  /// return soon and not throw. A group with a callback fails as soon as a member dies, even while
   /// no call is pending, because work outside the engine may wait for that member. Must be called
   /// before the group's first call.
   void watch_failure(std::function<void(const Failure&)> on_failure);
@@ -125,8 +125,9 @@ class GroupState {
 
   /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
-  /// Begins such a call. Returns `no` and does nothing for a collective that needs more than the
-  /// window or the carrier, and for a message that is not the next one. See Messages.
+  /// Begins a call for which may_run_at_once() returned true. Returns `no` and does nothing for a
+  /// collective that needs more than the window or the carrier, and for a message that is not the
+  /// next one. See Messages.
   AtOnce begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
@@ -136,13 +137,13 @@ class GroupState {
   AtOnce advance_at_once(Task& task);
   bool is_carried() const { return carrier_ != nullptr; }
   /// Returns a finished receive whose Work reports `source` as the sender. All messages that
-  /// callers receive from that rank on their own threads share it.
+  /// callers receive from that rank on their own threads share this operation.
   std::shared_ptr<Operation> received_from(GroupRank source);
   /// Turns the call that runs on its caller's thread into a regular one, which the driver
   /// continues.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
-  /// Lets `carrier` carry out the calls that follow. All members must have ended their calls and
+  /// Lets `carrier` carry out all later calls. All members must have ended their calls and
   /// made matching carriers. Returns the links, which are no longer needed.
   DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
@@ -162,8 +163,8 @@ class GroupState {
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
   // group_control.cpp: control messages between the members.
-  /// Handles a control message about the group. Throws CorruptionError for a message that no honest
-  /// member sends.
+  /// Handles a control message about the group. Throws CorruptionError for a message that no
+  /// correct member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
 
@@ -299,19 +300,19 @@ class GroupState {
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
-  bool in_messages_ = false;  // true if advance_calls() was last in its part for messages
+  bool in_messages_ = false;  // true if advance_calls() last worked on messages
   bool failure_announced_ = false;
   bool failure_recorded_ = false;  ///< True once on_failure() was called, or need not be.
   bool failure_heard_ = false;     ///< True if another member announced the failure.
-  /// The failure that is reported unless the peer announces another. A link broke: the peer may
-  /// have died, or it closed the link because of a failure that it is about to announce. This rank
-  /// waits a moment for the announcement, which is more informative.
+  /// Set when a link to a peer has broken. The peer may have died, or it may have closed the link
+  /// because of a failure that it is about to announce. This rank waits a moment for that
+  /// announcement, which is more informative, and reports this failure if none arrives.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
   Clock::time_point lost_at_;  ///< When this rank learned of the death.
-  /// True if neither announcements nor data of the dead member can arrive.
+  /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.
   struct Ending {

@@ -87,8 +87,9 @@ class Messages {
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
   /// True if the task may receive the next message from its peer without being posted.
   bool may_receive_at_once(const Task& task);
-  /// Receives that message. `not_yet`: it has not arrived in full; call this again, with no other
-  /// call in between. `no`: another message arrived first. Throws what advance() throws.
+  /// Receives the message for which may_receive_at_once() returned true. `not_yet`: the message has
+  /// not arrived in full; call this again, with no other call in between. `no`: another message
+  /// arrived first. Throws what advance() throws.
   AtOnce receive_at_once(Task& task);
 
   void post_send(std::shared_ptr<Operation> operation);
@@ -96,7 +97,7 @@ class Messages {
   /// Called when the peer will send no more. Takes in its messages in flight before receives are
   /// posted, until its links end, so that the peer need not wait for the receives.
   void drain(GroupRank rank);
-  /// Called when the peer waits for space in a link. Takes in its messages up to this number before
+  /// Called when the peer waits for space in a link. Takes in its messages up to `number`, before
   /// receives are posted.
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
@@ -137,8 +138,8 @@ class Messages {
   struct Outgoing {
     Frame frame = {};
     std::span<const std::byte> payload = {};
-    /// Owner of the payload; null for a frame that ends no message. It completes once the frame is
-    /// sent, unless the frame is one of several pieces.
+    /// Owner of the payload; null for a frame that ends no message. The operation completes once
+    /// the frame is sent, unless the frame is one of several pieces.
     Operation* operation = nullptr;
   };
   /// A message without a posted receive: the bytes of an eager message, or a request.
@@ -173,8 +174,8 @@ class Messages {
     std::size_t writing = 0;           ///< Lanes with a frame being sent.
     std::uint64_t next_number = 1;     ///< Number of this rank's next message.
     std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
-    std::size_t credit_used = 0;       ///< Used by eager messages to the peer.
-    std::size_t credit_lent = 0;       ///< Used by eager messages of the peer.
+    std::size_t credit_used = 0;       ///< Bytes of credit that messages to the peer use.
+    std::size_t credit_lent = 0;       ///< Bytes of credit that messages of the peer use.
     std::size_t credit_owed = 0;       ///< Part of credit_lent that is free but not returned yet.
     std::uint64_t taken = 0;   ///< Messages of the peer that were taken in, eager ones in full.
     std::uint64_t wanted = 0;  ///< take_in() runs until `taken` reaches this.
