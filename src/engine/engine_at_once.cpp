@@ -97,7 +97,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
       });
     }
   } catch (const PeerError&) {
-    // The driver gets this error again, and waits a moment for the peer's own explanation.
+    // The call fails again in the driver, which waits a moment for the peer to announce the reason.
   } catch (const std::exception& error) {
     if (!group.is_carried()) fail_at_once(group, task.call, error);
   }

@@ -47,7 +47,7 @@ struct FlightNote {
 /// A request that the engine carries out, and what it cost.
 struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
-  /// See CallOptions::left_out; null if the rest is not wanted.
+  /// See CallOptions::left_out; null if the caller does not want the compression error.
   std::byte* left_out = nullptr;
   /// Processing unit that is tried for reductions before the host's kernels; null for none.
   std::shared_ptr<kernels::Unit> unit;

@@ -18,7 +18,7 @@ using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
 
-/// Approximate limit of the bytes that one pass moves in one direction between a pair: some
+/// Approximate limit of the bytes that one pass sends to a peer, or receives on a lane: some
 /// milliseconds of work.
 constexpr std::uint64_t kTurnBytes = std::uint64_t{16} << 20;
 
@@ -144,7 +144,7 @@ bool Executor::receive_from(PeerProgress& peer) {
   return moved;
 }
 
-/// Receives what has arrived, up to about kTurnBytes, since the engine has other work as well.
+/// Receives data that has arrived, up to about kTurnBytes, because the engine has other work, too.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
   const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
   while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {

@@ -32,7 +32,7 @@ int Sleep::timeout_ms() const {
 
 bool Sleep::beside_data() const {
   if (watched.empty()) return false;
-  // Skips the wake-up pipe, which is also written to for data.
+  // Skips the wake-up pipe, because it is also written to when data arrives.
   const auto begin = watched.begin() + 1;
   const auto end =
       watched.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(beside_end, 1));
@@ -92,8 +92,8 @@ bool Driver::drive_until_idle(Sleep& sleep) {
   return true;
 }
 
-/// Asks neighbours to wake the driver. Returns false if something moved meanwhile: the driver must
-/// then go on, because neighbours did not announce it.
+/// Asks neighbours to wake the driver, and makes one more pass. Returns false if that pass made
+/// progress. The driver must then go on, because neighbours may have sent data without waking it.
 bool Driver::fall_asleep() {
   if (!driven_.arm() || !driven_.pass()) return true;
   driven_.disarm();
@@ -112,7 +112,7 @@ void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   }
 }
 
-/// Sleeps with the lock held. Other threads wake it through the pipe.
+/// Sleeps with the lock held. Other threads wake the driver through the pipe.
 void Driver::sleep(Clock::time_point deadline) {
   prepare(sleep_, deadline);
   const int ready = ::poll(sleep_.watched.data(), sleep_.watched.size(), sleep_.timeout_ms());

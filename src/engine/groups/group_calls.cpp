@@ -40,8 +40,8 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
       messages_.post_receive(operation);
     } else {
       calls_.push_back(operation);
-      // Other ranks may have begun the call already, and a library cannot cancel it. So it begins
-      // before anything can fail the group.
+      // Other ranks may have begun the call already, and the carrier's library cannot cancel it. So
+      // the call begins here, before anything can fail the group.
       if (carrier_ && !collective_runs()) begin_first();
     }
   } catch (const std::exception& error) {
@@ -72,8 +72,9 @@ bool GroupState::advance(Clock::time_point now) {
   return true;
 }
 
-/// If a peer is gone or the group has a carrier, waits for a possible announcement by another
-/// member. Any other error fails the group immediately.
+/// Handles an error of advance_calls(). If a peer is gone or the group has a carrier, another
+/// member may announce the cause, so the group waits a moment before it fails. Any other error
+/// fails the group immediately.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
@@ -121,7 +122,7 @@ bool GroupState::advance_messages() {
   }
 }
 
-/// Finishes messages whose bytes have arrived or have been sent, whatever happens to the group.
+/// Finishes messages whose bytes have arrived or have been sent, even if the group has failed.
 void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
@@ -193,8 +194,8 @@ bool GroupState::may_run_at_once(const Task& task) const {
   return carrier_ ? carrier_->runs_at_once(task) : facts().window_bytes != 0;
 }
 
-/// A call that another thread submits meanwhile has no defined order relative to this one, because
-/// the callers did not order the two.
+/// Another thread may submit a call at the same time. The order of the two calls is then undefined,
+/// because the callers did not order them.
 AtOnce GroupState::begin_at_once(Task& task) {
   task.flight.group = flight_group_;
   if (task.call.collective == Collective::recv)
@@ -213,7 +214,8 @@ AtOnce GroupState::begin_at_once(Task& task) {
       begin_carried(task);
     }
   } catch (const PeerError& error) {
-    // The driver gets the error of a send again, and waits a moment for the peer's own explanation.
+    // The caller then submits the send. It fails again in the driver, which waits a moment for the
+    // peer to announce the reason.
     if (task.call.collective == Collective::send) return AtOnce::no;
     fail_at_once(task.call, error);
   } catch (const std::exception& error) {

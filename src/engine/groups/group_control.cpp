@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the announced failure, attributed to the rank that detected it. Along cables the sender
-/// may only have forwarded it.
+/// Returns the announced failure, attributed to the rank that detected it. This need not be the
+/// sender: if ranks are joined by cables, members forward announcements.
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
@@ -46,8 +46,9 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlKind::abort: {
       Failure failure = announced(message, membership_.members.end_rank());
-      // The peer has sent the announcement to all members. But along cables it may have been routed
-      // through a dead rank, so every member forwards it before its own links end.
+      // The peer has sent the announcement to all members. But if ranks are joined by cables, a
+      // dead rank may have been the relay to some of them. So every member forwards the
+      // announcement before its own links end.
       failure_announced_ |= !around_.along_cables;
       failure_heard_ |= !failed();
       return fail(std::move(failure));
@@ -80,7 +81,8 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   }
 }
 
-/// Checks an offer when it arrives, since an error can be attributed to the peer only now.
+/// Checks an offer when it arrives, because an error found later could not be attributed to the
+/// peer.
 void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
   const node::Neighbour* neighbour = around_.memory.neighbour(peer);
   if (neighbour && offer.place.bytes != 0) neighbour->arena.check(offer.place);
@@ -121,7 +123,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Digest of the calls up to this one, as sent to other members.
+/// Digest of the calls up to the one with this sequence number, as sent to other members.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   const std::uint64_t digest = history_.digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));
@@ -148,8 +150,8 @@ void GroupState::offer_window() {
   around_.peers.flush();
 }
 
-/// Returns true if collectives can be planned, because the size of the window is known. Otherwise
-/// makes this rank's offer, if necessary, and waits for the others in later passes.
+/// Returns true if the size of the window is known, so that collectives can be planned. Otherwise
+/// makes this rank's offer, if it has not done so, and returns false until all offers have arrived.
 bool GroupState::window_ready() {
   if (window_.settled()) return true;
   if (!window_.offered()) offer_window();

@@ -29,12 +29,12 @@ void GroupState::log_failure() const noexcept {
   }
 }
 
-/// Works without memory: messages go straight to the links, calls move between lists, and their
-/// error is then a preallocated exception without text.
+/// Works even if memory has run out: messages are written directly to the links, and calls move
+/// between lists. Without memory, the error of the calls is a preallocated exception without text.
 void GroupState::settle_failure() noexcept {
   announce_failure();
-  // Calls end only once the carrier no longer accesses their memory. If it still does, a later pass
-  // tries again.
+  // Calls end only once the carrier no longer accesses their memory. Until then, each pass tries
+  // again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   if (!calls_.empty()) note_missing(calls_.front());
   end_collective();
@@ -109,7 +109,7 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
   if (failure_heard_) {
     // Members that do not know of the failure yet must not mistake the end of this rank's group for
-    // its cause.
+    // the cause of the failure.
     failure_announced_ = false;
     announce_failure();
   } else {
@@ -118,7 +118,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
   if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // a regular end
-  failure_announced_ = true;  // not needed after the announcement of the end
+  failure_announced_ = true;  // the end has been announced instead
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();

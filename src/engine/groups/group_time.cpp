@@ -29,9 +29,9 @@ void GroupState::watch_time(Clock::time_point now) {
   if (now - last_progress_ >= probe_after() && now >= next_probe_) probe(now);
 }
 
-/// Returns how long calls may make no progress before the peers are probed: kProbeAfter, or, if
-/// that is shorter, half of the time until the first warning or until the first call times out. The
-/// answers then arrive before the warning and the error, which use them.
+/// Returns how long calls may make no progress before the peers are probed. This is the shortest of
+/// kProbeAfter, half of the time until the first warning, and half of the first call's timeout. The
+/// answers then arrive before the warning and the error, which contain them.
 Clock::duration GroupState::probe_after() const {
   Clock::duration after = kProbeAfter;
   const Call* const call = first_call();
@@ -191,8 +191,8 @@ bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
   return true;
 }
 
-/// A collective of a carrier reports no progress before its end, so it waits only if a member has
-/// not reached it.
+/// A carrier reports no progress of a collective before its end. So a warning about such a
+/// collective is logged only if some member has not reached it.
 void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (failed() || warn_after_ == Clock::duration::zero()) return;
   const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {

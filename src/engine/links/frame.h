@@ -1,6 +1,6 @@
-// The fixed header that precedes every message on a data link, little-endian. It identifies the
-// message's call, so that a mismatch is detected before any payload is used. The header always has
-// a checksum of its own; a checksum of the payload is a setting of the job.
+// The fixed header that precedes every message on a data link, little-endian. The header identifies
+// the message's call, so that a mismatch is detected before any payload is used. The header always
+// has a checksum of its own; a setting of the job decides whether the payload has one, too.
 #pragma once
 
 #include <array>
@@ -14,12 +14,13 @@
 
 namespace mccl::engine {
 
+/// After the colon: the fields of Frame and Call that the kind uses.
 enum class FrameKind : std::uint8_t {
   collective,  ///< step of a collective: sequence, message, then the payload
   eager,       ///< whole point-to-point message: tag, sequence = sender's message number
-  request,     ///< announces a message that needs a grant: like eager, without payload
+  request,     ///< announces a message that needs a grant: fields of eager, no payload
   grant,       ///< asks for an announced message: sequence = the sender's message number
-  data,        ///< one piece of a granted message: like eager, message = number of the piece
+  data,        ///< piece of a granted message: fields of eager, message = piece number
   credit,      ///< returns the credit of received eager messages: count = their cost
 };
 inline constexpr int kFrameKindCount = 6;
@@ -38,8 +39,8 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 
 FrameBytes encode(const Frame& frame);
 
-/// Throws CorruptionError if the bytes cannot be a frame, announce more than `payload_limit` bytes,
-/// or have a payload checksum although `crc` is false, or none although it is true.
+/// `crc`: true if payloads must have a checksum, false if they must not. Throws CorruptionError if
+/// the bytes cannot be a frame, break that rule, or announce more than `payload_limit` bytes.
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc);
 
 }  // namespace mccl::engine

@@ -99,9 +99,9 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
   }
 }
 
-/// Handles "open": the peer needs the link.
+/// Handles "open", which says that the peer needs the link.
 void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
-  if (channels.closed()) return;  // the peer learns of that from the announced failure
+  if (channels.closed()) return;  // the announced failure informs the peer
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
@@ -121,7 +121,7 @@ const std::string* LinkMaker::declined_ahead(WorldRank peer, const LinkKey& key,
   return found == link->second.end() ? nullptr : &found->second;
 }
 
-/// Dials with the first transport, from `from` on, whose dial succeeds.
+/// Dials with each transport from `from` on, until one succeeds. Gives up the link if none does.
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
                      std::string reason) {
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
@@ -145,7 +145,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   give_up(peer, &channels, key, reason);
 }
 
-/// Gives up the link, and informs the peer, which waits for it and cannot see why it is missing.
+/// Gives up the link. Informs the peer, which would otherwise go on waiting for the link.
 void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
@@ -154,7 +154,7 @@ void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
   if (channels) channels->lose(channels->group().rank_of(peer), reason);
 }
 
-/// Handles "link": set-up data from the peer's transport.
+/// Handles "link", which contains set-up data from the peer's transport.
 void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& message) {
   const bool made_here = peer < rank_;
   const Place place = find_transport(peer, message.transport);
@@ -184,9 +184,9 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
   take(peer, channels, message.key, place, std::move(made));
 }
 
-/// Handles the result of one step. The link is attached before the peer is informed, so that it is
-/// ready when the peer uses it. If attaching fails, no other transport is tried, because the peer
-/// may have written into this link.
+/// Handles the result of a transport's dial() or hear(). The link is attached before the peer is
+/// informed, so that it is ready when the peer uses it. If attaching fails, no other transport is
+/// tried, because the peer may have written into this link.
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {
@@ -250,8 +250,8 @@ void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
-/// The peer, which dials, has moved on to another transport: cancels what this rank has begun with
-/// the previous one.
+/// Called when the peer, which dials, uses the transport `place`. Cancels the link that this rank
+/// has begun to make with another transport.
 void LinkMaker::leave_other(WorldRank peer, const LinkKey& key, Place place) {
   const auto found = making_.find({peer, key});
   if (found != making_.end() && found->second != place) cancel(peer, key);
@@ -265,7 +265,8 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   making_.erase(found);
 }
 
-/// Peers that wait for one of these links receive `closed`.
+/// Cancels the links of the group that are being made. Sends `closed` to the peers that wait for
+/// one of them.
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
   std::erase_if(declined_ahead_,
@@ -308,13 +309,13 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   });
 }
 
-/// Handles the outcome of a link that is being made by either rank, for a transport that connects
-/// by itself.
+/// Handles the result that a transport's progress() reports for a link. Either rank of the pair may
+/// have dialled.
 void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
   const auto found = making_.find({event.peer, event.key});
   const bool begun = found != making_.end() && found->second == place;
-  // If this rank dials, it may have given up the link meanwhile.
+  // This rank dialled, but has given up this attempt meanwhile.
   if (made_here && !begun) return;
   if (begun) making_.erase(found);
   if (!made_here) leave_other(event.peer, event.key, place);

@@ -18,6 +18,7 @@
 
 namespace mccl::engine {
 
+/// "This rank" is the sender. After the colon: the fields of ControlMessage that the kind uses.
 enum class ControlKind : std::uint8_t {
   open,  ///< this rank needs the link: key. The higher rank of the pair then makes it
   link,  ///< set-up data of a transport for a link that is being made: key, transport, blob
@@ -30,7 +31,7 @@ enum class ControlKind : std::uint8_t {
   probe,      ///< asks the peer for its last call, because this rank's call makes no progress or is
               ///< being compared: key.group, call
   status,     ///< answer to a probe: the last call started here (sequence 0 if none)
-  goodbye,    ///< the process leaves in good order; with failure.reason: it gives the peer up
+  goodbye,    ///< this process leaves in good order, or gives the peer up: failure.reason
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: this rank no longer needs rank 0's store
   /// this rank has destroyed the group: key.group, the last collective started here
@@ -43,7 +44,7 @@ enum class ControlKind : std::uint8_t {
   /// this rank's vote on which members are left: key.group, the round (call.sequence), and a byte
   /// for each member (blob)
   survivors,
-  agreed,  ///< the decision of such a round, in the same form
+  agreed,  ///< the decision of a round of votes: the same fields as survivors
 };
 inline constexpr int kControlKindCount = 15;
 
@@ -74,11 +75,11 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Maximum number of bytes queued for a peer that does not read. A correct peer that is stopped
-  /// needs this much for messages about a hundred thousand groups.
+  /// Maximum number of bytes queued for a peer that does not read. Messages about a hundred
+  /// thousand groups to a correct peer that is stopped need this much.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
-  /// Reserves memory, so that sending needs more only while earlier messages are queued. Throws
+  /// Reserves memory, so that send() allocates only while earlier messages are queued. Throws
   /// std::bad_alloc.
   explicit ControlConnection(std::unique_ptr<transport::Link> link);
 

@@ -30,14 +30,14 @@ class Liveness {
         limit_(interval - period_ / 2),
         peers_(static_cast<std::size_t>(size)) {}
 
-  /// Starts to watch a peer that may still be meeting the others for `meeting`. Until something
-  /// arrives from it, it may be silent for that much longer.
+  /// Starts to watch a peer that may still be connecting to other ranks. Until something arrives
+  /// from the peer, it may be silent for the additional time `meeting`.
   void expect(WorldRank rank, Clock::duration meeting) {
     peers_[rank].state = State::silent;
     peers_[rank].meeting = meeting;
   }
   /// Called when something arrives from the peer. A peer is not watched before the first call of
-  /// this or of expect().
+  /// heard() or expect().
   void heard(WorldRank rank) {
     peers_[rank].state = State::heard;
     peers_[rank].meeting = {};
@@ -106,9 +106,9 @@ class Heartbeats : private Liveness {
 
   /// How long a peer may be silent until it is given up.
   Clock::duration silence() const { return silence_; }
-  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. They are
-  /// given up, and are sent a goodbye in case they still listen. All messages that have arrived
-  /// must have been reported to heard() before.
+  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. These
+  /// peers are given up, and are sent a goodbye in case they still listen. All messages that have
+  /// arrived must have been reported to heard() before.
   struct Silent {
     WorldRank peer;
     std::string reason;
