@@ -73,8 +73,7 @@ class DeviceDouble final : public device::Accelerator {
   /// Number of copies to the device made so far.
   std::atomic<int> copies_to_device{0};
 
-  /// Allocates device memory. at() returns the address through which actions of its queues access
-  /// it.
+  /// Allocates device memory. at() returns the address through which actions of queues access it.
   std::shared_ptr<ForbiddenMemory> allocate(std::size_t bytes) {
     auto memory = std::make_shared<ForbiddenMemory>(bytes);
     const std::lock_guard lock(mutex_);
@@ -119,8 +118,8 @@ class DeviceDouble final : public device::Accelerator {
     changed_.notify_all();
   }
 
-  /// Runs steps until the device stops: each time one step of a random queue whose first step is
-  /// ready.
+  /// Runs steps until the device stops. Repeatedly picks a random queue whose first step is ready,
+  /// and runs that step.
   void run() {
     std::unique_lock lock(mutex_);
     while (!stops_) {
@@ -164,7 +163,7 @@ class DeviceDouble final : public device::Accelerator {
   std::thread thread_;
 };
 
-/// A queue of the library, or a stream of the caller; its address is its handle.
+/// A queue of the library, or a stream of the caller. The handle is the address of this object.
 class DeviceDouble::Queue final : public device::Queue {
  public:
   explicit Queue(DeviceDouble& device) : device_(device), state_(std::make_shared<State>()) {
@@ -198,7 +197,7 @@ class DeviceDouble::Queue final : public device::Queue {
 
   void* handle() override { return this; }
 
-  /// Enqueues any other action of a caller's stream.
+  /// Enqueues any action, as a caller's own work on its stream.
   void enqueue(std::function<void()> act) { device_.push(state_, {{}, std::move(act)}); }
   /// Blocks the queue until `open` is set.
   void hold(std::shared_ptr<std::atomic<bool>> open) {

@@ -1,11 +1,12 @@
-// Simulates the GPU of a Mac: buffers, a queue of the caller (as torch's stream), and the queue on
-// which the library copies. Each queue has a thread. Work that the caller encodes runs at some time
-// after it is committed.
+// Simulates the GPU of a Mac: buffers, a queue of the caller (like torch's stream), and the queue
+// on which the library copies. Each queue has a thread. Work that the caller encodes runs at some
+// time after it is committed.
 //
-// A buffer may be touched only after a fence behind its last use was queried and has passed. An
-// earlier access by the host crashes; one by the library's queue is recorded as a violation. Copies
-// to and from buffers that the library made are checked further. The target holds garbage until the
-// copy is done, and a source that changes before it has been copied is recorded.
+// A buffer may be accessed only once a fence behind its last use has reported that it has passed.
+// An earlier access by the host crashes. An earlier access by the library's queue is recorded as a
+// violation. For buffers that the library allocated, copies are checked further: the target holds
+// garbage until the copy is done, and a source that changes before it has been copied is a
+// violation.
 #pragma once
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ class MetalDouble final : public device::metal::MetalDriver,
   enum Queue { of_caller, of_library, kQueues };
   using Numbers = std::array<std::uint64_t, kQueues>;
 
-  /// A buffer; its address stands for the id<MTLBuffer>.
+  /// A buffer. Its address represents the id<MTLBuffer>.
   class Memory {
    public:
     enum Kind { of_gpu, of_both, of_library };
@@ -71,8 +72,8 @@ class MetalDouble final : public device::metal::MetalDriver,
   }
   ~MetalDouble() override { end(); }
 
-  /// Joins the threads; nothing runs on the double afterwards. A failed call may keep the double
-  /// alive after its test, and later tests fork.
+  /// Joins the threads. Nothing runs on the simulated GPU afterwards. This must not be left to the
+  /// destructor: a failed call may keep the object alive after its test, and later tests fork.
   void end() {
     {
       const std::lock_guard lock(mutex_);
@@ -92,7 +93,7 @@ class MetalDouble final : public device::metal::MetalDriver,
     memories_[memory.get()] = memory;
     return memory;
   }
-  /// Removes the buffer from the known ones. Its memory lives as long as steps need it.
+  /// Removes the buffer from memories_. Its memory lives as long as steps need it.
   void forget(void* buffer) {
     MemoryPtr last;
     const std::lock_guard lock(mutex_);
@@ -121,7 +122,7 @@ class MetalDouble final : public device::metal::MetalDriver,
     }
     changed_.notify_all();
   }
-  /// Commits everything encoded so far and returns the number of its last step.
+  /// Commits all encoded actions and returns the number of the last one.
   std::uint64_t mark() {
     std::uint64_t number = 0;
     {
@@ -140,7 +141,7 @@ class MetalDouble final : public device::metal::MetalDriver,
     while (!passed(here)) std::this_thread::yield();
   }
   std::shared_ptr<Fence> fence() { return make_fence(of_caller, mark()); }
-  /// Stops committed steps from running, until it is called with false.
+  /// hold(true) stops committed steps from running until hold(false).
   void hold(bool held) {
     {
       const std::lock_guard lock(mutex_);
@@ -158,9 +159,9 @@ class MetalDouble final : public device::metal::MetalDriver,
     violations_.push_back(std::move(what));
   }
   std::uint64_t copies() const { return copies_; }
-  /// Lets `copies` more copies succeed. The fence of the next one reports a failure.
+  /// Lets `copies` more copies succeed. The fence of the copy after them reports a failure.
   void fail_copy_after(int copies) { copies_left_ = copies; }
-  /// Makes all later calls of copy() throw.
+  /// Sets whether later calls of copy() throw.
   void break_copies(bool broken) { broken_ = broken; }
 
   // The functions below implement the interface that the library uses.
@@ -177,7 +178,7 @@ class MetalDouble final : public device::metal::MetalDriver,
   /// Small, so that calls in tests are split into pieces.
   std::size_t least_piece() const override { return 64; }
   void free(void* buffer) noexcept override { forget(buffer); }
-  /// Runs a kernel by its name; a test that uses kernels sets it.
+  /// Runs the kernel of a given name. Set by tests that use kernels.
   using RunKernel =
       std::function<void(const std::string& name, const std::uint16_t* a, const std::uint16_t* b,
                          std::uint16_t* out, std::uint32_t count)>;
@@ -201,8 +202,8 @@ class MetalDouble final : public device::metal::MetalDriver,
         if (written(*from, of_caller)) violate("the library copies from a buffer", "is written");
         if (written(*to, of_caller) || read(*to, of_caller))
           violate("the library copies to a buffer", "is used");
-        // If an earlier step of the library's queue still has to write the source, its bytes may
-        // change without an error.
+        // If an earlier step of the library's queue still has to write the source, a change of the
+        // source is no error.
         const bool settled = from->written_[of_library] <= done_[of_library];
         note(of_library, {from}, {to});
         push_copy(*from, *to, one, settled, {from, to});
@@ -276,7 +277,7 @@ class MetalDouble final : public device::metal::MetalDriver,
 
   void violate(const char* what, const char* how) {
     violations_.push_back(
-        fmt::format("{} that {} on the other queue before its fence was asked "
+        fmt::format("{} that {} on the other queue before its fence was queried "
                     "and had passed",
                     what, how));
   }
@@ -294,12 +295,13 @@ class MetalDouble final : public device::metal::MetalDriver,
     if (to.kind_ == Memory::of_library) std::memset(target, 0xEE, one.bytes);
     steps_[of_library].push_back([=, this, kept = std::move(kept), before = std::move(before)] {
       if (!before.empty() && std::memcmp(before.data(), source, before.size()) != 0)
-        record("the host writes what is on its way to the device");
+        record("the host writes memory that is being copied to the device");
       std::memcpy(target, source, one.bytes);
     });
   }
 
-  /// Gives the step a number. The host may not touch the memory that it uses until it has passed.
+  /// Gives the step a number. Until the step has passed, the host may not access the memory it
+  /// uses.
   void note(Queue queue, const Memories& reads, const Memories& writes) {
     const std::uint64_t number = ++given_[queue];
     const int other = queue == of_caller ? of_library : of_caller;
@@ -321,7 +323,7 @@ class MetalDouble final : public device::metal::MetalDriver,
     }
   }
 
-  /// Sets the host's access rights to the memory from the steps that may still use it.
+  /// Sets the host's access rights to the memory, according to the steps that may still use it.
   void allow(Memory& memory) {
     Memory::Access access = memory.shared() ? Memory::all : Memory::none;
     const int queues = memory.kind_ == Memory::of_library ? 0 : kQueues;

@@ -19,7 +19,8 @@
 
 namespace mccl::testing {
 
-/// Device copies of the memory of one call. Buffers that overlap on the host overlap here too.
+/// Device copies of the memory of one call. Buffers that overlap on the host overlap on the device,
+/// too.
 class Carried {
  public:
   virtual ~Carried() = default;

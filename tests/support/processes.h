@@ -40,22 +40,22 @@ inline int free_port() {
 }
 
 /// The ranks of a job as child processes, each of which sends lines of text to this process. The
-/// destructor kills the processes that are left. Construct it while this process has a single
-/// thread.
+/// destructor kills the processes that are left. The constructor forks, so it must be called while
+/// this process has a single thread.
 class Processes {
  public:
-  /// The body of one rank. It sends lines with `say`; after it ends, the rank sends "done" or the
-  /// error.
+  /// The body of one rank, which sends lines with `say`. When the body ends, the rank sends "done"
+  /// or the text of the error.
   using Say = std::function<void(const std::string& line)>;
   using Body = std::function<void(Context& context, const Say& say)>;
 
   struct Options {
-    std::string store_address;             ///< Empty: a free port of this host.
-    std::function<Config(int)> config_of;  ///< Null: test_config().
+    std::string store_address;             ///< If empty, a free port of this host.
+    std::function<Config(int)> config_of;  ///< If null, test_config().
     std::function<void(int)> enter;        ///< Called first in each process.
-    /// Called when the rank has connected to the store, before it meets the others.
+    /// Called when the rank has connected to the store, before it connects to the other ranks.
     std::function<void(int rank, Store& store)> at_the_store;
-    /// Returns the store through which the rank meets the others. Null: the given store.
+    /// Returns the store through which the ranks find each other. If null, the given store is used.
     std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> store)> store_for;
   };
 
@@ -145,7 +145,7 @@ class Processes {
       const std::shared_ptr<Store> meets_at =
           options.store_for ? options.store_for(rank, store) : store;
       Config config = options.config_of ? options.config_of(rank) : test_config();
-      // Ranks on several hosts need a key. A test with stores of its own sets it or does without.
+      // Ranks on several hosts need a key. A test with its own stores sets one if it needs one.
       if (options.enter && !options.store_for && config.job_key.empty())
         config.job_key = "the key of the hosts";
       const std::shared_ptr<Context> context =

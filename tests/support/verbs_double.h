@@ -1,8 +1,8 @@
-// Simulates RDMA devices: a message of one queue pair arrives at the other in the same process as
-// soon as it is posted. A test decides the fate of each message, which calls are refused, and what
-// a device reports. Open objects are counted, so that a test finds leaks.
+// Simulates RDMA devices in one process: a message of one queue pair arrives at the other queue
+// pair as soon as it is posted. A test decides the fate of each message, which calls are refused,
+// and what a device reports. Open objects are counted, so that a test finds leaks.
 //
-// Thread-safe, since the ranks of a test may have their own threads.
+// Thread-safe, because the ranks of a test may have their own threads.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace rdma = transport::rdma;
 struct Fate {
   enum class Kind {
     arrives,
-    lost,            ///< On uc it completes as sent; on rc it fails as if the peer did not answer.
+    lost,            ///< On uc, completes as sent. On rc, fails as if the peer did not answer.
     sender_fails,    ///< Completes with `status`, which ends the sender's queue pair.
     receiver_fails,  ///< Fails the receive with `status`, which ends the receiver's queue pair.
     forgotten,       ///< Never completes at either end.
@@ -51,7 +51,7 @@ struct Fabric {
     std::uint32_t to = 0;
     std::vector<std::byte> bytes;
   };
-  /// Called for every message, which it may change.
+  /// Called for every message. Returns the fate of the message, and may change the message.
   using Judge = std::function<Fate(Message&)>;
   /// Called with a name such as "ibv_reg_mr" before each call that makes something. Returns 0, or
   /// the errno with which the call is refused.
@@ -75,7 +75,7 @@ struct Fabric {
   std::map<std::string, int> open;
   std::size_t most_regions = 0;
   std::size_t starved = 0;      ///< Messages that found no posted receive.
-  std::size_t overflowed = 0;   ///< Completions that found no room.
+  std::size_t overflowed = 0;   ///< Completions that found their queue full.
   std::size_t after_death = 0;  ///< Calls to a device after it reported that it is gone.
   std::map<std::string, bool> dead;
 
@@ -86,7 +86,7 @@ struct Fabric {
     if (++open[call]; call == "ibv_reg_mr")
       most_regions = std::max<std::size_t>(most_regions, static_cast<std::size_t>(open[call]));
   }
-  /// True if the piece lies in registered memory; a device checks this when it reads.
+  /// True if the piece lies in registered memory. A device checks this when it reads the piece.
   bool covers(const rdma::Piece& piece) const {
     const auto found = regions.find(piece.key);
     if (found == regions.end()) return false;
@@ -131,7 +131,7 @@ class DoubleChannel final : public rdma::CompletionChannel {
   WakePipe pipe_;
 };
 
-/// The queue of the completions of a queue pair.
+/// The completion queue of a queue pair.
 class DoubleQueue {
  public:
   DoubleQueue(std::shared_ptr<Fabric> fabric, std::string device, std::size_t entries,
@@ -247,8 +247,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
   int poll(std::span<rdma::Completion> into) override { return queue_->poll(into); }
   int notify() override { return queue_->notify(); }
 
-  /// Delivers `bytes` as a message from the peer; tests call it to act as a stranger. On rc, a
-  /// message that finds no receive is retried until one is posted.
+  /// Delivers `bytes` as a message from the peer. Tests also call this to send what no peer would.
+  /// On rc, a message that finds no receive is retried until a receive is posted.
   void take(const std::vector<std::byte>& bytes) {
     const std::lock_guard lock(fabric_->mutex);
     if (failed_) return;
@@ -290,7 +290,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return knows ? found->second : nullptr;
   }
 
-  /// Reads the pieces of a request. Returns false if one is neither inline nor registered.
+  /// Reads the pieces of a request. Returns false if a piece is neither inline nor registered.
   bool gather(std::span<const rdma::Piece> pieces, bool is_inline, std::vector<std::byte>& bytes) {
     bytes.clear();
     for (const rdma::Piece& piece : pieces) {
@@ -303,7 +303,8 @@ class DoubleQueuePair final : public rdma::QueuePair {
     return true;
   }
 
-  /// Holds a message until release(), and reads its memory only then, as a slow device may.
+  /// Holds a message until release(). Reads the memory of the message only then, as a slow device
+  /// may.
   void hold(std::uint64_t id, std::vector<rdma::Piece> pieces, bool is_inline,
             std::vector<std::byte> bytes) {
     fabric_->held.push_back(

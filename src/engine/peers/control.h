@@ -20,7 +20,7 @@ namespace mccl::engine {
 
 /// "This rank" is the sender. After the colon: the fields of ControlMessage that the kind uses.
 enum class ControlKind : std::uint8_t {
-  open,  ///< this rank needs the link: key. The higher rank of the pair then makes it
+  open,  ///< this rank needs the link, which the higher rank of the pair makes: key
   link,  ///< set-up data of a transport for a link that is being made: key, transport, blob
   /// this rank cannot set up the link: key, failure.reason, and the transport (all of them if
   /// empty)

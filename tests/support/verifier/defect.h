@@ -7,7 +7,7 @@
 
 namespace mccl::schedule {
 
-/// Thrown inside the verifier; verify() returns the text.
+/// Thrown inside the verifier. verify() catches it and returns the text.
 struct Defect {
   std::string text;
 };
@@ -16,8 +16,9 @@ struct Defect {
 [[noreturn]] void fail(const Problem& problem, const Schedule& schedule, std::size_t step,
                        const std::string& what);
 
-/// Checks one rank's schedule by itself: that it is well formed, stays inside its memories, writes
-/// no input, and that its waits cover its hazards.
+/// Checks one rank's schedule by itself. The schedule must be well formed, stay inside its memories
+/// and write no input. Its waits must order every two steps that access the same memory, if one of
+/// them writes it.
 void check_steps(const Problem& problem, const Schedule& schedule);
 
 }  // namespace mccl::schedule

@@ -10,7 +10,8 @@
 
 namespace mccl::schedule {
 
-/// Numbers the steps of all ranks in sequence: those of rank 0, then those of rank 1, and so on.
+/// The matched events of all ranks. A step's number is its index in the sequence of all steps:
+/// those of rank 0, then those of rank 1, and so on.
 class Exchange {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -48,16 +49,16 @@ class Exchange {
   /// Returns the number of a rank's arrival step. `mark` counts the rank's arrivals from 1.
   std::uint32_t arrival(int rank, std::uint32_t mark) const { return arrivals_[rank][mark - 1]; }
 
-  /// Returns an order of all events that respects waits, the order of messages and rendezvous. An
-  /// event is a step, or a send together with its receive under the send's number. Throws a Defect
-  /// if there is no such order.
+  /// Returns the numbers of all events in an order that respects waits and the order of messages.
+  /// An event is a step, or a send together with its receive, under the send's number. Throws a
+  /// Defect if there is no such order.
   std::vector<std::uint32_t> order() const;
 
  private:
   /// Message steps by (sender, receiver), in program order.
   struct Queues {
     std::vector<std::uint32_t> begin;
-    std::vector<std::uint32_t> steps;  // numbers
+    std::vector<std::uint32_t> steps;  // numbers of the steps
   };
 
   Queues collect(bool sends) const;

@@ -19,16 +19,16 @@ class Expressions {
   Id leaf(int rank) const { return static_cast<Id>(rank) + 1; }
   bool is_leaf(Id id) const { return id >= 1 && id <= static_cast<Id>(ranks_); }
 
-  /// True if no rank contributes to both.
+  /// True if no rank contributes to both expressions.
   bool disjoint(Id a, Id b) const;
   /// The rounded sum a + b, which differs from b + a.
   Id sum(Id a, Id b) { return node(Kind::sum, a, b); }
-  /// Starts a sum of several operands that is rounded once; add_to_fold() adds the others.
+  /// Starts a sum of several operands that is rounded once. add_to_fold() adds the other operands.
   Id begin_fold(Id first) { return node(Kind::begin_fold, first, kNothing); }
   Id add_to_fold(Id fold, Id operand) { return node(Kind::add_to_fold, fold, operand); }
 
-  /// The value `what` after step number `step` rounded it to blocks. Another step may round
-  /// differently.
+  /// The value `what` after step number `step` has rounded it to blocks. Another step may round the
+  /// value differently.
   Id coded(Id what, std::uint32_t step) { return node(Kind::coded, what, step); }
 
   /// Returns how many ranks contribute.

@@ -8,7 +8,7 @@
 
 namespace mccl::schedule {
 
-/// A map from addresses to T. T::advanced(n) is the value n addresses on in the same run.
+/// A map from addresses to T. T::advanced(n) is the value that is n addresses further in the run.
 template <typename T>
 class RunMap {
  public:

@@ -18,7 +18,7 @@
 
 namespace mccl::schedule {
 
-/// Calls visit(count, value of a, value of b) for each stretch in which both are a single run.
+/// Calls visit(count, value of a, value of b) for each range in which both have a single run.
 template <typename Visit>
 void zip(const Runs& a, const Runs& b, Visit visit) {
   std::size_t i = 0, j = 0, in_a = 0, in_b = 0;
@@ -37,7 +37,7 @@ class Simulation {
   Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
              const Exchange& exchange);
 
-  /// Runs the events in this order. Throws a Defect at a step that is wrong.
+  /// Runs the events in the given order. Throws a Defect at a wrong step.
   void run(std::span<const std::uint32_t> order);
 
   /// Replaces `runs` with `count` elements of a rank's output, starting at `offset`.

@@ -9,8 +9,8 @@
 
 namespace mccl::schedule {
 
-/// The value of a stretch of memory. Its n-th element combines element `element` + n of each
-/// contributing rank.
+/// The value of a range of memory. The n-th element of the range combines element `element` + n of
+/// each contributing rank.
 struct Value {
   Expressions::Id expression = Expressions::kNothing;
   bool completed = false;

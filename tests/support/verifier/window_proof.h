@@ -13,14 +13,15 @@
 
 namespace mccl::schedule {
 
-/// Each rank has a vector clock: for every rank, how many of its window steps are known to be over.
-/// Arrivals carry the clock, and waits merge it. A read must know of the publication. A publication
-/// must know of every read of the data that it replaces.
+/// Each rank has a vector clock: for every rank, how many of that rank's window steps are known to
+/// have ended. Arrivals carry the clock, and waits merge it. The clock of a reader must include the
+/// publication that it reads. The clock of a publisher must include every read of the data that it
+/// replaces.
 class WindowProof {
  public:
   WindowProof(std::span<const Problem> problems, std::span<const Schedule> schedules);
 
-  // Call these in an order that the exchange allows. They throw a Defect at a wrong step.
+  // Called for the steps in an order that the Exchange allows. Throw a Defect at a wrong step.
   void begin_step(int rank, std::size_t step);
   void publish(int rank, std::size_t offset, const Runs& runs);
   void arrive(int rank) { arrivals_[rank].push_back(clocks_[rank]); }
