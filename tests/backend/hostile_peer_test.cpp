@@ -111,7 +111,7 @@ class Job {
 
   int port() const { return port_; }
 
-  /// Lets the ranks work, and checks what they report.
+  /// Lets the ranks work once more, and checks the descriptors and memory that rank 0 reports.
   void go_on(const char* during) {
     SCOPED_TRACE(during);
     const std::string all(kSize, 'w');
@@ -129,7 +129,7 @@ class Job {
   }
 
  private:
-  /// The figures of rank 0, after all ranks have reported.
+  /// Waits until all ranks have reported. Returns the descriptors and the MiB of rank 0.
   std::pair<int, std::size_t> figures() {
     std::pair<int, std::size_t> of_rank_0;
     for (int rank = 0; rank < kSize; ++rank) {
@@ -168,7 +168,7 @@ void send_all(const Socket& socket, std::span<const std::byte> bytes) {
   }
 }
 
-/// Returns what arrives until `wanted` bytes are there, the connection ends or time is up.
+/// Returns the bytes that arrive, up to `wanted`, until the connection ends or kLimit has passed.
 Bytes receive(const Socket& socket, std::size_t wanted) {
   Bytes got(wanted);
   std::size_t length = 0;
@@ -229,7 +229,7 @@ TEST(HostilePeer, NoiseHugeLengthsAndHalfMessagesAreClosed) {
     send_all(closed.back(), noise);
   }
   for (int i = 0; i < 40; ++i) {
-    // A hello that is cut short, byte by byte.
+    // A first message that is cut off at a random byte.
     Handshake half = dialer("guess");
     open.push_back(connection(job.port()));
     const Bytes hello = take_output(half);
@@ -257,7 +257,7 @@ TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   const Socket mirror = connection(job.port());
   send_all(mirror, take_output(reflected));
   send_all(mirror, receive(mirror, kChallenge));
-  // Splicing: the challenge of one session is answered in another. Both are refused.
+  // Splicing: each of two sessions receives the answer to the other's challenge. Both are refused.
   Handshake first = dialer("guess"), second = dialer("guess");
   const Socket one = connection(job.port()), other = connection(job.port());
   send_all(one, take_output(first));
@@ -266,7 +266,7 @@ TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   feed(second, receive(one, kChallenge));
   send_all(one, take_output(first));
   send_all(other, take_output(second));
-  // Replay: the bytes of a dialer that knows the job's key but not the key of this run.
+  // Replay: the rank receives bytes that a dialer with the job's key has sent to another acceptor.
   Handshake recorded = dialer("the key of this job");
   Handshake model = Handshake::acceptor(
       {.rank = 0, .size = kSize, .job_key = "the key of this job", .agreement = ""});
@@ -293,7 +293,7 @@ TEST(HostilePeer, WrongKeysAndRanksLearnNothing) {
       send_all(sockets.back(), take_output(stranger));
       feed(stranger, receive(sockets.back(), kChallenge));
       send_all(sockets.back(), take_output(stranger));
-      EXPECT_TRUE(receive(sockets.back(), 1).empty()) << "an answer to a wrong proof";
+      EXPECT_TRUE(receive(sockets.back(), 1).empty()) << "a wrong proof was answered";
     }
   }
   job.go_on("wrong keys and ranks");
@@ -301,8 +301,8 @@ TEST(HostilePeer, WrongKeysAndRanksLearnNothing) {
   job.end();
 }
 
-/// Opens `count` connections to the job, up to `most_open` at a time, each from the next of 50
-/// addresses. Every third sends nothing, every third a hello, and every third a byte.
+/// Opens `count` connections to the job, up to `most_open` at a time, from 50 addresses in turn. A
+/// third of them sends nothing, a third the first message of the handshake, and a third one byte.
 void flood(Job& job, int count, std::size_t most_open) {
   Handshake stranger = dialer("guess");
   const Bytes hello = take_output(stranger);
@@ -330,7 +330,7 @@ TEST(HostilePeer, TwoThousandConnectionsDelayNothing) {
   job.end();
 }
 
-/// `make test-long` runs it (tests/python/test_hostile_peer.py).
+/// Run only by `make test-long` (tests/python/test_hostile_peer.py).
 TEST(HostilePeer, DISABLED_AHundredThousandConnectionsDelayNothing) {
   allow_many_files();
   Job job;

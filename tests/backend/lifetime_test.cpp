@@ -143,13 +143,15 @@ TEST(AChildOfAFork, WritesNothingIntoItsOwnFilesWhenItDropsAGroup) {
       context.after_fork_in_parent();
       int status = 0;
       ::waitpid(child, &status, 0);
-      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "something was written";
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "the child wrote into its own file";
     }
     group->barrier().wait();
   });
 }
 
-/// Making a group takes a lock, which fork() must not leave held in the child.
+/// Making a group takes a lock. If another thread holds it during fork(), the child must find it
+/// free.
 TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
   const auto context = Context::create({0, 1, nullptr, test_config(), nullptr});
   std::atomic<bool> stop{false};
@@ -178,7 +180,7 @@ TEST(AChildOfAFork, IsRefusedAGroupWhileOtherThreadsMakeSome) {
   maker.join();
 }
 
-/// Other threads have calls in progress during the fork. No lock may stay held in the child.
+/// Another thread makes calls during the fork. No lock may stay held in the child.
 TEST(AChildOfAFork, FindsNoLockHeld) {
   run_ranks(2, [](Context& context) {
     auto other = context.group("other", {0, 1}, std::chrono::seconds(30));

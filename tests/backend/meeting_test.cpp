@@ -200,7 +200,7 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
 }
 
 #ifdef __linux__
-/// When pinned, both ranks may run only on the first core.
+/// If `pinned`, both ranks may run only on the first core.
 TEST(Meeting, PinnedRanksThatShareACoreKnowIt) {
   const std::string second_store = "127.0.0.1:" + std::to_string(testing::free_port());
   for (const bool pinned : {true, false}) {
@@ -249,7 +249,8 @@ TEST(Meeting, AnExtraStartDoesNotSpoilTheNext) {
   }
 }
 
-/// A store for a rank that is slow to read the last value: it calls `at_the_end` before that read.
+/// A store for a rank that is slow to read the last value. Calls `at_the_end` before that value is
+/// read.
 class SlowAtTheEnd final : public Store {
  public:
   SlowAtTheEnd(std::shared_ptr<Store> store, std::string end, std::function<void()> at_the_end)
@@ -263,11 +264,12 @@ class SlowAtTheEnd final : public Store {
 
  private:
   const std::shared_ptr<Store> store_;
-  const std::string end_;  ///< The end of the key of the last value.
+  const std::string end_;  ///< Suffix of the key of the last value.
   std::function<void()> at_the_end_;
 };
 
-/// The program only joins a job. The store is in rank 0, so rank 0 must end last.
+/// The program makes no call after it has joined the job. Rank 0 serves the store, so it must not
+/// end before the other rank has read the last value.
 TEST(Meeting, Rank0EndsAfterTheOthersHaveReadItsLastValues) {
   for (const bool calibrate : {false, true}) {
     Config config = quick();
@@ -291,8 +293,8 @@ TEST(Meeting, Rank0EndsAfterTheOthersHaveReadItsLastValues) {
   }
 }
 
-/// Per pair, a control connection and two descriptors of shared memory stay open. Ranks hold few
-/// other files while they meet.
+/// A control connection and two descriptors of shared memory stay open for each pair. While ranks
+/// connect, they may hold only a few other files.
 TEST(Meeting, NeedsFewTemporaryDescriptors) {
   constexpr int kSize = 24;
   Processes job(

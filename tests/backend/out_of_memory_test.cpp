@@ -18,11 +18,11 @@
 
 namespace {
 
-/// Allocations of this size fail; 0: none.
+/// Allocations of this size fail. If 0, none fails.
 std::atomic<std::size_t> failing_size{0};
-/// The n-th allocation of this thread from now on fails; 0: none.
+/// Counts down this thread's allocations: the one that makes it 0 fails. If 0, none fails.
 thread_local int failing_in = 0;
-/// The n-th allocation of all threads from now on fails; 0: none.
+/// Counts down the allocations of all threads: the one that makes it 0 fails. If 0, none fails.
 std::atomic<int> failing_anywhere_in{0};
 
 }  // namespace
@@ -49,7 +49,7 @@ constexpr std::chrono::seconds kPatience{600};
 using testing::Processes;
 using testing::test_config;
 
-/// A peer's notice that a group failed is too long for the memory of this rank.
+/// This rank has no memory for the text in which its peer announces that a group failed.
 TEST(OutOfMemory, InInternalStructuresFailsTheGroupsAndNotTheProcess) {
   constexpr std::size_t kReason = 1777;
   Processes job(2,
@@ -87,13 +87,13 @@ TEST(OutOfMemory, InInternalStructuresFailsTheGroupsAndNotTheProcess) {
   }
 }
 
-/// Thrown when a call breaks a rule that holds even without memory.
+/// Thrown if a call breaks a rule that must hold even when memory runs out.
 class Broken : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// One public call, or a few related ones, to run with a failure at each allocation. The calls may
-/// read and write only `memory`.
+/// One public call, or a few related ones, which a test runs once for each of their allocations
+/// with that allocation failing. The calls may read and write only `memory`.
 struct Swept {
   const char* name;
   std::function<void(Group& group, std::span<float> memory)> run;
@@ -238,7 +238,7 @@ const Swept kSwept[] = {
        } catch (const TimeoutError&) {
          // The call goes on, as after any wait with a timeout.
        } catch (const std::bad_alloc&) {
-         if (!work.done()) throw Broken("a wait threw std::bad_alloc, and its call runs");
+         if (!work.done()) throw Broken("a wait threw std::bad_alloc before its call ended");
        }
        group.send({memory.data() + 1, 1, DType::f32}, other, 0).wait();
        work.wait();
@@ -259,7 +259,8 @@ Store* the_store = nullptr;
 
 /// Fails each allocation of a call on `victim` in turn: those of the caller's thread, or those of
 /// all threads of the process. After each failure, every Work of the call must end on both ranks
-/// long before its timeout. Its memory must not be touched again, and the next group must work.
+/// long before its timeout. The call's memory must not be accessed again, and the next group must
+/// work.
 class OutOfMemoryAtEachPoint
     : public ::testing::TestWithParam<std::tuple<std::size_t, Where, const char*>> {};
 
@@ -275,8 +276,8 @@ INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryAtEachPoint,
                                   std::get<2>(info.param);
                          });
 
-/// Runs the calls once with the given allocation failing. Returns false if there were fewer
-/// allocations.
+/// Runs the calls once while allocation number `point` fails on rank `victim`. Returns false if
+/// there were fewer allocations.
 bool reached(Context& context, const Swept& swept, Where where, int victim, int point) {
   constexpr std::size_t kElements = 400'000;
   static std::vector<float> memory(kElements, 1);
@@ -298,10 +299,10 @@ bool reached(Context& context, const Swept& swept, Where where, int victim, int 
         where == Where::caller ? std::exchange(failing_in, 0) : failing_anywhere_in.exchange(0);
     spared = left > 0;
     if (std::chrono::steady_clock::now() - begun > std::chrono::seconds(15)) {
-      throw Error(fmt::format("{}: a call stood still: {}", name, group->failure()));
+      throw Error(fmt::format("{}: a call took too long: {}", name, group->failure()));
     }
     if (group->failure().empty() && fails_here && !spared) {
-      // If the call threw, a Work without an owner may still run in this group.
+      // If a call threw, its Work may still be in flight in this group, although no caller owns it.
       group->abort("the sweep goes on");
     }
   }
@@ -328,7 +329,8 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                     int point = 1;
                     while (reached(context, kSwept[index], where, victim, point)) ++point;
                     say(point > 1 ? "well" : "no allocation failed");
-                    // A failure on the next victim must not end the last group of this rank.
+                    // Both ranks must finish here: a failure on the next victim would end the last
+                    // group of this rank.
                     the_store->add("swept", 1);
                     while (the_store->add("swept", 0) < 2 * (victim + 1)) std::this_thread::yield();
                   }
@@ -406,7 +408,8 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
             for (; token < kMessages; ++token) group->send(message, 0, 0).wait();
             failing_anywhere_in = point;
             group.reset();
-            // The engine ends the group soon, perhaps with fewer allocations than `point`.
+            // Waits until the engine has ended the group. This may need fewer allocations than
+            // `point`.
             const auto limit = std::chrono::steady_clock::now() + kMostOfAnEnd;
             while (failing_anywhere_in > 0 && std::chrono::steady_clock::now() < limit) {
               std::this_thread::yield();
@@ -415,7 +418,7 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
           } else {
             for (int sent = 0; sent < kMessages; ++sent) {
               group->recv(message, 1, 0).wait();
-              if (token != sent) throw Error("another message came");
+              if (token != sent) throw Error("a message is missing or out of order");
             }
           }
           the_store->add(name, 1);
@@ -429,7 +432,8 @@ TEST_P(OutOfMemoryAtTheEnd, OfAGroupItsCompletedMessagesArrive) {
   job.expect_good_end();
 }
 
-/// A caller that does not spin hands its unfinished call over to the driver.
+/// The parameter is Config::spin_us. A caller that does not spin (0) hands its unfinished call over
+/// to the driver.
 class OutOfMemoryWithSpin : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Of, OutOfMemoryWithSpin, ::testing::Values(0, Config().spin_us));
 

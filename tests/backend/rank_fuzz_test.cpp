@@ -53,7 +53,7 @@ Config fuzz_config(bool two_rails, bool encrypts) {
   return config;
 }
 
-/// Rank 0: makes calls one after another until rank 1 has finished or is gone.
+/// Rank 0, which makes calls one after another until rank 1 has finished or is gone.
 class Victim {
  public:
   Victim(std::shared_ptr<Store> store, const Config& config, const std::atomic<bool>& over)
@@ -64,7 +64,7 @@ class Victim {
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
 
-  /// Waits for the end and returns a description of a fault; empty if there was none.
+  /// Waits until the thread ends. Returns a description of the fault; empty if there was none.
   std::string join() {
     thread_.join();
     return fault_;
@@ -83,7 +83,7 @@ class Victim {
   }
 
   void make_calls(Context& context, int round) {
-    // A group that has failed stays failed, so each round has one of its own.
+    // A group that has failed stays failed, so each round makes a new one.
     const auto group =
         context.group("round " + std::to_string(round), {0, 1}, std::chrono::seconds(2));
     std::vector<std::uint8_t> memory(kElements + kGuard, 0xa5);
@@ -120,7 +120,7 @@ class Victim {
   std::thread thread_;
 };
 
-/// Rank 1.
+/// Rank 1, which sends valid, nearly valid and random messages.
 class Fuzzer {
  public:
   Fuzzer(Met met, unsigned seed) : met_(std::move(met)), random_(seed) {}
@@ -135,7 +135,7 @@ class Fuzzer {
       }
     } catch (const transport::LinkClosed&) {
     } catch (const CorruptionError&) {
-      ADD_FAILURE() << "rank 0 sent something malformed";
+      ADD_FAILURE() << "rank 0 sent a malformed message";
     }
     return sent_;
   }

@@ -42,8 +42,9 @@ struct Rank {
   std::shared_ptr<VerbsDouble> verbs;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::string failure;
-  /// Held until all threads have ended. ThreadSanitizer does not see the reference count in the
-  /// system's library, through which the engine could otherwise release the exception last.
+  /// Kept until all threads have ended, so that the engine's thread does not release the exception
+  /// last. ThreadSanitizer would report that release, because it does not see the reference count
+  /// in the system's library.
   std::exception_ptr error;
 };
 
@@ -96,7 +97,8 @@ class RdmaGroups : public ::testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    // An engine without owners may shut down on its own thread.
+    // If an engine's own thread released the last reference, that thread may still be shutting the
+    // engine down.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!fabric_->all_closed() && std::chrono::steady_clock::now() < limit) {
       std::this_thread::yield();
@@ -302,7 +304,7 @@ TEST_F(RdmaGroups, ALostFinalGreetingIsAnErrorOnBothEnds) {
     for (const Rank& rank : ranks_) {
       if (refused) {
         EXPECT_EQ(rank.failure, "");
-        EXPECT_EQ(rank.metrics->summary().tcp_links, 1u) << "the end that dialled has no link";
+        EXPECT_EQ(rank.metrics->summary().tcp_links, 1u) << "this end did not fall back to tcp";
       } else {
         EXPECT_THAT(rank.failure, HasSubstr("lost in transit"));
       }
@@ -310,8 +312,8 @@ TEST_F(RdmaGroups, ALostFinalGreetingIsAnErrorOnBothEnds) {
   }
 }
 
-/// The sender's call is over, and it makes no other call. The receiver must get the error
-/// nevertheless.
+/// The receiver must get the error of a failed send even though the sender's call has returned and
+/// the sender makes no other call.
 TEST_F(RdmaGroups, ReportsASendThatFailsAfterItsCall) {
   for (const char* service : {"uc", "rc"}) {
     config_.rdma_service = service;
@@ -341,8 +343,8 @@ TEST_F(RdmaGroups, ReportsASendThatFailsAfterItsCall) {
   }
 }
 
-/// A rank receives its message and ends, but the message that says it has closed is lost. The other
-/// ranks need nothing from it and go on.
+/// A rank receives its message and ends, but the messages that close its links are lost. The other
+/// ranks need no data from that rank, so their group must not fail.
 TEST_F(RdmaGroups, ADepartedRankDoesNotFailTheGroupOfTheOthers) {
   config_.rdma_service = "uc";
   config_.liveness_interval = 1;
@@ -359,7 +361,7 @@ TEST_F(RdmaGroups, ADepartedRankDoesNotFailTheGroupOfTheOthers) {
     const ConstBuffer given{data.data(), data.size(), DType::i32};
     if (world.rank() == 0) world.send(given, 2, 1).wait();
     if (world.rank() == 2) return world.recv(buffer, 0, 1).wait();
-    // Longer than the wait for that message.
+    // The other ranks go on for longer than a link waits for the closing message.
     const auto end = Clock::now() + std::chrono::seconds(4);
     for (bool goes_on = true; goes_on;) {
       data[0] = world.rank() == 0 && Clock::now() < end ? 1 : 0;
@@ -392,8 +394,8 @@ TEST_F(RdmaGroups, AFailureDuringACollectiveEndsItOnEveryRank) {
   }
 }
 
-/// Checks letters, each of which occurs `times` times. The n-th of a letter must follow the n-th of
-/// the letter before it in `order`. Returns "" or the defect.
+/// Checks that each letter of `order` occurs `times` times in `said`, and that the n-th occurrence
+/// of a letter follows the n-th occurrence of its predecessor in `order`. Returns "" or the defect.
 std::string out_of_order(const std::string& said, const std::string& order, int times) {
   std::map<char, int> counts;
   for (const char letter : said) {
