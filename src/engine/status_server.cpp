@@ -25,7 +25,7 @@ namespace mccl::engine {
 namespace {
 
 constexpr int kBacklog = 16;
-/// Time for which a client may take to send its request, or to take in the answer.
+/// Time that a client may take to send its request, or to read the answer.
 constexpr std::chrono::seconds kPatience{2};
 /// Pause after a connection that failed, in milliseconds.
 constexpr int kAfterError = 100;

@@ -100,7 +100,7 @@ TEST_P(CompressionAcrossHosts, RoundsTheSumsOfHosts) {
 TEST_P(CompressionAcrossHosts, ScattersTheRoundedSumsOfHosts) {
   const auto size = static_cast<std::ptrdiff_t>(GetParam().size());
   std::vector<std::size_t> counts(GetParam().size(), kCount / GetParam().size());
-  counts.front() = 0;  // the last one has twice as much
+  counts.front() = 0;  // the last rank gets the remainder
   counts.back() += kCount - static_cast<std::size_t>(size - 1) * counts.back();
   const auto sums = given_by_hosts(GetParam());
   check_codecs(

@@ -75,7 +75,7 @@ TEST(CudaLaunch, CountsPartsByTheBytesOfOneRank) {
   EXPECT_EQ(launch_of(in_parts(Collective::broadcast, 2000), 4, kAll).task.bytes, 8000U);
 }
 
-/// A model that trains computes while long sums run.
+/// A training program computes while long sums run, so these must leave multiprocessors free.
 TEST(CudaLaunch, LongCallsLeaveHalfOfTheMultiprocessorsToTheProgram) {
   const std::size_t part = std::size_t{8} << 20;
   for (const Collective collective :

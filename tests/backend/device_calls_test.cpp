@@ -60,7 +60,7 @@ TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
     DeviceDouble::Queue stream(*device_);
     const Numbers data(*device_);
     const auto open = std::make_shared<std::atomic<bool>>(false);
-    stream.hold(open);  // keeps the call from ending before the host goes on
+    stream.hold(open);  // the call cannot end before the host has gone on
     data.fill(stream, 1);
     const Work work = context.world()->all_reduce(data.buffer(), data.buffer(), ReduceKind::sum,
                                                   {.stream = &stream});
@@ -74,8 +74,8 @@ TEST_F(DeviceCalls, AStreamWaitsForACallWhileTheHostGoesOn) {
   });
 }
 
-/// Most of the input is held back, so data that arrives at the other rank was sent before the copy
-/// was complete.
+/// The device makes only a few of the copies of the input at first. Data that then arrives at the
+/// other rank was sent before the copy was complete.
 TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
   constexpr std::size_t kLong = std::size_t{1} << 20;
   run_ranks(
@@ -86,7 +86,7 @@ TEST_F(DeviceCalls, ALongCallIsOnTheWireWhileItIsCopied) {
         data.fill(stream, context.rank() == 0 ? 5 : 0);
         stream.finish();
         const bool is_root = context.rank() == 0;
-        if (is_root) device_->copies_to_host = 4;  // the call makes 32
+        if (is_root) device_->copies_to_host = 4;  // the whole call needs 32 copies
         const Work work = context.world()->broadcast(data.buffer(), 0, {.stream = &stream});
         if (is_root) {
           while (device_->copies_to_device == 0) std::this_thread::yield();
@@ -119,11 +119,12 @@ TEST_F(DeviceCalls, SeveralStreamsMayWaitForACall) {
     other.finish();
     EXPECT_EQ(*found, std::vector<float>(kCount, 3));
     work.wait();
-    work.wait_on_stream(&other);  // the call is over already
+    work.wait_on_stream(&other);  // the call has ended already
   });
 }
 
-/// Rank 0 has its data on a device whose stream is late. A later call must not overtake it.
+/// Rank 0's first call waits for a late stream of its device. A later call on host memory must not
+/// overtake it.
 TEST_F(DeviceCalls, ACallOfHostMemoryStaysBehindOneThatWaitsForItsDevice) {
   run_ranks(2, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);

@@ -31,7 +31,7 @@ class Groups : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, Groups, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// The other rank uses all groups before this one makes the first.
+/// Rank 0 starts calls in all groups before rank 1 makes the first of them.
 TEST_P(Groups, MessagesForAThousandUnmadeGroupsAreKept) {
   constexpr int kGroups = 1100;
   const bool tcp = std::string(GetParam()) == "tcp";
@@ -104,8 +104,8 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
         for (const auto& group : groups) {
           context.rank() == 0 ? group->send(told, 1, 0).wait() : group->recv(told, 0, 0).wait();
         }
-        // Each rank destroys half of the groups, so the rank that dials destroys some and the other
-        // rank some.
+        // Each rank destroys half of the groups, so that both the rank that has dialled a link and
+        // the other rank destroy some.
         for (int i = context.rank(); i < kGroups; i += 2)
           groups[static_cast<std::size_t>(i)].reset();
         world.barrier().wait();
@@ -127,7 +127,7 @@ TEST_P(Groups, ThatOneRankHasDestroyedLeaveNoLinks) {
       [](int) { return over(GetParam()); });
 }
 
-/// Memory has room for about thirty groups of full size.
+/// The shared memory has room for about thirty groups with windows of full size.
 TEST(GroupMemory, HundredsOfGroupsFitWithoutFallingBackToTcp) {
   run_ranks(
       2,
@@ -145,7 +145,7 @@ TEST(GroupMemory, HundredsOfGroupsFitWithoutFallingBackToTcp) {
           if (context.rank() == 0) groups.back()->send(told, 1, 0).wait();
           if (context.rank() == 1) groups.back()->recv(told, 0, 0).wait();
         }
-        // A tcp link would have its own buffer besides the arena.
+        // A tcp link would have its own buffer in addition to the arena.
         EXPECT_LE(context.metrics()->summary().staging_bytes, std::uint64_t{200} << 20);
       },
       [](int) { return over("shm"); });
@@ -199,8 +199,8 @@ TEST(GroupMemory, OfFailedGroupsIsReleased) {
           const std::uint64_t staging = context.metrics()->summary().staging_bytes;
           if (i == 10) after_first = staging;
           if (i > 10) {
-            // At most two more windows may exist than at the first measurement; a leak would have
-            // fifty.
+            // At most two more windows may exist than at the first measurement. If windows leaked,
+            // there would be fifty more.
             ASSERT_LE(staging, after_first + (std::uint64_t{16} << 20)) << i;
           }
         }

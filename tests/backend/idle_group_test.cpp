@@ -1,5 +1,5 @@
-// A group that has not been called for a while releases its plans. The test controls the clock, so
-// that this happens exactly at the group's next call.
+// Tests that a group without recent calls releases its plans and scratch memory. The test controls
+// the clock, so that plans are released exactly at the group's next call.
 #include <malloc.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -59,8 +59,8 @@ TEST(AnIdleGroup, KeepsThePlanOfTheNextCall) {
                   // Overwrites freed memory, so that use of a freed plan fails.
                   ::mallopt(M_PERTURB, 0x5a);
                   const std::shared_ptr<Group> busy = context.world()->split(0, context.rank());
-                  // A round has 17 calls and every 16th call reads the clock, so in some round that
-                  // is the world's call.
+                  // A round has 17 calls, and every 16th call reads the clock. So in some round the
+                  // world's call reads the clock.
                   for (int round = 1; round <= 3 * kCallsBetweenLooks; ++round) {
                     go_ahead(kABeat);  // a heartbeat records the world's last call
                     for (int i = 0; i < kCallsBetweenLooks; ++i) expect_sum(*busy, 1);

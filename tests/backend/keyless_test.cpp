@@ -1,4 +1,5 @@
-// Jobs without a job key: which of them start, and what a stranger can do meanwhile.
+// Tests jobs without a job key: which of them start, and how strangers can interfere with the
+// start.
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -25,7 +26,7 @@ Config keyless(const std::string& require_key, double connect_timeout) {
   return config;
 }
 
-/// Options of a job whose ranks meet at `root` as programs without a launcher do.
+/// Options of a job whose ranks find each other at address `root`, as without a launcher.
 Processes::Options meeting_at(const std::string& root, int size, const Config& config) {
   return {.store_address = {},
           .config_of = [config](int) { return config; },
@@ -64,7 +65,7 @@ TEST(Keyless, ARequiredKeyThatIsMissingIsAnErrorOnEveryRank) {
 #ifdef __linux__
 
 /// A process of another user that opens `count` connections to the port and begins a handshake on
-/// each. Lives until it is destroyed.
+/// each. The destructor kills the process.
 class Stranger {
  public:
   Stranger(int port, int count) {

@@ -1,4 +1,5 @@
-// Tests links that cannot be made. A failure on one rank is not reported as the death of the other.
+// Tests links that cannot be made. If one rank has the failure, it must not be reported as the
+// death of the other.
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -86,13 +87,13 @@ void leave_no_descriptor() {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = static_cast<rlim_t>(next);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw Error("no limit");
-  // Another thread may have had a lower one for a moment.
+  // Another thread may have closed a lower descriptor meanwhile. This uses up all that are left.
   while (::open("/dev/null", O_RDONLY) >= 0) {
   }
 }
 
-/// The higher rank of a pair dials the lower one. Both name the rank without descriptors, whichever
-/// it is.
+/// The higher rank of a pair dials the lower one. Both ranks must name the rank without
+/// descriptors, in either case.
 TEST(ARankWithoutDescriptors, IsNamedByItselfAndByItsPeer) {
   for (const int limited : {0, 1}) {
     Processes job(2,

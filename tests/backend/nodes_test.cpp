@@ -28,7 +28,7 @@ std::int32_t value_of(int rank, std::size_t i, int call) {
   return static_cast<std::int32_t>((rank + 1) * (i % 1009 + 3) + static_cast<std::size_t>(call));
 }
 
-/// Checks every count, in place and out of place, and every root.
+/// Checks sums of several counts, in place and out of place, and broadcasts from every root.
 void check_collectives(Group& group) {
   int call = 0;
   for (const std::size_t count : {0, 1, 5, 1000, 100'003, 700'001}) {

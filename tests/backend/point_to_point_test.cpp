@@ -32,7 +32,7 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
       for (const Work& work : works) work.wait();
     } else {
       std::vector<std::int32_t> last(3);
-      group.recv(buffer(last), 0, 2).wait();  // overtakes all other messages
+      group.recv(buffer(last), 0, 2).wait();  // its message overtakes all others
       ASSERT_EQ(last, numbers(3, 5));
       for (std::size_t i = 0; i < kMessages; ++i) {
         std::vector<std::int32_t> got(8192, -1);
@@ -45,7 +45,7 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
 
 const CallOptions kWaits{.caller_waits = true};
 
-/// Receives of a batch look for their messages on the caller's thread.
+/// The receives of a batch first look for their messages on the caller's thread.
 TEST(PointToPoint, ABatchReportsTheErrorOfItsCall) {
   run_failing_ranks(2, [](Context& context) {
     Group& group = *context.world();

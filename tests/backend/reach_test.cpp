@@ -37,8 +37,8 @@ std::string said_by_ranks(const std::string& transport, const std::string& level
   return ::testing::internal::GetCapturedStderr();
 }
 
-/// Rank 0 logs the version and the settings. Each rank logs its place and how it reaches the
-/// others.
+/// Rank 0 logs the version and the settings. Each rank logs its host and address, and how it
+/// reaches the others.
 TEST(Reach, InfoHasAFewLinesForAJob) {
   const std::string said = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(
@@ -83,8 +83,8 @@ TEST(Reach, InfoLogsOnlyMeasuredFigures) {
   EXPECT_THAT(shared, HasSubstr("in cache"));
 }
 
-/// A group has one link to each peer for each kind of call. Links that only measured the job are
-/// not counted.
+/// A group has one link to each peer for collectives and one for messages. Links that were only
+/// used for measurements are not counted.
 TEST(Reach, TheLinksOfGroupsAreCounted) {
   run_ranks(
       2,
@@ -117,7 +117,7 @@ TEST(Reach, DebugNumbersConnectionsAndLinks) {
   EXPECT_THAT(said, ContainsRegex("rank 1] link 1, to rank 0 \\([a-z]+, rail 0, group "));
 }
 
-/// The first job has the ports that a second one would use by default.
+/// The first job holds the ports that a second job would use by default.
 TEST(Reach, ASecondJobOfTheHostRunsWithDefaultPorts) {
   using transport::tcp::Address;
   std::vector<transport::tcp::Listener> first_job;
@@ -126,7 +126,7 @@ TEST(Reach, ASecondJobOfTheHostRunsWithDefaultPorts) {
       first_job.emplace_back(*Address::parse_numeric("127.0.0.1", static_cast<std::uint16_t>(port)),
                              0);
     } catch (const transport::tcp::BindError&) {
-      continue;  // another job of this host holds the port already
+      continue;  // another process of this host holds the port already
     }
   }
   run_ranks(

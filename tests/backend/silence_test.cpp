@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
         Scene{"messages_over_sockets", "tcp", "auto", pass_around}),
     [](const auto& info) { return info.param.name; });
 
-/// The interval is counted from the stop, not from the last message before it.
+/// The interval begins when the process stops, not when it last sent a message.
 TEST(StoppedProcess, IsNoticedAfterTheLivenessInterval) {
   constexpr double kInterval = 2;
   for (const char* transport : {"tcp", "shm"}) {
@@ -172,7 +172,8 @@ TEST(ACutCable, EndsCallsInTheMiddle) {
   expect_given_up(job, 1, 0);
 }
 
-/// Heartbeats are small enough to pass a path that drops data.
+/// Heartbeats still arrive over a path that drops large packets, so silence alone does not end the
+/// calls.
 TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
@@ -198,7 +199,8 @@ TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
   }
 }
 
-/// The receive window of a rank that does not read stays full, and its host still answers probes.
+/// If a rank does not read, its receive window stays full, but its host still answers probes. The
+/// sender must not give it up.
 TEST(ALateReader, IsNotCutOffAfterThreeIntervals) {
   const Hosts hosts;
   if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";

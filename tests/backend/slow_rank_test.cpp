@@ -28,7 +28,7 @@ class Pipe {
     char byte = 0;
     EXPECT_EQ(::read(ends_[0], &byte, 1), 1);
   }
-  /// Reads lines until each of `ranks` has logged one that contains `part`. Returns all lines.
+  /// Reads lines until each of `ranks` has logged a line that contains `part`. Returns all lines.
   std::string lines_until(std::set<int> ranks, const std::string& part) {
     std::string all, line;
     for (char byte = 0; !ranks.empty();) {
@@ -61,7 +61,7 @@ void all_reduce(Group& group) {
 
 class SlowRank : public ::testing::TestWithParam<const char*> {
  protected:
-  /// The ranks log to `log_`.
+  /// Starts three ranks that log to `log_`.
   Processes start(const Processes::Body& body) {
     return Processes(3, body,
                      {.store_address = {},

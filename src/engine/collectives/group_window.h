@@ -58,7 +58,7 @@ class GroupWindow {
   /// True until every member's offer has arrived. False from the start if no two ranks share a
   /// node.
   bool pending() const { return missing_ > 0; }
-  /// True once the size of the window is known. True at first if no two ranks share a node.
+  /// True once the size of the window is known. True from the start if no two ranks share a node.
   bool settled() const { return settled_; }
   /// The members whose offers have not arrived.
   std::vector<GroupRank> missing_members() const;

@@ -46,7 +46,7 @@ GroupState* Groups::find(std::uint64_t id) const {
 }
 
 void Groups::start(const std::shared_ptr<Operation>& operation) {
-  active_.reserve(active_.size() + 1);  // before anything has begun, so that activate() cannot fail
+  active_.reserve(active_.size() + 1);  // so that activate() cannot fail after the call has begun
   operation->group->start(operation);
   activate(operation->group);
 }
@@ -92,7 +92,8 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
-    // The peer is not at fault, so neither rank may treat the other as dead.
+    // The cause lies on this rank, so only the group fails; neither rank may treat the other as
+    // dead.
     group->fail(aborted("rank {} cannot continue: {}", group->membership().rank, error.what()));
   }
 }
@@ -112,7 +113,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::agreed:
       break;
     default:
-      return;  // an answer that arrives too late
+      return;  // an answer that this rank no longer needs
   }
   if (!closed) {
     if (message.kind != ControlKind::probe) unmade_.keep(peer, message);
@@ -159,7 +160,7 @@ void Groups::fail_without(WorldRank peer, const std::string& reason, bool only_w
 
 void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reason) {
   GroupState* const group = find(id);
-  // A rank that is gone needs no data, and callers that wait for it fail because of that.
+  // If the rank is gone, it needs no data, and its loss already ends the calls that wait for it.
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   const GroupRank gone = membership.rank_of(peer);

@@ -56,8 +56,8 @@ class Groups {
   /// Handles a peer's message about a group. Throws CorruptionError.
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
-  /// Fails the groups of a peer, even groups whose calls do not need it. `only_watched`: only those
-  /// whose failure is watched.
+  /// Fails all groups that the peer is a member of, even groups whose calls do not need the peer.
+  /// If `only_watched`, fails only the groups for which watch_failure() was called.
   void fail_without(WorldRank peer, const std::string& reason, bool only_watched);
   /// Fails the group because its link to a peer broke. Data sent through the link may be lost. The
   /// peer could then wait for that data while this rank has no call in flight that would notice.

@@ -23,17 +23,17 @@ class Peers {
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
 
-  /// `is_relayed`: other ranks pass on what the link carries.
+  /// `is_relayed`: true if the link passes through other ranks, which relay its data.
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link, bool is_relayed = false);
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
   /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
-  /// True if the peer left in good order. As a relay it still passes on data of other ranks.
+  /// True if the peer left in good order. If it is a relay, it still forwards data of other ranks.
   bool has_left(WorldRank rank) const { return peer(rank).has_left; }
 
-  /// True if the peer's process has left the job or is known to have ended. False if it might live
-  /// where this rank cannot reach it.
+  /// True if the peer's process has left the job or is known to have ended. False if the process
+  /// may be alive, but cannot be reached.
   bool has_ended(WorldRank rank) const { return peer(rank).has_left || peer(rank).has_ended; }
 
   /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
@@ -66,7 +66,7 @@ class Peers {
     std::string lost;
     bool has_left = false;
     bool is_relayed = false;
-    bool has_ended = false;  ///< True if its system has closed the connection.
+    bool has_ended = false;  ///< True if the peer's system closed the connection.
     bool has_arrived = false;
     std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };

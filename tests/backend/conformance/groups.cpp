@@ -33,7 +33,7 @@ void split_by_color_and_key(Context& context) {
   for (int round = 0; round < 3; ++round) {
     const auto part = context.world()->split(rank % 2, -rank);
     ASSERT_EQ(part->size(), rank % 2 ? odds : evens);
-    ASSERT_EQ(part->rank(), (part->size() - 1) - rank / 2);  // sorted by key: reversed
+    ASSERT_EQ(part->rank(), (part->size() - 1) - rank / 2);  // sorted by key, which is -rank
     std::vector<float> data(1000, 1);
     part->all_reduce(buffer(data), buffer(data), ReduceKind::sum).wait();
     ASSERT_EQ(data, std::vector<float>(1000, static_cast<float>(part->size())));
@@ -176,11 +176,11 @@ void arguments_are_checked_before_anything_is_sent(Context& context) {
   EXPECT_THROW(group.all_gather(two, two), InvalidArgument);
   EXPECT_THROW(context.group("strangers", {context.size()}, std::chrono::seconds(1)),
                InvalidArgument);
-  all_reduce(group, 100);  // the failed calls left the group intact
+  all_reduce(group, 100);  // the refused calls must not fail the group
 }
 
 void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
-  // Repeated, since the abort notice may arrive before another rank has made the group.
+  // Repeated, because the announcement may or may not arrive before another rank makes the group.
   for (int round = 0; round < 20; ++round) {
     const auto other = context.group(fmt::format("aborted {}", round), everyone(context),
                                      std::chrono::seconds(30));
@@ -197,8 +197,9 @@ void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
   all_reduce(*context.world(), 1000);
 }
 
-/// The call is large enough to use every way in which a backend moves data. Whenever the abort
-/// happens, the call's memory is not written after the call has ended, and other groups go on.
+/// Aborts a call at different times. The call is large enough to use every way in which a backend
+/// moves data. Its memory must not be written after the call has ended, and other groups must go
+/// on.
 void an_abort_leaves_the_memory_of_large_calls_alone(Context& context) {
   constexpr std::size_t kCount = 1'000'000;
   Group& world = *context.world();
