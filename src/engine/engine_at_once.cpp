@@ -12,8 +12,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Number of checks that are made without a pause between them. A pause would take as long as the
-/// neighbour's arrival.
+/// Number of checks that are made without a pause between them. A pause would take as long as
+/// waiting for a neighbour that is on time.
 constexpr int kEagerLooks = 128;
 /// Number of checks between two readings of the clock. The second value applies if ranks share
 /// cores.

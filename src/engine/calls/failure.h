@@ -51,9 +51,9 @@ Failure aborted(fmt::format_string<Arguments...> format, Arguments&&... argument
 /// An exception of the type that belongs to the kind, with this message.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// Returns the exception with which `call` ends because of `failure`. Its text is that of
-/// describe() below. If there is no memory for the text, returns a std::bad_alloc that all calls
-/// share.
+/// Returns the exception with which `call` ends because of `failure`. The text of the exception is
+/// that of describe() below. If there is no memory for the text, returns a std::bad_alloc that all
+/// calls share.
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 

@@ -45,8 +45,8 @@ class PlanCache {
   }
   /// The plan of the last request; null if there is none or it has been discarded.
   const Plan* last() const { return last_; }
-  /// Returns the plan of the last request if `request` needs the same; else null. Always null for a
-  /// request with counts, of which a Call has only the hash.
+  /// Returns the plan of the last request if `request` needs the same plan; else null. Always null
+  /// for a request with counts, because a Call contains only the hash of its counts.
   const Plan* same_as_last(const Request& request) const {
     const bool same = last_ && request.counts.empty() && request.call.matches(last_call_) &&
                       request.even == last_is_even_ && request.in_place == last_is_in_place_;

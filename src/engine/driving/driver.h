@@ -82,8 +82,8 @@ class Driver {
   /// The progress lock.
   std::mutex& mutex() { return mutex_; }
 
-  /// Drives until `work` is done or `deadline` has passed. Sleeps instead while another thread
-  /// drives.
+  /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
+  /// sleeps instead.
   void help(detail::WorkState& work, Clock::time_point deadline);
   /// Drives until `work` is done, or, if `work` is null, until no call makes progress. May return
   /// without the lock.
@@ -115,8 +115,8 @@ class Driver {
   /// the thread that forks; go_on() releases it.
   void make_way();
   void go_on();
-  /// Does the same as make_way(), until the deadline. If it returns false, the driving thread has
-  /// not released the lock, and go_on() must not follow.
+  /// Does the same as make_way(), but gives up at the deadline. Returns false if the driving thread
+  /// has not released the lock by then; go_on() must not follow.
   bool try_make_way(Clock::time_point deadline);
   /// Called in the child of a fork. Closes the child's copy of the wake-up pipe.
   void abandon() noexcept { wake_pipe_.abandon(); }
@@ -131,7 +131,7 @@ class Driver {
   bool crowded_ = false;
   std::mutex mutex_;
   std::atomic<bool> stopping_{false};
-  /// Number of threads in fork(), and of those in or after try_make_way().
+  /// Number of threads between a call of make_way() or try_make_way() and the end of go_on().
   std::atomic<int> forking_{0};
   WakePipe wake_pipe_;
   Sleep sleep_;                 // guarded by mutex_

@@ -87,8 +87,8 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
   }
 }
 
-/// Finds the list whose oldest message matches the receive and arrived first. Returns the end if
-/// there is none.
+/// Among the lists of messages that match the receive, finds the one whose oldest message arrived
+/// first. Returns the end if no list matches.
 Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
     const Operation& receive) {
   const std::uint32_t tag = receive.call.tag;
@@ -285,7 +285,7 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   if (whole) {
     for (const auto& [number, receive] : peer.incoming) ended.push_back(pending_.remove(*receive));
     peer.incoming.clear();
-    // Another link of the member may be in the middle of a piece, whose receive ends here.
+    // The lanes are dropped, because one may be in the middle of a piece whose receive ends here.
     Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
     channel.lanes.clear();
     if (channel.lost.empty()) channel.lost = kGivenUp;
@@ -310,8 +310,8 @@ void Messages::watch(Sleep& sleep) {
       sleep.until = std::min(sleep.until, peers_[rank].blocked_since + kAskAfter);
     }
     for (const auto& lane : channel.lanes) {
-      // A free lane has already been given any frame that it could take, so only busy lanes wait
-      // for space.
+      // Frames that a free lane could send have been assigned to it already, so only busy lanes
+      // wait for space.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
       sleep.watch(lane->link(), events);
     }

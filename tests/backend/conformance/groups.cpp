@@ -197,9 +197,9 @@ void an_abort_reaches_every_rank_and_no_other_group(Context& context) {
   all_reduce(*context.world(), 1000);
 }
 
-/// Aborts a call at different times. The call is large enough to use every way in which a backend
-/// moves data. Its memory must not be written after the call has ended, and other groups must go
-/// on.
+/// Each rank in turn aborts a call in flight. The call is large enough to use every way in which a
+/// backend moves data. Its memory must not be written after the call has ended, and other groups
+/// must go on.
 void an_abort_leaves_the_memory_of_large_calls_alone(Context& context) {
   constexpr std::size_t kCount = 1'000'000;
   Group& world = *context.world();
