@@ -1,4 +1,5 @@
-// If ranks divide the same number of elements differently, every rank gets an error on every path.
+// Tests that every rank gets an error, on every path, if ranks divide the same number of elements
+// differently.
 #include "support/ranks.h"
 
 namespace mccl {

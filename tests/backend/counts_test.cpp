@@ -1,4 +1,4 @@
-// Counts whose sum or byte size overflows must be refused before they are used. After wraparound
+// Tests that counts are refused if their sum or their size in bytes overflows. After wraparound
 // they would look like a small buffer.
 #include <cstdint>
 #include <functional>

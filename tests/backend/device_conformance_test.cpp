@@ -1,4 +1,4 @@
-// Runs the conformance suite of groups on device memory, on all ranks or on every other one.
+// Runs the conformance suite of groups on device memory: on all ranks, or on every second rank.
 #include <string_view>
 
 #include "backend/conformance/checks.h"

@@ -43,7 +43,7 @@ class PathDouble final : public direct::Path {
     aborted = true;
     if (const auto lock = lock_in_use()) lock->store(true);
   }
-  /// Makes later calls run until an abort.
+  /// Makes later calls run until end_calls().
   void hold_calls() {
     const std::lock_guard guard(mutex_);
     lock_ = std::make_shared<std::atomic<bool>>(false);
@@ -233,7 +233,8 @@ TEST_F(DirectCalls, AnAbortEndsRunningCalls) {
   });
 }
 
-/// The caller waits, so the call has no Work through which it could be ended.
+/// The caller waits on its stream, so the call has no Work. An abort must end the call
+/// nevertheless.
 TEST_F(DirectCalls, AnAbortOfAnotherRankEndsRunningCalls) {
   testing::run_failing_ranks(2, [this](Context& context) {
     Group& world = *context.world();
@@ -298,7 +299,7 @@ TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {
 }
 #endif
 
-/// No call on the host is in progress that would fail with the rank.
+/// No host call is in flight. The rank's death must end the device call nevertheless.
 TEST(DirectCallsOfProcesses, ADeathEndsCallsOnTheDevice) {
   testing::Processes ranks(2, [](Context& context, const testing::Processes::Say& say) {
     context.world()->barrier().wait();

@@ -1,4 +1,4 @@
-// Jobs whose connections are encrypted.
+// Tests jobs whose connections are encrypted.
 #include <gmock/gmock.h>
 
 #include "backend/conformance/checks.h"

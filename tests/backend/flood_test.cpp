@@ -1,4 +1,5 @@
-// Groups can be made during a flood of thousands of connections from a process without the key.
+// Tests that groups can be made while a process without the key floods the job with thousands of
+// connections.
 #include <arpa/inet.h>
 #include <sys/resource.h>
 

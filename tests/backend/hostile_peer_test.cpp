@@ -1,5 +1,6 @@
-// A job of three ranks under attack by processes that do not know its key: the job goes on, its
-// results are right, and the memory and descriptors of the attacked rank stay bounded.
+// Tests a job of three ranks that is attacked by processes that do not know its key. The job must
+// go on, its results must be right, and the attacked rank's memory and descriptors must stay
+// bounded.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>

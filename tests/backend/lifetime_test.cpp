@@ -1,4 +1,4 @@
-// Objects that end in the middle of work: a context dropped by a callback, a fork.
+// Tests callbacks that drop their context, and processes that fork, while calls are in flight.
 #include <fcntl.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
-// Tests links that cannot be made. If one rank has the failure, it must not be reported as the
-// death of the other.
+// Tests links that cannot be made. The failure of one rank must not be reported as the death of the
+// other.
 #include <fcntl.h>
 #include <sys/resource.h>
 

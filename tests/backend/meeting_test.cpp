@@ -1,4 +1,4 @@
-// Ranks that cannot meet: each reports the reason soon.
+// Tests ranks that cannot connect to each other. Each rank must report the reason soon.
 #include <sched.h>
 #include <sys/resource.h>
 

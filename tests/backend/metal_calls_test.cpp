@@ -132,7 +132,7 @@ TEST_P(MetalCalls, ABarrierCanHaveAFence) {
   run_ranks(2, [this](Context& context) {
     const auto memory = floats(10, 1.0F);
     context.world()->barrier(behind_all()).wait();
-    // After the barrier a rank may touch the memory.
+    // After the barrier, the host may access the memory.
     if (GetParam()) {
       EXPECT_EQ(static_cast<const float*>(whole(memory).data)[9], 1.0F);
     }
@@ -152,7 +152,8 @@ TEST_P(MetalCalls, AWaitOfAStreamBlocksTheHost) {
   });
 }
 
-/// Each call keeps its own time limit: the first call outlasts the time limit of the second.
+/// Each call has its own time limit: the first call runs for longer than the time limit of the
+/// second.
 TEST_P(MetalCalls, AGpuStepHasTheTimeoutOfItsCall) {
   const auto said = run_failing_ranks(1, [this](Context& context) {
     const auto patient = floats(10, 1.0F);

@@ -1,5 +1,5 @@
-// Runs the conformance suite of groups on memory of a Mac's GPU, shared or private, on all ranks or
-// on every other one.
+// Runs the conformance suite of groups on memory of a Mac's GPU, shared or private: on all ranks,
+// or on every second rank.
 #include "backend/conformance/checks.h"
 #include "support/on_metal.h"
 #include "support/ranks.h"

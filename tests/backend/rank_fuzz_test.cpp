@@ -1,7 +1,7 @@
-// A stateful fuzzer of a whole rank. Rank 1 has the job's key and meets rank 0 as any rank does. It
-// then answers rank 0's requests for links, and sends control messages and frames that are valid,
-// nearly valid or random, on all of its connections. Rank 0 must end every call, name rank 1 if it
-// fails, write no byte outside its buffers, and neither crash nor keep memory.
+// A stateful fuzzer of a whole rank. Rank 1 has the job's key and connects to rank 0 as any rank
+// does. It then answers rank 0's requests for links. It sends control messages and frames that are
+// valid, nearly valid or random, on all of its connections. Rank 0 must end every call, name rank 1
+// if a call fails, and write no byte outside its buffers. It must not crash or leak memory.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>

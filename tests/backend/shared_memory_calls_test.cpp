@@ -1,4 +1,5 @@
-// Ranks that share memory get the same results as over tcp, for any algorithm and count.
+// Tests that ranks that share memory get the same results as ranks that use tcp, for any algorithm
+// and count.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -88,7 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
               }}),
     [](const auto& info) { return info.param.name; });
 
-/// The killed rank is asleep, waiting for the others, so its wake-up socket has no reader any more.
+/// The killed rank is asleep and waits for the others. After its death, its wake-up socket has no
+/// reader.
 TEST(KilledWhileAsleep, HarmsNoOtherProcess) {
   Processes job(2,
                 [](Context& context, const Processes::Say& say) {

@@ -17,7 +17,8 @@ using testing::run_failing_ranks;
 using testing::run_ranks;
 using testing::test_config;
 
-/// Makes the transport shm, so that a rank fails to start unless it shares memory with all others.
+/// Sets the transport to shm, so that a rank fails to start unless it shares memory with all
+/// others.
 std::function<Config(int)> shared_memory() {
   Config config = test_config();
   config.transport = "shm";
@@ -32,8 +33,8 @@ void all_reduce(Group& group, std::size_t count, const CallOptions& options = {}
   for (const float value : data) ASSERT_EQ(value, static_cast<float>(group.size()));
 }
 
-/// Makes many small calls in a row, which reuse window lines, publish inline, and run on the
-/// caller's thread.
+/// Makes many small calls in a row. These reuse cache lines of the window, publish their data
+/// inline, and run on the caller's thread.
 TEST(SharedMemoryCalls, ManySmallOnesInARow) {
   for (const int ranks : {2, 3}) {
     run_ranks(
@@ -130,8 +131,8 @@ TEST_P(MismatchOverSharedMemory, OfCollectivesNamesBothCalls) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MismatchOverSharedMemory, ::testing::Values(2, 3, 5));
 
-/// Returns the open files of this process and the named shared memory of all engines. Keys of other
-/// jobs, which may start meanwhile, are left out.
+/// Returns the open files of this process and the named shared memory of all engines. Leaves out
+/// files with keys, because other jobs may start meanwhile.
 std::set<std::string> files_of_this_process() {
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -204,7 +205,7 @@ TEST(SharedMemoryGroups, SixtyStayWithinTheBudgetAndWork) {
       shared_memory());
 }
 
-/// Each group is destroyed on all ranks before the next one is made, so all can use the same
+/// Each group is destroyed on all ranks before the next one is made, so all groups can use the same
 /// memory.
 TEST(SharedMemoryGroups, GroupsInTurnUseTheMemoryOfAFew) {
   run_ranks(
@@ -224,7 +225,7 @@ TEST(SharedMemoryGroups, GroupsInTurnUseTheMemoryOfAFew) {
       shared_memory());
 }
 
-/// Some groups are never called; torch makes such groups.
+/// Groups that never make a call, such as some of torch's, must not allocate memory.
 TEST(SharedMemoryGroups, UnusedGroupsUseNoMemory) {
   run_ranks(
       2,
@@ -239,7 +240,7 @@ TEST(SharedMemoryGroups, UnusedGroupsUseNoMemory) {
       shared_memory());
 }
 
-/// One rank makes its group again while the other still has the old group of that name.
+/// Rank 0 makes a group of a name again while rank 1 still has the old group of that name.
 TEST(SharedMemoryGroups, MayReuseAName) {
   run_ranks(
       2,
@@ -249,7 +250,8 @@ TEST(SharedMemoryGroups, MayReuseAName) {
           std::shared_ptr<Group> group = context.group(name, {0, 1}, std::chrono::seconds(20));
           all_reduce(*group, 1000);
           if (context.rank() == 1) {
-            // Before this, rank 0 has destroyed its group, made the next one, and announced it.
+            // Before it sends this message, rank 0 has destroyed its group, made the next one and
+            // started a call in it.
             char token = 0;
             context.world()->recv({&token, 1, DType::u8}, 0, 0).wait();
             group.reset();

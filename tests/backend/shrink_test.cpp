@@ -145,7 +145,7 @@ TEST_P(Shrink, OfAHealthyGroupKeepsAllRanks) {
         const auto same = context.world()->shrink();
         say(place(*same, sum_of_ranks(context, *same) + sum_of_ranks(context, *context.world())));
         same->barrier().wait();
-        // Messages between the ranks of the first shrink do not reach the second.
+        // Messages of the first shrink between the ranks must not affect the second.
         say(place(*context.world()->shrink(), 0));
         context.world()->barrier().wait();
       },

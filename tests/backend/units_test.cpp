@@ -1,4 +1,4 @@
-// Tests whole calls whose arithmetic runs on the device that the settings name instead of in the
+// Tests whole calls whose arithmetic runs on the device that the settings name, and not in the
 // host's kernels.
 #include "backend/native/units.h"
 

@@ -1,4 +1,4 @@
-// A site's authority, which signs certificates for tests.
+// A certificate authority that signs certificates for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Memory that stands for a device's: host code that accesses it crashes.
+// Memory that represents device memory: host code that accesses it crashes.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// Simulates two hosts: network namespaces joined by a cable. Loopback does not connect them, and
-// both have a bridge with the same address, as hosts of containers do.
+// Simulates two hosts by network namespaces joined by a cable. Their loopback interfaces are
+// separate. Both have a bridge with the same address, like hosts that run containers.
 #pragma once
 
 #include <fcntl.h>

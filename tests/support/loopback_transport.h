@@ -1,6 +1,7 @@
-// The smallest transport: it links ranks of one process. It serves tests of the code that makes
-// links, and as a model for a new transport. It has all that a transport needs: a link
-// (memory_link.h), a way for both ends to agree on making it, and a reply from an end that cannot.
+// The smallest transport: it links ranks of one process. It is used by tests of the code that makes
+// links, and serves as a model for new transports. It has all parts that a transport needs: a link
+// (memory_link.h), a way for both ends to agree on making it, and a reply from an end that cannot
+// make it.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// A process that may open no more files.
+// Keeps a test's process from opening files.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checks of subgroups, coalesced calls, callbacks, arguments, abort and time limits.
+// Checks subgroups, coalesced calls, callbacks, arguments, aborts and time limits.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tests of the mpi backend alone: how groups are made, and what a child of fork() may do.
+// Tests that only the mpi backend needs: how groups are made, and what a child of fork() may do.
 #include <sys/wait.h>
 #include <unistd.h>
 

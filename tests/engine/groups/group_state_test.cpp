@@ -1,5 +1,5 @@
-// Tests what an authenticated peer may send about a group, and how the group fails if the peer
-// lies.
+// Tests which messages an authenticated peer may send about a group, and how the group fails if a
+// message is wrong.
 #include "engine/groups/group_state.h"
 
 #include <gtest/gtest.h>

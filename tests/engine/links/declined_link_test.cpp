@@ -1,5 +1,5 @@
-// A rank that can accept no tcp connection reports this to the peers that dial it, even if tcp is
-// only their fallback.
+// Tests that a rank that cannot accept tcp connections reports this to the peers that dial it, even
+// if tcp is only their fallback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 namespace mccl::engine {
 namespace {
 
-/// State of a link whose peer accepts bytes only when the test says so.
+/// The state of a link whose peer accepts bytes only when the test says so.
 struct State {
   std::size_t unsent = 0;
   bool destroyed = false;

@@ -1,5 +1,5 @@
-// Pins the wire format byte for byte. It must be equal on every processor and system, since a group
-// may mix them. A change here requires a new protocol version.
+// Compares frames with their wire format byte for byte. The format must be equal on every processor
+// and system, because a group may mix them. If it changes, the protocol needs a new version.
 #include <gtest/gtest.h>
 
 #include "engine/links/frame.h"

@@ -1,4 +1,5 @@
-// Pins the bytes of control messages, like frame_bytes_test.cpp.
+// Compares control messages with their wire format byte for byte, as frame_bytes_test.cpp does for
+// frames.
 #include <gtest/gtest.h>
 
 #include "engine/peers/control.h"

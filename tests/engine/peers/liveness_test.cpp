@@ -37,7 +37,7 @@ TEST(Liveness, APeerNeverHeardIsNotMissed) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(liveness.beat(kStart + i * kInterval).empty());
 }
 
-/// A process may stop right after it has met the others.
+/// A process may stop right after it has connected to the others.
 TEST(Liveness, APeerThatNeverSendsIsLostAfterMeetingTimeAndInterval) {
   Liveness liveness(2, kInterval);
   liveness.expect(WorldRank(1), seconds(30));
