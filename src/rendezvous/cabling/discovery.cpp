@@ -24,8 +24,8 @@ constexpr Clock::duration kPatience = 1s;
 /// at once.
 constexpr Clock::duration kBetweenLooks = 10ms;
 /// Pause between the end of a trunk and the next attempt. Needed because a rank that has agreed
-/// with others immediately closes the connections of a restarted rank. Shorter than kPatience, so
-/// that an address is tried again before it is ruled out.
+/// with the others immediately closes the connections of a restarted rank. Shorter than kPatience,
+/// so that an address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Time for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
@@ -226,7 +226,8 @@ void Discovery::spread_sightings() {
   }
 }
 
-/// Updates the cables that this rank sees. Rank 0 decides once all ranks look for no more cables.
+/// Updates the cables that this rank sees. Rank 0 decides once all ranks have finished their
+/// search.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =

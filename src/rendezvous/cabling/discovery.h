@@ -1,4 +1,4 @@
-// Finds the cables of this rank, and receives reports of all others.
+// Finds the cables that end at this rank, and collects the reports of all other ranks.
 //
 // Every rank tries every address of every other rank in parallel. A connection counts as a cable if
 // the handshake proves that it leads to that rank. An address is ruled out if no connection to it
@@ -37,13 +37,13 @@ class Discovery {
   /// Called when a neighbour has connected.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
   /// Does all work that is possible without blocking. A neighbour that sends invalid messages
-  /// causes a fault, which is reported to all ranks. Once the ranks have agreed, its cable counts
-  /// as cut instead.
+  /// causes a fault, which is reported to all ranks. Once the ranks have agreed on the cabling,
+  /// only the cable to that neighbour counts as cut.
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  /// Empty until all ranks have agreed.
+  /// The cabling on which the ranks have agreed; empty before the agreement.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
   /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. Also empty until
   /// the neighbours know of the fault or kToSpreadFault has passed.
@@ -71,15 +71,15 @@ class Discovery {
 
   void close() noexcept;
 
-  /// Returns text for messages: the missing ranks and the addresses tried.
+  /// Returns text for error messages: the missing ranks, and the addresses that were tried.
   std::string trouble() const;
 
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    Clock::time_point known_since = kNever;  ///< When this rank first heard of it.
-    /// When its last trunk to this rank ended. kNever for a rank that has a trunk, never had one,
-    /// or is being probed.
+    Clock::time_point known_since = kNever;  ///< When this rank first heard of the peer.
+    /// When the last trunk between the peer and this rank ended. kNever if the peer has a trunk,
+    /// never had one, or is being probed.
     Clock::time_point gone_since = kNever;
   };
   /// An agreed cable of this rank. Either side may have initiated its trunk.
@@ -115,7 +115,8 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message to each neighbour on one of its trunks, except to the neighbour of `but`.
+  /// Sends the message once to each neighbour, whatever its number of trunks. Leaves out the
+  /// neighbour at the other end of `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }

@@ -48,8 +48,9 @@ std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   return hosts;
 }
 
-/// True if two addresses lie in one of the smallest networks that cables have: a /30, or a /64 of
-/// IPv6. The network of a name is unknown, so a name counts as a neighbour of every address.
+/// True if two addresses lie in one network of the size that a single cable has: a /30 of IPv4, or
+/// a /64 of IPv6. The network of a name is unknown, so a name counts as a neighbour of every
+/// address.
 bool are_neighbours(const std::string& a, const std::string& b) {
   const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
     std::array<std::uint8_t, 16> raw = {};

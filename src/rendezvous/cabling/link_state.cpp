@@ -66,18 +66,18 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
 
 using nlohmann::json;
 
-/// Enough for the cables of a full mesh of 512 ranks.
+/// Limits of one message: its bytes, and its cables. Enough for a full mesh of 512 ranks.
 constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
-/// The message, its list of cables, and a cable.
+/// Maximum nesting of the JSON: the message, its list of cables, and a cable.
 constexpr int kMostDepth = 3;
 constexpr std::size_t kMostAddressBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
 
 [[noreturn]] void refuse() { throw CorruptionError("its message about the cables is malformed"); }
 
-/// Called by the parser for each part of the text, so that a peer cannot make it hold much more
-/// memory than the cables of a large job need.
+/// Called by the parser for each part of the text. Throws if values are nested too deeply, so that
+/// a peer cannot make the parser use much more memory than the cables of a large job need.
 bool is_within_limits(int depth, json::parse_event_t event, json& /*parsed*/) {
   const bool opens =
       event == json::parse_event_t::array_start || event == json::parse_event_t::object_start;
@@ -92,7 +92,8 @@ T number(const json& value, T most) {
   return value.get<T>();
 }
 
-/// Returns a text of characters from `first` to the last printable one of ASCII.
+/// Returns a JSON string. Refuses one that is too long, or that has a character outside the range
+/// from `first` to the last printable one of ASCII.
 std::string text(const json& value, std::size_t most_bytes, char first) {
   auto found = value.get<std::string>();
   const auto is_allowed = [first](char c) { return c >= first && c < 127; };

@@ -2,8 +2,8 @@
 //
 // LinkState distributes the knowledge of all cables at start-up. Each rank reports the cables that
 // it sees to its neighbours, which forward the report. Once every rank has finished its search,
-// rank 0 decides on the cabling. All ranks therefore get the same one, whatever the order of
-// messages. The sockets are in cabling/discovery.h.
+// rank 0 decides on the cabling. All ranks therefore get the same cabling, whatever the order of
+// messages. The connections are made in cabling/discovery.h.
 #pragma once
 
 #include <poll.h>
@@ -57,15 +57,17 @@ inline constexpr std::size_t kNewsHeaderBytes = 4;
 Bytes encode(const CableNews& news);
 /// Returns the number of bytes after the header. Throws CorruptionError if it exceeds the limit.
 std::size_t news_bytes(std::span<const std::byte> header);
-/// Throws CorruptionError for a message that no correct rank of a job of `size` sends.
+/// Decodes the bytes after the header. Throws CorruptionError for a message that no correct rank of
+/// a job of `size` ranks sends.
 CableNews decode_news(std::span<const std::byte> bytes, int size);
 
 /// Returns the address without its port and scope. A scope is meaningful only on its own host.
 /// Without it, both ranks get the same text for a cable.
 std::string bare_host(const transport::tcp::Address& address);
 
-/// A proven connection between this rank and a neighbour, along one cable. Afterwards the ranks use
-/// it to show that they are alive. Not thread-safe. No call blocks.
+/// A connection between this rank and a neighbour along one cable, whose handshake has succeeded.
+/// It carries the messages about cables and, after the decision, "alive" messages. Not thread-safe.
+/// No call blocks.
 class Trunk {
  public:
   /// `socket` connects `self` and `peer`.
@@ -81,8 +83,8 @@ class Trunk {
   void send(const CableNews& news) { stream_.queue(encode(news)); }
   /// Queues a rank's sighting, unless this version or a newer one has been sent already.
   void send_once(const Sighting& sighting);
-  /// Sends queued messages and appends those received. Throws CorruptionError if one is invalid.
-  /// Returns false once the connection has ended.
+  /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if one is
+  /// invalid. Returns false once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
@@ -123,7 +125,7 @@ class LinkState {
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
-  /// Null if no report of the rank has arrived.
+  /// The latest report of the rank; null if none has arrived.
   const Sighting* sighting_of(int rank) const {
     const auto& known = known_[static_cast<std::size_t>(rank)];
     return known ? &*known : nullptr;
@@ -133,7 +135,8 @@ class LinkState {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
   CableNews decision() const;
-  /// Valid once there is a decision, even for ranks whose report has not arrived here.
+  /// Port at which the rank listens. Valid once there is a decision, even if the report of the rank
+  /// has not arrived here.
   std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
   /// Rank 0 only: true if all ranks have reported and have finished their search. decide() may then

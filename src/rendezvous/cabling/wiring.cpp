@@ -30,7 +30,8 @@ constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True if another rank also listens at that port. It may be on this host, at another address.
+/// True if the hostfile lists the port for another rank, too. That rank may be on this host, at
+/// another address.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) != options.rank &&
@@ -211,8 +212,9 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // After the agreement, a rank that looks for cables is a restarted process, which must not
-      // learn what its predecessor had agreed on. Or it only probes whether this rank is alive.
+      // After the agreement, such a connection is closed. It comes from a restarted process, which
+      // must not learn what its predecessor had agreed on, or from a rank that probes whether this
+      // one is alive.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;

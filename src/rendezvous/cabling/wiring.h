@@ -2,10 +2,10 @@
 // that exist and agree on them (discovery.h). Then each rank relays connections of others
 // (relaying.h), so that every rank can connect and prove itself to every other, end to end.
 //
-// A rank has one listener for these connections, and a thread that serves it whatever else the
-// process does.
+// A rank has one listener for these connections. A separate thread serves it, so that relaying
+// continues whatever the rest of the process does.
 //
-// Locks: one mutex for everything. The thread holds it except while it sleeps.
+// Locks: one mutex guards all members. The thread holds it except while it sleeps.
 #pragma once
 
 #include <condition_variable>
@@ -40,9 +40,9 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  /// Its MCCL_CONNECT_TIMEOUT also limits how long the other side of a relayed connection may take
-  /// to receive the remaining bytes, once one side has left or died. The messages about cables are
-  /// encrypted as it says; relayed connections are encrypted by the ranks at their ends.
+  /// Once one side of a relayed connection has left or died, the other side has
+  /// MCCL_CONNECT_TIMEOUT to receive the remaining bytes. The encryption settings apply to the
+  /// messages about cables. Relayed connections are encrypted by the ranks at their ends.
   Config config;
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
@@ -97,7 +97,7 @@ class Wiring {
   void everyone_is_here();
 
   /// Blocks until this rank relays no more connections, and then closes everything. A relayed
-  /// connection ends at most WiringOptions::patience after one of its ranks has left or died. The
+  /// connection ends at most MCCL_CONNECT_TIMEOUT after one of its ranks has left or died. The
   /// caller must have closed this rank's own connections.
   void leave();
 
@@ -160,9 +160,10 @@ class Wiring {
   std::thread thread_;
 };
 
-/// Makes a Wiring and blocks until the ranks agree, as long as the settings allow. Throws like
-/// Wiring::wait(). Returns null if no hostfile is set, or if all ranks reach each other directly.
-/// Refused connections are counted in `metrics`.
+/// Makes a Wiring, and blocks until the ranks agree, at most for MCCL_CONNECT_TIMEOUT. Throws like
+/// Wiring::wait(), and InvalidArgument for an unusable hostfile or a missing job key. Returns null
+/// if no hostfile is set, or if all ranks reach each other directly. Refused connections are
+/// counted in `metrics`.
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics);
 

@@ -184,8 +184,8 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
           {Conversation(std::move(accepted.socket), Handshake::acceptor(std::move(self))),
            accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
-      // Its hello may have arrived with the connection. A guest that has sent it is kept longer
-      // than a silent one.
+      // The guest's hello may have arrived with the connection. A guest that has sent it is kept
+      // longer than a silent one.
       const auto guest = std::prev(guests_.end());
       if (!advance(*guest, now, newcomers)) end_visit(guest);
     }

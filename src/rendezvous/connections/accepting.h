@@ -102,7 +102,7 @@ struct Newcomer {
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
-  /// log lines about them.
+  /// log lines about refused connections.
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused, std::string where = {});
 

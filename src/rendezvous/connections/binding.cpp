@@ -33,7 +33,7 @@ struct OwnAddresses {
   bool listed = false;
 };
 
-/// The items of a list with commas, without blanks.
+/// Returns the items of a list that is separated by commas, without blanks.
 std::vector<std::string> split(std::string list) {
   std::erase_if(list, [](char c) { return c == ' ' || c == '\t'; });
   std::vector<std::string> items;
@@ -69,8 +69,8 @@ bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
 }
 
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
-/// an address. It is used only if the interface has no other address, and is a plugged-in cable or
-/// was named by the user.
+/// an address. It is published only if the interface has no other address. The interface must also
+/// be a plugged-in cable, or must have been named by the user.
 bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>& interfaces,
                bool named) {
   const bool has_another = std::ranges::any_of(interfaces, [&](const InterfaceAddress& other) {

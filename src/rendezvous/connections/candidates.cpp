@@ -214,7 +214,8 @@ Endpoint parse_endpoint(std::string_view text) {
     refuse("it is not the JSON of an endpoint");
   }
   if (const std::string fault = fault_of(endpoint); !fault.empty()) refuse(fault);
-  // Numbers have several spellings, and may be out of range; only what serialise() writes is taken.
+  // In JSON, a number can be written in several ways, and can be out of range. Only the exact text
+  // that serialise() writes is accepted.
   if (serialise(endpoint) != text) refuse("it is not in the canonical form of an endpoint");
   return endpoint;
 }

@@ -16,8 +16,8 @@
 
 namespace mccl::rendezvous {
 
-/// A connected, non-blocking socket and the bytes that wait to be sent on it. Every byte of a
-/// handshake, of the store and of a trunk passes through one. No call blocks.
+/// A connected, non-blocking socket and the bytes that wait to be sent on it. Handshakes, the store
+/// and trunks send and receive all bytes through a ByteStream. No call blocks.
 class ByteStream {
  public:
   ByteStream() = default;
@@ -61,8 +61,8 @@ class ByteStream {
 /// Blocks until the descriptor has one of the events. Returns false if the deadline passed first.
 bool wait_for(int descriptor, short events, Clock::time_point deadline);
 
-/// Runs a handshake over a connected, non-blocking socket, and then begins its encryption. Reads no
-/// bytes beyond the handshake.
+/// Runs a handshake over a connected, non-blocking socket. Then sets up encryption, if the
+/// handshake has agreed on it. Reads no bytes beyond the handshake.
 class Conversation {
  public:
   enum class State { waiting, done, refused, broken };
@@ -84,7 +84,7 @@ class Conversation {
 
  private:
   State broken();
-  /// Called once the handshake is done.
+  /// Starts or continues to set up the encryption. Called once the handshake is done.
   State encrypt();
   bool is_encrypted() const { return stream_.socket().secure() != nullptr; }
 

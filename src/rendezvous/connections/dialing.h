@@ -54,7 +54,7 @@ struct DialRequest {
   Clock::time_point not_before{};
   /// True if the dial fails once it has tried each candidate.
   bool once = false;
-  /// True if the system breaks the connection once its host is silent; see limit_silence().
+  /// True if the system breaks the connection once the peer's host is silent; see limit_silence().
   bool limits_silence = false;
 };
 
@@ -81,7 +81,7 @@ class Dial {
   const transport::LinkKey& key() const { return request_.key; }
   /// The errno of the last attempt that failed to connect; 0 if none failed.
   int last_error() const { return last_error_; }
-  /// Time at which that attempt began.
+  /// Time at which the last failed attempt to connect began.
   Clock::time_point last_tried() const { return last_tried_; }
 
   void watch(std::vector<pollfd>& descriptors) const;

@@ -29,7 +29,7 @@ constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
 constexpr std::string_view kConnectionKeyLabel = "mccl tls 1.3 key";
 
-/// Takes the place of a key file's name in the challenge of a side without one.
+/// An acceptor without a key file sends this text in its challenge, in place of the file's name.
 constexpr std::string_view kNoKeyFile = "--------------------------------";
 static_assert(kNoKeyFile.size() == kKeyFileLetters);
 
@@ -59,7 +59,7 @@ Lines lines_of(std::string_view text) {
 
 std::string value_in(const Lines& lines, std::string_view name) {
   const auto found = lines.find(name);
-  // A side that does not encrypt need not say so.
+  // The settings of a side that does not encrypt may lack this one.
   if (found == lines.end() && name == kEncryption) return "off";
   if (found == lines.end()) return "no such setting";
   return found->second.empty() ? "nothing" : printable(found->second);
@@ -71,7 +71,7 @@ constexpr std::string_view kClosedUnanswered =
 
 }  // namespace
 
-/// In the order of Step.
+/// Indexed by Step.
 const std::array<Handshake::Rule, 8> Handshake::kRules = {{
     {kPrefixBytes, false, &Handshake::take_prefix, kClosedUnproven},
     {kHelloBytes, false, &Handshake::take_hello, kClosedUnproven},
@@ -157,7 +157,8 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // Two dialers that meet, or an echo, would wait for each other's longer message.
+  // The first byte shows whether the other side is an acceptor. Two dialers, or a dialer and an
+  // echo server, would otherwise both wait for the rest of a challenge.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");

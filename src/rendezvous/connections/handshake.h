@@ -6,7 +6,7 @@
 //   hello: version, key of the link, ranks, size, nonce ->
 //                                                     <-  challenge: version, nonce, key file
 //   proof that it knows the job key                   ->
-//                                                     <-  its rank and size, proof of the same
+//                                                     <-  its rank and size, same proof (job key)
 //   settings, sealed                                  ->
 //                                                     <-  verdict and settings, sealed
 //
@@ -56,7 +56,7 @@ struct Party {
   std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
   // The following matter only if there is no job key.
   Keyless keyless = Keyless::same_user;
-  std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's; null if it accepts anyone.
+  std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's file; null if it accepts anyone.
   std::uint16_t port = 0;                        ///< Port of the acceptor.
   /// How connections are encrypted; null if they are not. Both sides must have the same.
   std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;

@@ -151,8 +151,8 @@ bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 std::vector<std::string> private_folders() { return private_folders(process_environment()); }
 
-/// A folder that every process of the machine knows precedes those that an environment may name,
-/// because two processes of a user may have different environments.
+/// The folder that all processes of the machine use comes first. Folders from the environment
+/// follow, because two processes of a user may have different environments.
 std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment) {
   std::vector<std::string> folders = {"/dev/shm"};
   for (const char* variable : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
@@ -180,8 +180,8 @@ bool KeyFile::write(const std::string& path) {
   Descriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
   if (!file) return false;
-  // The umask may have removed the owner's permissions. The lock precedes the content: until then,
-  // no other process takes the file for a key file that was left over.
+  // The umask may have removed the owner's permissions, so they are set here. The file is locked
+  // before the key is written: an empty file is never taken for a key file that was left over.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::fchmod(file.get(), kPrivate) == 0 &&
       write_all(file, key_)) {
     file_ = std::move(file);

@@ -1,5 +1,6 @@
 // Secrets: nonces, keys of jobs, and proofs that a process knows a key. Processes without a job key
-// prove by a key file that they run as the same user on the same host: only they can read it.
+// prove by a key file that they run as the same user on the same host, because only such processes
+// can read the file.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ using Proof = std::array<std::byte, kProofBytes>;
 
 /// Returns unpredictable bytes. Throws Error if the system has no randomness.
 Nonce make_nonce();
-/// Returns the hexadecimal digits of a nonce.
+/// Returns a new, random job key: the hexadecimal digits of a nonce.
 std::string make_job_key();
 std::string hex_of(std::span<const std::byte> bytes);
 
@@ -43,7 +44,7 @@ void erase(std::span<std::byte> secret);
 /// Compares in constant time.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 
-/// Says how to make a job key; part of the errors of jobs that need one.
+/// Advice on how to make a job key, for errors about a missing key.
 inline constexpr std::string_view kHowToMakeAKey =
     "run `export MCCL_JOB_KEY=$(openssl rand -hex 32)` once, and start every rank with that value";
 
@@ -88,7 +89,8 @@ class KeyFile {
 std::optional<std::string> read_key_file(const std::string& path);
 
 /// Returns the key in the file with that random part in one of the folders; empty if there is none
-/// that this process can read, or if the name is malformed. It may come from an untrusted process.
+/// that this process can read, or if the name is malformed. The name may come from an untrusted
+/// process.
 std::optional<std::string> find_key_file(std::span<const std::string> folders,
                                          std::string_view name);
 

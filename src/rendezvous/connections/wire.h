@@ -1,4 +1,4 @@
-// Encoding of numbers on the wire, always little-endian, and of texts.
+// Encoding of texts and of little-endian numbers on the wire.
 #pragma once
 
 #include <algorithm>

@@ -63,7 +63,7 @@ std::string key_of(const std::string& job_key, const std::string& incarnation) {
   return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
 }
 
-/// Follows the host and the cores in the first card of a rank that has GPUs.
+/// Word that a rank with GPUs appends to the host and the cores in its first card.
 constexpr std::string_view kHasGpus = "gpus";
 
 class Meeting {

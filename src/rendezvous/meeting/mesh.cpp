@@ -28,14 +28,14 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// Stagger if a pair has several rails. It is longer, so that a slow start of the peer does not
-/// move a rail to another path.
+/// DialRequest::stagger of a pair with several rails. It is longer than usual, so that a slow start
+/// of the peer does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Once a relayed connection has ended: time limit for the report of the cause, which comes from
-/// the rank that saw it.
+/// Time for which the end of a relayed connection is not reported yet. Meanwhile, the rank that saw
+/// the cause can report it.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
 /// The system's own time limit for a silent peer, in liveness intervals. It is only a fallback: the
@@ -126,8 +126,8 @@ Mesh::Mesh(MeshOptions options)
 const Endpoint& Mesh::endpoint_of(int peer) const {
   if (peer < 0 || static_cast<std::size_t>(peer) >= endpoints_.size()) {
     throw InvalidArgument(
-        fmt::format("rank {} knows the endpoints of {} ranks, not that of rank {}", options_.rank,
-                    endpoints_.size(), peer));
+        fmt::format("rank {} has no endpoint for rank {}: it knows the endpoints of {} ranks",
+                    options_.rank, peer, endpoints_.size()));
   }
   return endpoints_[static_cast<std::size_t>(peer)];
 }

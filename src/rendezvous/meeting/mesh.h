@@ -1,5 +1,5 @@
-// Connections between the processes of a job. A process has one listener. Both sides of every
-// connection prove themselves before the caller gets it.
+// Connections between the processes of a job. A process has one listener. The caller gets a
+// connection only after both sides have proved that they belong to the job.
 #pragma once
 
 #include <poll.h>
@@ -72,8 +72,8 @@ class Mesh final : public transport::Transport {
   /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
   /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
-  /// Judged by what the systems report: "eth1, to 10.0.0.2". One element if the pair has several
-  /// rails, or with cables.
+  /// Paths that the systems report as equally good, such as "eth1, to 10.0.0.2". Has one element if
+  /// the pair has several rails, or if the job uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
 
@@ -121,7 +121,7 @@ class Mesh final : public transport::Transport {
   std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
   /// This rank's listed addresses, one per rail; empty if none.
   std::vector<transport::tcp::Address> listed_;
-  /// Sends what encrypted links hold.
+  /// Sends the bytes that encrypted links have accepted but the system has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::uint64_t connections_ = 0;  ///< Number of established connections.
   bool are_meeting_ = true;

@@ -244,7 +244,7 @@ class NeighbourSearch {
         return;
       }
     } catch (const Error&) {
-      // Its memory cannot be mapped here.
+      // The peer's memory cannot be mapped here.
     }
     dialled_.erase(dialled);
     settle(peer);

@@ -1,12 +1,12 @@
 // Finds by trial the ranks that can share memory with this one, and makes all ranks agree on the
 // result.
 //
-// The higher rank of a pair dials the lower one's local listener and introduces itself: it sends a
-// proof that it knows the key, its arena, and the pipe of its bell. The lower rank answers with the
-// same. Once the higher rank has the answer, or knows that none will arrive, it sends one byte on
-// their control connection. The byte tells the lower rank not to expect an introduction from this
-// peer any more. A rank dials only a few others at a time. The local connection of a pair is closed
-// after the answer.
+// The higher rank of a pair dials the lower one's local listener and introduces itself: it sends
+// its arena, the pipe of its bell, and a proof that it knows the key. The lower rank answers with
+// the same. Once the higher rank has the answer, or knows that none will arrive, it sends one byte
+// on their control connection. The byte tells the lower rank not to expect an introduction from
+// this peer any more. A rank dials only a few others at a time. The local connection of a pair is
+// closed after the answer.
 #pragma once
 
 #include <poll.h>
@@ -39,9 +39,10 @@ struct NeighbourOptions {
   /// Control connections, indexed by rank. The search sends or reads one byte on each.
   std::vector<transport::Link*> controls;
   Clock::time_point deadline;
-  /// Appends the descriptors of concurrent work to poll.
+  /// Appends the descriptors for which advance_beside() needs to be called.
   std::function<void(std::vector<pollfd>&)> watch_beside;
-  /// Does the concurrent work; called repeatedly. An exception ends the search.
+  /// Does other work of the caller during the search; called repeatedly. An exception ends the
+  /// search.
   std::function<void()> advance_beside;
 };
 

@@ -45,7 +45,8 @@ constexpr milliseconds kLastLook = 100ms;
 /// others have read the reason. Many ranks may share few cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// The limit if some ranks have not arrived yet. They would otherwise find no store.
+/// The limit if some ranks have not arrived yet. Rank 0 waits for them, because they would
+/// otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }

@@ -97,8 +97,8 @@ class Incarnation final : public Store {
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> knows_failure_ = false;  ///< True if this rank knows of another rank's failure.
-  /// True if the store has ended because rank 0's process has. Another request would wait for the
-  /// next run of the job.
+  /// True if the store has ended because rank 0's process has ended. Another request would wait for
+  /// the next run of the job.
   std::atomic<bool> store_ended_ = false;
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
-/// First words of a verdict about ranks that cannot read rank 0's file.
+/// First words of rank 0's verdict. The first two mean that a rank cannot read rank 0's file, the
+/// third that all can.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";
@@ -30,8 +31,8 @@ std::string offer_name() { return fmt::format("{}key file", kServersOwn); }
 std::string verdict_name() { return fmt::format("{}key", kServersOwn); }
 std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
 
-/// Returns the job's key, given the one in rank 0's file. On another host that shares the folder it
-/// would be another key.
+/// Returns the job's key, which is derived from the one in rank 0's file and from this host. So a
+/// rank on another host that shares the folder gets a different key.
 std::string job_key_of(const std::string& in_file) {
   return hex_of(bytes_of(same_user_secret(in_file, 0)));
 }
@@ -61,7 +62,7 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
-/// Reads an entry that another rank writes. On a timeout, its error is more specific than the
+/// Reads an entry that another rank writes. On a timeout, throws a more specific error than the
 /// store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {

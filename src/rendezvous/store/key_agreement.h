@@ -1,4 +1,4 @@
-// Provides a key for a job without a configured one (MCCL_JOB_KEY).
+// Provides a key for a job whose ranks have none configured (MCCL_JOB_KEY is not set).
 //
 // Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
 // path in the store. Each other rank tries to read the file and reports the result in the store. If
@@ -35,8 +35,8 @@ Party party_of(const Config& config);
 /// Throws InvalidArgument if `require_key` is 1 and no key is set.
 void check_required_key(const Config& config, int rank, int size);
 
-/// Returns advice for an error about missing ranks. Without a key, a rank elsewhere cannot join.
-/// Empty if it can.
+/// Returns advice for an error about missing ranks: without a job key, a rank of another host or
+/// user cannot join. Empty if such a rank can join.
 std::string advice_without_key(const Config& config);
 
 struct KeyAgreement {

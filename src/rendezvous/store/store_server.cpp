@@ -22,8 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 using transport::tcp::Listener;
 
-/// Size of the buffer that each client has for a request or an answer. Larger ones also use an
-/// allowance of kSharedBytes, which all clients share, and wait while it is used up.
+/// Size of the buffer that each client has for a request or an answer. Larger messages also use an
+/// allowance of kSharedBytes, which all clients share. They wait while it is used up.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
 /// Burst and average rate of accepted connections. All ranks of a large job may start at the same
@@ -98,7 +98,7 @@ class ServedStore final : public Store {
     ByteStream stream;
     /// Deadline for receiving the rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
-    /// Bytes of shared_left_ that the client has for a large request and a large answer.
+    /// Bytes that the client has borrowed from shared_left_ for a large request and a large answer.
     std::size_t large_input = 0;
     std::size_t large_output = 0;
     Bytes input;
@@ -202,7 +202,7 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Changes the size of a loan. If too few bytes are left, it becomes 0 and the result is false.
+  /// Changes the size of a loan. If too few bytes are left, sets the loan to 0 and returns false.
   bool borrow(std::size_t& loan, std::size_t bytes) {
     give_back(loan);
     if (bytes > shared_left_) return false;

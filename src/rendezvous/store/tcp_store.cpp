@@ -50,8 +50,9 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   return listeners;
 }
 
-/// Listens at a numeric address or "localhost" as given. For any other name it listens at all
-/// addresses: a host's own name often maps to another address there (Debian maps it to 127.0.1.1).
+/// Listens at a numeric address or "localhost" as given. For any other name, listens at all
+/// addresses, because on a host itself, its own name often maps to another address than elsewhere
+/// (on Debian, to 127.0.1.1).
 std::vector<Listener> listen_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
   std::vector<Listener> listeners;
@@ -118,9 +119,9 @@ void check_same_host(const std::string& address, int rank) {
                   rank, address, kHowToMakeAKey));
 }
 
-/// The store of the other ranks. Every request in flight has its own connection, so that a waiting
-/// get() does not delay others. If rank 0 has ended, one request fails; the next one waits for rank
-/// 0 to start again.
+/// The client by which the other ranks use the store. Every request in flight has its own
+/// connection, so that a waiting get() does not delay others. If rank 0 has ended, one request
+/// fails; the next one waits for rank 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
   RemoteStore(Entrance entrance, int rank, Party access, std::chrono::milliseconds timeout)

@@ -18,7 +18,7 @@ namespace mccl::rendezvous {
 
 /// How the other ranks connect to the store.
 struct Entrance {
-  std::string name;             ///< Used in messages.
+  std::string name;             ///< Names the store in messages.
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
   /// Returns the candidates. Called at every attempt, because names may resolve differently later.
@@ -41,7 +41,8 @@ struct StoreLimits {
 std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits = {});
 
-/// Makes another rank's view of rank 0's store. Throws PeerError if it cannot be reached in time.
+/// Makes the client by which another rank uses rank 0's store. Throws PeerError if the store cannot
+/// be reached in time.
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout);
 
