@@ -2,8 +2,9 @@
 // tests/transport/link_conformance.h.
 //
 // Not thread-safe: the engine calls it with the progress lock held. No call blocks. Calls throw
-// LinkClosed once the peer has closed its end or the path is broken. First, they return everything
-// that the peer wrote before its depart() returned true, even if a write by this end has failed.
+// LinkClosed once the peer has closed its end or the path is broken. Before they throw, they return
+// everything that the peer wrote before its depart() returned true, even if a write by this end has
+// failed.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {
  public:
-  /// `by_peer`: see the function of that name.
+  /// `by_peer` is what by_peer() returns.
   explicit LinkClosed(const std::string& message, bool by_peer = true)
       : PeerError(message), by_peer_(by_peer) {}
   /// True if the peer's process or its system has closed the path. False if the peer may still use

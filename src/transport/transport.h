@@ -112,8 +112,8 @@ class Transport {
   /// sleep. Returns true if such links may exist; the caller must then check its links again before
   /// it sleeps.
   virtual bool arm() { return false; }
-  /// Called when the sleep has ended, and at other times without a preceding arm(). It must be
-  /// cheap then.
+  /// Called when the sleep has ended. It is also called without a preceding arm(), and must then be
+  /// cheap.
   virtual void disarm() {}
 
   /// Called in the child of a fork: closes the child's copies of descriptors and sends nothing to

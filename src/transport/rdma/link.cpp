@@ -174,9 +174,9 @@ void RdmaLink::lose_peer(Loss loss) {
 
 std::string RdmaLink::description() const {
   const std::uint64_t repeats = pair_->repeats();
-  return fmt::format("rdma {}, {}, device {}{}", path_, name_of(pair_->service()),
-                     pair_->device().name(),
-                     repeats == 0 ? "" : fmt::format(", which repeated {} messages", repeats));
+  return fmt::format(
+      "rdma {}, {}, device {}{}", path_, name_of(pair_->service()), pair_->device().name(),
+      repeats == 0 ? "" : fmt::format(", {} messages delivered more than once", repeats));
 }
 
 }  // namespace mccl::transport::rdma

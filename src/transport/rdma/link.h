@@ -2,7 +2,7 @@
 // are read by the device in place if the device allows it. Received bytes are returned in the slots
 // that the device has filled.
 //
-// It has no descriptor: its station's channel ends a sleep.
+// The link has no descriptor. The channel of its station wakes a sleeping rank.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace mccl::transport::rdma {
 
 class RdmaLink final : public Link {
  public:
-  /// Takes a connected pair. `path` is used in messages: "RoCE v2 10.9.0.1 -> 10.9.0.2".
+  /// Takes over a connected pair. `path` is used in messages: "RoCE v2 10.9.0.1 -> 10.9.0.2".
   RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path);
   ~RdmaLink() override;
 

@@ -202,9 +202,10 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   }
 }
 
-/// Appends an event and returns true if the link is complete or has failed. The other end may
-/// consider the link open without saying that it uses another transport. The link is then completed
-/// here as well, as a broken one, so that its users at both ends see the error.
+/// Appends an event and returns true if the link is complete or has failed. If this end cannot
+/// complete the link, the other end may still consider it open. Unless that end then reports
+/// another transport, this end returns the link as a broken one. So its users at both ends see the
+/// error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();

@@ -1,6 +1,7 @@
-// Links over RDMA devices. The dialing end offers a queue pair. The other end connects one of its
-// own to it and answers, and the dialing end connects too. Then the two ends greet each other
-// through the devices: only a path on which the greeting has arrived becomes a link.
+// Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
+// of its own to the offered one and answers. Then the dialing end connects, too. Then the two ends
+// greet each other through the devices: only a path on which the greeting has arrived becomes a
+// link.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct Offer : OfferHeader {
 inline constexpr std::size_t kMostOffered = 32;
 
 Blob encode(const Offer& offer);
-/// Throws CorruptionError.
+/// Decodes an offer that `peer` has sent. Throws CorruptionError if it is malformed.
 Offer decode_offer(WorldRank peer, std::span<const std::byte> blob);
 
 class RdmaTransport final : public Transport {

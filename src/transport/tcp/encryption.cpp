@@ -11,11 +11,11 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Both use SHA-256, as an external key of TLS 1.3 must name its hash. AES comes first, because
-/// processors of servers and desktops compute it in hardware.
+/// Both ciphers use SHA-256, because an external key of TLS 1.3 is bound to one hash. AES comes
+/// first, because processors of servers and desktops compute it in hardware.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
-/// OpenSSL's first error has the cause. A private key must not need a passphrase.
+/// Throws InvalidArgument with the cause, which OpenSSL's first error contains.
 [[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
   const unsigned long cause = ERR_peek_error();
   const std::string reason = ERR_SYSTEM_ERROR(cause)

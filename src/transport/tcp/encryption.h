@@ -35,7 +35,7 @@ class Encryption {
   /// cannot be used.
   static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files);
 
-  /// Returns what the settings ask for; null if connections are not encrypted.
+  /// Returns the encryption that the settings request; null if connections are not encrypted.
   static std::shared_ptr<const Encryption> of(const Config& config);
 
   ~Encryption();

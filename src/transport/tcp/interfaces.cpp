@@ -46,8 +46,8 @@ int prefix_bits_of(const sockaddr* mask, int family) {
   return bits;
 }
 
-/// Returns 0 if the system does not report it. Uses ioctl because it queries the network namespace
-/// of this process, which a mounted /sys may not show.
+/// Returns the MTU of an interface; 0 if the system does not report it. Uses ioctl, because it
+/// queries the network namespace of this process, which a mounted /sys may not show.
 int mtu_of(const char* interface_name) {
   const Socket probe(::socket(AF_INET, SOCK_DGRAM, 0));
   ifreq request = {};

@@ -19,7 +19,7 @@ struct TcpLinkOptions {
   Clock::duration report_end_after{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
-  /// Not used on an encrypted connection.
+  /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
 

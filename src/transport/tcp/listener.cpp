@@ -52,7 +52,7 @@ bool means_try_the_next(int error) {
 }  // namespace
 
 /// The connections that a listener has not returned yet. A child of a fork may close the listener,
-/// so that needs no lock.
+/// so closing must not take the lock.
 class HandedOver {
  public:
   int descriptor() const { return waker_.descriptor(); }

@@ -1,4 +1,5 @@
-// A listening TCP socket, and one that gets its connections within this process.
+// A listening TCP socket, and a listener whose connections are handed over by another part of this
+// process.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,7 @@ class Inlet {
   /// Throws Error.
   Inlet();
 
-  /// May be called only once.
+  /// Returns the listener of this inlet. May be called only once.
   Listener listener() { return Listener(std::exchange(unclaimed_, nullptr)); }
   /// Never blocks. The connection is closed if the listener has closed or its queue is full.
   void hand_over(Socket socket);

@@ -22,8 +22,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Bytes that are given to the system, or taken from it, in one call. A batch of records stays in
-/// the processor's cache between encryption and the copy into the kernel.
+/// Maximum number of bytes that one system call sends or receives. A batch of records stays in the
+/// processor's cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
@@ -54,7 +54,7 @@ int descriptive_errno(int error) { return error != 0 ? error : EPROTO; }
 }  // namespace
 
 struct SecureStream::Callbacks {
-  /// Takes a record. Bytes are refused only while the peer does not read.
+  /// Takes a record from OpenSSL. Refuses bytes only while the peer does not read.
   static int write(BIO* bio, const char* bytes, std::size_t count, std::size_t* taken) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -232,8 +232,8 @@ SecureStream::State SecureStream::advance() {
   return pending() == 0 ? State::open : State::waiting;
 }
 
-/// Proves that this end knows the key, and checks that the other does. The proofs cover a value
-/// that only the two ends of this TLS connection have.
+/// Proves that this end knows the key, and checks the proof of the other end. The proofs cover a
+/// value that only the two ends of this TLS connection have.
 SecureStream::State SecureStream::confirm() {
   if (!std::exchange(is_proof_sent_, true)) {
     const Key proof = proof_of(role_);
@@ -329,7 +329,8 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
     const int error = error_of(result);
     if (!would_block(error)) continue;
     if (!has_input()) return {got, got > 0 ? 0 : error};
-    // A correct peer replaces its key seldom. One that does so all the time would keep this thread.
+    // A correct peer seldom replaces its key. A peer that does so all the time would keep this
+    // thread busy.
     if (++empty_records > kMostEmptyRecords) broken_ = EBADMSG;
   }
   return {got, got > 0 ? 0 : broken_};

@@ -1,5 +1,5 @@
-// TLS 1.3 on one connection. A SecureStream lies between a Socket and its users. It turns their
-// bytes into records, and the records that arrive into bytes.
+// TLS 1.3 on one connection. A SecureStream lies between a Socket and its users. It encrypts the
+// users' bytes into records, and decrypts the records that arrive.
 //
 // The caller gives both ends a key for this connection only, which is derived from the job key and
 // from the messages of MCCL's own handshake. If ranks authenticate by that key, it is an external
@@ -7,8 +7,8 @@
 // secret even if the job key becomes known later. If they authenticate by certificates, each end
 // then proves inside TLS that it knows the key, so that both handshakes belong together.
 //
-// Bytes that are encrypted cannot be taken back. So send() accepts bytes once they are encrypted,
-// and holds records that the system does not take; flush() sends them later.
+// Bytes that have been encrypted must be sent. So send() counts bytes as accepted once they are
+// encrypted, and holds the records that the system does not take yet. flush() sends these later.
 #pragma once
 
 #include <poll.h>
@@ -31,8 +31,8 @@ namespace mccl::transport::tcp {
 class SecureStream;
 
 /// The streams of one transport that hold bytes which the system has not taken yet. A link that has
-/// accepted all bytes of its owner is not written to again, so the transport sends the rest. Not
-/// thread-safe: it is used under the same lock as its streams.
+/// accepted all bytes of its owner is not written to again, so the transport sends the held bytes.
+/// Not thread-safe: it is used under the same lock as its streams.
 class Outbox {
  public:
   /// Reserves memory for one more stream, so that wait() needs none. Throws std::bad_alloc.
@@ -41,12 +41,12 @@ class Outbox {
 
   /// Called by a stream that holds bytes.
   void wait(SecureStream& stream) noexcept;
-  /// Appends the descriptors at which sending may go on.
+  /// Appends the descriptors that become writable when held bytes can be sent.
   void watch(std::vector<pollfd>& descriptors);
-  /// True if a stream holds bytes that did not when watch() was called last, so a thread that
-  /// sleeps does not watch it yet.
+  /// True if a stream has begun to hold bytes since the last call of watch(). A sleeping thread
+  /// does not watch its descriptor yet.
   bool has_unwatched() const { return has_unwatched_; }
-  /// Sends what the system takes now.
+  /// Sends as many of the held bytes as the system takes now.
   void flush() noexcept;
 
  private:
@@ -62,7 +62,7 @@ struct TransferResult {
   int error = 0;
 };
 
-/// Not thread-safe. No call blocks.
+/// The TLS stream of one connection. Not thread-safe. No call blocks.
 class SecureStream {
  public:
   static constexpr std::size_t kKeyBytes = 32;
@@ -85,7 +85,7 @@ class SecureStream {
   /// The reason for State::failed.
   const std::string& trouble() const { return trouble_; }
 
-  /// Held bytes are sent through this outbox. Throws std::bad_alloc.
+  /// Sets the outbox through which the transport sends held bytes. Throws std::bad_alloc.
   void use(std::shared_ptr<Outbox> outbox);
 
   /// Sends `first` followed by `second`. The bytes returned as moved are accepted, although
@@ -96,8 +96,8 @@ class SecureStream {
   TransferResult receive(std::span<std::byte> to);
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
-  /// Queues the message that replaces the key of this direction, which send() does when it is due.
-  /// Returns false if TLS has failed.
+  /// Queues the message that replaces the key of this direction. send() calls this function
+  /// whenever a replacement is due. Returns false if TLS has failed.
   bool replace_key();
   /// Number of held bytes, as encrypted.
   std::size_t pending() const { return out_end_ - out_begin_; }

@@ -115,7 +115,7 @@ void bear_silence(const Socket& socket, std::chrono::seconds silence);
 /// silent.
 void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
-/// Values of the setting that name no congestion control.
+/// Values of MCCL_CONGESTION_CONTROL that are not the name of an algorithm.
 inline constexpr const char* kChosenForLinks = "auto";
 inline constexpr const char* kOfTheSystem = "system";
 
@@ -151,7 +151,8 @@ class Shortage {
     return is_new;
   }
 
-  /// Records that a write succeeded, or that the socket is full, which poll can report.
+  /// Ends the backoff: a write succeeded, or the socket is full. In the latter case, poll(2)
+  /// reports when it is writable again.
   void over() {
     pause_ = {};
     until_ = Clock::time_point::max();

@@ -98,7 +98,7 @@ TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
     EXPECT_THAT(failure_of<LinkClosed>([&] { b_->read(got); }),
                 ::testing::AllOf(HasSubstr("rank 0"), HasSubstr("overtaken")));
     fabric_.release();
-    EXPECT_THROW(b_->read(got), LinkClosed) << "the late one mends nothing";
+    EXPECT_THROW(b_->read(got), LinkClosed) << "a late message must not revive the link";
   }
 }
 
@@ -112,11 +112,11 @@ TEST_F(RdmaLinkTest, DropsARepeatedMessageAndRepostsItsSlot) {
       const Bytes sent(100, static_cast<std::byte>(i));
       ASSERT_EQ(a_->write(sent), sent.size());
       Bytes got(2 * sent.size());
-      ASSERT_EQ(b_->read(got), sent.size()) << "the repeated one is no data";
+      ASSERT_EQ(b_->read(got), sent.size()) << "a repeated message must not be returned again";
       got.resize(sent.size());
       ASSERT_EQ(got, sent);
     }
-    EXPECT_THAT(b_->description(), HasSubstr("which repeated"));
+    EXPECT_THAT(b_->description(), HasSubstr("messages delivered more than once"));
     fabric_.judge = {};
     EXPECT_EQ(second_end().posted(), kReceiveSlots);
   }
@@ -196,7 +196,7 @@ TEST_F(RdmaLinkTest, ALinkThatIsIdleIsProbedOnceAndThenLeftAlone) {
   };
   Clock::time_point now = Clock::now() + std::chrono::hours(1);
   for (int i = 0; i < 100; ++i) look(now += std::chrono::seconds(1));
-  EXPECT_EQ(messages, 2u) << "a question and its answer";
+  EXPECT_EQ(messages, 2u) << "a probe and its answer";
   EXPECT_EQ(ends_.stations[0]->next_look(), Clock::time_point::max());
   EXPECT_EQ(ends_.stations[1]->next_look(), Clock::time_point::max());
   Bytes got(100);
@@ -249,7 +249,7 @@ TEST_F(RdmaLinkTest, DetectsLostCredit) {
   fabric_.judge = {};
 }
 
-/// A receiver that computes for long is probed, but rarely.
+/// A receiver that computes for a long time is probed at growing intervals.
 TEST_F(RdmaLinkTest, ProbesAnUnresponsivePeerLessOften) {
   connect(Service::uc);
   Clock::time_point now = Clock::now();
@@ -261,12 +261,12 @@ TEST_F(RdmaLinkTest, ProbesAnUnresponsivePeerLessOften) {
   };
   for (int i = 0; i < 600; ++i) look(now += std::chrono::milliseconds(100));
   EXPECT_GT(sent, 20);
-  EXPECT_LT(sent, 100) << "in a minute, questions and answers";
+  EXPECT_LT(sent, 100) << "probes and answers of one minute";
   fabric_.judge = {};
   Bytes got(30000);
   while (b_->read(got) != 0) continue;
   look(now += std::chrono::seconds(3));
-  EXPECT_NE(a_->write(got), 0u) << "it goes on";
+  EXPECT_NE(a_->write(got), 0u) << "the link must still work";
 }
 
 /// The last message of the greeting is lost along with the data after it. If it were sent again,
@@ -300,7 +300,7 @@ TEST(RdmaGreeting, ALostFinalGreetingFollowedByDataIsNotRepeated) {
   verbs->fabric->judge = {};
 }
 
-/// The path fails for good, while both processes live.
+/// The path fails permanently while both processes are alive.
 TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
   connect(Service::uc);
   send(100);
@@ -309,7 +309,7 @@ TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
   Clock::time_point now = Clock::now();
   for (int i = 0; i < 20; ++i) look(now += std::chrono::seconds(1));
   const auto broken = ends_.stations[0]->take_broken();
-  ASSERT_EQ(broken.size(), 1u) << "though nobody uses it";
+  ASSERT_EQ(broken.size(), 1u) << "a failure must be reported although neither end uses the link";
   EXPECT_EQ(broken[0].first.peer, WorldRank(1));
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }),
               ::testing::AllOf(HasSubstr("rank 1"), HasSubstr("it does not answer")));
@@ -445,14 +445,14 @@ TEST_F(RdmaLinkTest, AQueuePairThatFailsEndsItsLinkOnly) {
   for (const auto& station : ends_.stations) station->look(Clock::now());
   send(10);
   Bytes got(10);
-  EXPECT_EQ(b_->read(got), 10u) << "the number is one of the other device's";
+  EXPECT_EQ(b_->read(got), 10u) << "an error of the other device must not end this pair";
   fabric_.report("here0", event);
   ends_.stations[0]->look(Clock::now());
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->read(got); }),
               HasSubstr("device here0: local work queue catastrophic error"));
   connect(Service::rc);
   send(10);
-  EXPECT_EQ(b_->read(got), 10u) << "the device goes on";
+  EXPECT_EQ(b_->read(got), 10u) << "other pairs of the device must still work";
 }
 
 /// Refuses each call that makes an object. The error must name the call, and no object may stay

@@ -59,7 +59,9 @@ class SlotMemory {
   /// Each berth has `berth_bytes` bytes. At most `most_regions` regions are registered.
   SlotMemory(VerbsContext& context, std::size_t berth_bytes, std::size_t most_regions);
 
-  /// Throws VerbsError, or Error with advice, if the device accepts no more memory.
+  /// Returns a free berth, after registering another region if there is none. Throws Error if a
+  /// limit on registered memory is reached, and VerbsError if registration fails for another
+  /// reason.
   Berth take();
 
   std::size_t regions() const;
@@ -90,7 +92,7 @@ class SlotMemory {
 
 class Loans;
 
-/// A registration that ends when the Loan is destroyed.
+/// Memory of a caller, registered until the Loan is destroyed.
 class Loan {
  public:
   Loan(Loans& owner, std::unique_ptr<MemoryRegion> region, std::span<const std::byte> memory)
@@ -152,7 +154,7 @@ class VerbsDevice {
   /// enough.
   static constexpr std::size_t kMostLoans = 8;
 
-  /// Returns the device if the process has it open already, else opens it. Throws VerbsError.
+  /// Returns the device, which the process opens only if it is not open already. Throws VerbsError.
   static std::shared_ptr<VerbsDevice> open(const std::shared_ptr<Verbs>& verbs,
                                            const std::string& name);
   VerbsDevice(std::shared_ptr<Verbs> verbs, std::string name);

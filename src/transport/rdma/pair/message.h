@@ -24,9 +24,9 @@ class Credits {
   /// Number of the peer's receives that data may not use.
   static constexpr std::uint32_t kReserved = 5;
   /// Number of returned receives after which a credit message is sent. It is less than kReserved,
-  /// so each credit message frees receives for those of the other direction, and the two ends
-  /// cannot both run out of credit. It is more than 1, so that credit messages do not answer each
-  /// other forever.
+  /// so each credit message frees receives for credit messages of the other direction, and the two
+  /// ends cannot both run out of credit. It is more than 1, so that credit messages do not answer
+  /// each other forever.
   static constexpr std::uint32_t kWorthTelling = kReserved - 1;
   static constexpr std::uint32_t kLeastDepth = 2 * kReserved;
 

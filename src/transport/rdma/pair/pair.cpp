@@ -222,14 +222,15 @@ void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   hear(found.header, slot);
 }
 
-/// True if this message has arrived before, as all before `expected_` have. The device has then
-/// delivered it twice.
+/// True if the device has delivered this message before. All messages before `expected_` have
+/// arrived already.
 bool Pair::is_repeat(const MessageHeader& header) const {
   return static_cast<std::int32_t>(header.sequence - expected_) < 0;
 }
 
-/// The peer sent the message only once and counts no receive for the repetition, so returned_ must
-/// not change. The header is ignored because later messages carry newer values.
+/// Drops a message that the device has delivered again. The peer sent it only once and counts no
+/// receive for the repetition, so returned_ must not change. The header is ignored because later
+/// messages carry newer values.
 void Pair::drop_repeat(std::uint32_t slot) {
   ++repeats_;
   if (close_heard_) return;

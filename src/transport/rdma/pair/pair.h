@@ -33,8 +33,8 @@ class Pair {
   /// because it polls its pairs only when the engine sends heartbeats.
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
-  /// Posts the receives. `channel` is notified of completions and may be null. `peer` is the name
-  /// of the other end in messages: "rank 3". Throws VerbsError or Error.
+  /// Makes the queue pair and posts its receives. `channel` is notified of completions and may be
+  /// null. `peer` is the name of the other end in messages: "rank 3". Throws VerbsError or Error.
   Pair(std::shared_ptr<VerbsDevice> device, CompletionChannel* channel, Service service, int port,
        std::string peer);
   Pair(const Pair&) = delete;
@@ -61,7 +61,7 @@ class Pair {
   /// it again.
   void tend(Clock::time_point now);
   Clock::time_point next_tending() const { return next_tending_; }
-  /// Requests a notification on the channel for the next completion.
+  /// Requests one notification on the channel, for the next completion.
   void notify();
 
   /// Returns memory for the next data message, of which send() sends the first bytes. Empty while
@@ -82,7 +82,7 @@ class Pair {
 
   /// Returns the unread rest of the oldest arrived message; empty if there is none.
   std::span<const std::byte> front() const;
-  /// Drops bytes of the oldest message. Its slot is posted again once all are dropped.
+  /// Drops bytes of the oldest message. Posts its slot again once all its bytes are dropped.
   void take(std::size_t bytes);
   /// Bytes that have arrived and have not been taken.
   std::size_t arrived() const { return arrived_bytes_; }

@@ -30,7 +30,7 @@ struct ConfiguredDevices {
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
-/// The setting is a list of names, or the path of a table in the format of MLX's jaccl.
+/// Parses MCCL_RDMA_DEVICE: a list of names, or the path of a table in the format of MLX's jaccl.
 ConfiguredDevices wanted_devices(const Config& config, WorldRank rank, int size) {
   const std::string& setting = config.rdma_device;
   if (setting.find('/') == setting.npos) {

@@ -1,6 +1,6 @@
 // Selection of the devices that this process uses, and their description (card) for the other
-// ranks. From the cards, both ends of a pair decide alike whether they can have links, and each
-// rank can report which devices are missing on any rank.
+// ranks. From the cards, both ends of a pair come to the same decision whether they can have links.
+// Each rank can also report which devices are missing on any rank.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The functions of the verbs library, and calls of them that fail with a VerbsError.
+// The functions of the verbs library, and wrappers that throw VerbsError if a function fails.
 #pragma once
 
 #include <sys/types.h>
@@ -35,8 +35,8 @@ inline int code_of(int result) { return result < 0 ? (errno != 0 ? errno : EIO) 
 template <typename T>
 using Owned = std::unique_ptr<T, LibraryFunction<int(T*)>>;
 
-/// Without the optional functions there are no wake-ups, no device events and no types of
-/// addresses.
+/// The functions of the library. If the optional ones are missing, there are no wake-ups, no device
+/// events and no types of addresses.
 struct Functions {
   template <typename Signature>
   using Fn = LibraryFunction<Signature>;
@@ -78,7 +78,7 @@ struct Functions {
   Fn<int()> is_fork_initialized{file, "ibv_is_fork_initialized", Need::optional};
 };
 
-/// Calls functions for one device, whose name is in the errors.
+/// Calls functions for one device. The errors that it throws contain the name of the device.
 struct CheckedVerbs {
   const Functions& verbs;
   std::string device;
@@ -87,7 +87,7 @@ struct CheckedVerbs {
   void check(const char* call, int result) const {
     if (const int code = code_of(result); code != 0) fail(call, code);
   }
-  /// Calls a function that makes an object, which `destroy` ends.
+  /// Returns the object that `create` makes. `destroy` is its deleter.
   template <typename T, typename... Arguments>
   Owned<T> make(const LibraryFunction<T*(Arguments...)>& create,
                 const LibraryFunction<int(T*)>& destroy,
