@@ -227,7 +227,8 @@ TEST(LinkState, AllRanksAgreeOnTheSameCables) {
     for (const LinkState& state : states) {
       ASSERT_TRUE(state.decided()) << round;
       EXPECT_EQ(state.decided()->cables(), expected.cables());
-      // The decision holds every rank's port, since it may arrive before the sighting of that rank.
+      // The decision contains the port of every rank, because it may arrive before the sighting of
+      // that rank.
       for (int rank = 0; rank < size; ++rank) EXPECT_EQ(state.port_of(rank), 1);
     }
   }

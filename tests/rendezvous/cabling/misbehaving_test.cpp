@@ -1,4 +1,5 @@
-// A rank that has the key sends nonsense to its neighbours, or loses a connection to one.
+// Tests a rank that has the key and sends invalid messages to its neighbours, or loses a connection
+// to one of them.
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <unistd.h>
@@ -36,7 +37,8 @@ constexpr int kLiar = 2;
 
 bool in_a_line(int a, int b) { return a + 1 == b || b + 1 == a; }
 
-/// Meets the others like any rank, and then calls `act` on its connection to a neighbour.
+/// A rank that connects to the others like any rank, and then calls `act` on its connection to a
+/// neighbour.
 class Liar {
  public:
   enum class When { before, after };
@@ -115,7 +117,8 @@ std::shared_ptr<Wiring> wiring_of(int rank, const AddressTable& table) {
                     .may_reach = [rank](int peer) { return in_a_line(rank, peer); }});
 }
 
-/// Runs `body` on the other ranks of a line. Returns the error of each, or "" if it ended well.
+/// Runs `body` on the other ranks of a line. Returns the error of each rank, or "" if there was
+/// none.
 template <typename Expected>
 std::vector<std::string> ends_of_others(
     const AddressTable& table,
@@ -181,7 +184,8 @@ TEST(ARankThatMisbehaves, HasItsCableTreatedAsCutAfterwards) {
     wiring->wait();
     std::vector<CutCable> cut;
     while ((cut = wiring->take_cut()).empty()) std::this_thread::sleep_for(1ms);
-    all_have_seen.arrive_and_wait();  // A rank that leaves may take its news along.
+    // A rank that leaves too early might not have forwarded the cut.
+    all_have_seen.arrive_and_wait();
     EXPECT_EQ(text_of(cut.front().cable) + ": " + cut.front().why, kWhy);
   };
   EXPECT_THAT(ends_of_others<PeerError>(table, wait_for_cut), Each(""));

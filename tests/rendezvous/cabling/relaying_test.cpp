@@ -44,7 +44,7 @@ class ARelay : public ::testing::Test {
     rank_2 = std::move(newcomers.front().socket);
   }
 
-  /// Writes until no buffer on the path has room, since rank 2 reads nothing.
+  /// Rank 2 reads nothing. Writes until no buffer on the path has room.
   void write_all_there_is_room_for() {
     const std::vector<char> piece(64 << 10, 'x');
     for (int quiet = 0; quiet < 20; ++quiet) {

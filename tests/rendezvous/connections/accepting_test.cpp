@@ -17,7 +17,7 @@ namespace {
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// More addresses than a rank holds unproven connections.
+/// Number of source addresses; larger than the number of unproven connections that a rank holds.
 constexpr int kSources = 200;
 /// The number of connections that a listener accepts at a time.
 constexpr int kComeAtOnce = 64;

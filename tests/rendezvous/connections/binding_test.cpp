@@ -59,7 +59,7 @@ TEST(Binding, AJobOfOneHostListensOnlyOnLoopback) {
   EXPECT_FALSE(alone.endpoint.listed);
   EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::any_host)));
   config.listen_addr = "0.0.0.0";
-  EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::this_host))) << "it was told to";
+  EXPECT_FALSE(listens_at_loopback(bind_with(config, 0, Reach::this_host))) << "listen_addr is set";
 }
 
 TEST(Binding, TheErrorOfATakenPortNamesTheSetting) {

@@ -162,7 +162,7 @@ TEST(Dial, AProvenPeerEndsTheOtherAttempts) {
     last = attempts_of(dial);
     acceptor.advance(now, newcomers);
   }
-  EXPECT_EQ(last, 1u) << "the others were still tried when the peer had proved itself";
+  EXPECT_EQ(last, 1u) << "other addresses were still tried after the handshake with the peer";
   EXPECT_TRUE(dial.take_socket());
   EXPECT_EQ(newcomers.size(), 1u);
   EXPECT_EQ(dial.winner().to, there);

@@ -1,4 +1,4 @@
-// How a handshake leads to an encrypted connection, and how a downgrade is refused.
+// Tests that a handshake leads to an encrypted connection, and that a downgrade is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -84,7 +84,7 @@ TEST_F(KeyFileTest, RefusesAFileWithAnotherName) {
   fs::remove(link);
   fs::create_hard_link(file.path(), link);
   EXPECT_FALSE(read_key_file(link));
-  EXPECT_FALSE(read_key_file(file.path())) << "it has two names";
+  EXPECT_FALSE(read_key_file(file.path())) << "a file with two hard links was read";
   fs::remove(link);
   EXPECT_TRUE(read_key_file(file.path()));
 }
@@ -140,7 +140,7 @@ TEST_F(KeyFileTest, AFileOfAKilledProcessIsRemovedByTheNext) {
   };
   ASSERT_EQ(files(), 41);
   const KeyFile next(folders_);
-  EXPECT_EQ(files(), 41) << "the file of the killed process is gone";
+  EXPECT_EQ(files(), 41) << "only the file of the killed process must be removed";
   for (const auto& file : live) EXPECT_TRUE(read_key_file(file->path()));
 }
 

@@ -1,4 +1,4 @@
-// Tests ranks on different hosts.
+// Tests that ranks on different hosts connect to each other. Each host is a network namespace.
 #include <gtest/gtest.h>
 
 #ifdef __linux__

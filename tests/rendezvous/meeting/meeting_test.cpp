@@ -1,4 +1,5 @@
-// Ranks die or fail at one point of the meeting. The others must learn soon which rank it was.
+// Tests a rank that dies or fails at one point of the meeting. The others must soon report which
+// rank it was.
 #include "rendezvous/meeting/meeting.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +53,7 @@ class StoreUpTo final : public Store {
 
  private:
   void look_at(const std::string& key) {
-    if (dead_) throw Error("the dead do not speak");
+    if (dead_) throw Error("a dead rank used the store");
     if (last_.empty() || !key.ends_with(last_)) return;
     last_.clear();
     try {
@@ -69,16 +70,16 @@ class StoreUpTo final : public Store {
   bool dead_ = false;
 };
 
-/// The point at which a rank ends. After the last point, the others have met.
+/// The point of the meeting at which a rank ends: its access to a key of the store.
 struct Point {
   const char* name;
   int rank;
-  const char* key;  ///< End of the store's key.
+  const char* key;  ///< Last characters of the store's key.
 };
 
 void PrintTo(const Point& point, std::ostream* stream) { *stream << point.name; }
 
-/// Points at which that rank dies or fails when it accesses the key.
+/// Points at which not all ranks listen yet.
 const Point kBeforeAllListen[] = {
     {"Rank0CollectsPlaces", 0, "/places/2"},
     {"Rank0HasThePlaces", 0, "/places/all/0"},

@@ -42,7 +42,8 @@ TEST(MeshEncryption, ADowngradeIsRefusedOnBothSides) {
   }
 }
 
-/// The owner of a link that has accepted all bytes does not write to it again.
+/// Once a link has accepted all bytes, its owner does not write to it again. So the mesh must send
+/// the bytes that the link holds.
 TEST(MeshEncryption, FlushesBytesHeldByALink) {
   Job job(2);
   join_encrypted(job, 0);
@@ -56,14 +57,16 @@ TEST(MeshEncryption, FlushesBytesHeldByALink) {
   const Bytes block(1 << 20, std::byte{3});
   std::size_t sent = 0;
   while (const std::size_t taken = from.write(block)) sent += taken;
-  EXPECT_LE(job[0].mesh->next_deadline(), Clock::now()) << "a thread that sleeps must watch it";
+  EXPECT_LE(job[0].mesh->next_deadline(), Clock::now())
+      << "a sleeping thread would not watch the link";
   Bytes piece(1 << 16);
   std::size_t got = 0;
   std::vector<LinkEvent> none;
   while (got < sent) {
     std::vector<pollfd> watched = {{to.descriptor(), POLLIN, 0}};
     job[0].mesh->watch(watched);
-    EXPECT_GT(job[0].mesh->next_deadline(), Clock::now()) << "it is watched";
+    EXPECT_GT(job[0].mesh->next_deadline(), Clock::now())
+        << "the link is watched, so nothing is due";
     ASSERT_GT(::poll(watched.data(), watched.size(), 20'000), 0) << got << " of " << sent;
     job[0].mesh->progress(none);
     while (const std::size_t bytes = to.read(piece)) got += bytes;

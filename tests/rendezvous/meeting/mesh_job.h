@@ -95,7 +95,7 @@ class Job {
       drive(descriptors, wake);
       if (beside_ != nullptr) beside_->drive(descriptors, wake);
       if (finished()) return;
-      ASSERT_LT(Clock::now(), limit) << "the meshes do not get there";
+      ASSERT_LT(Clock::now(), limit) << "the meshes have not reached the expected state in time";
       ::poll(descriptors.data(), descriptors.size(), milliseconds_until(wake));
     }
   }

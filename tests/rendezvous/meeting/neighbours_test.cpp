@@ -226,13 +226,13 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
   job.controls.close(2);
   try {
     find_neighbours(job.options_of(0));
-    FAIL() << "nobody was missing";
+    FAIL() << "the dead rank was not noticed";
   } catch (const PeerError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 2 died while the ranks connected"));
   }
 }
 
-/// Strangers that connect before the ranks dial, or while they do.
+/// Processes outside the job that connect to a rank before the ranks dial each other, or meanwhile.
 class Strangers : public ::testing::TestWithParam<const char*> {
  protected:
   /// Called with the names at which ranks 0 and 1 listen.
@@ -333,7 +333,8 @@ TEST(FaultyNeighbour, UnmappableMemoryIsNotAnError) {
   send(connection, introduction(1, 0, "none", options.names[0]), {nothing.get(), nothing.get()});
   EXPECT_THROW(find_neighbours(options), TimeoutError);
   std::array<std::byte, 1> answer;
-  EXPECT_THROW(connection.receive(answer, in(seconds(20))), PeerError) << "it is told so";
+  EXPECT_THROW(connection.receive(answer, in(seconds(20))), PeerError)
+      << "rank 0 must close the connection";
 }
 
 TEST(FaultyNeighbour, StopsWaitingForANeighbourThatDeclines) {
@@ -355,7 +356,7 @@ TEST(FaultyNeighbour, NamesANeighbourThatNeverAnswers) {
   options.deadline = in(milliseconds(300));
   try {
     find_neighbours(options);
-    FAIL() << "it met somebody";
+    FAIL() << "a neighbour that never answers was accepted";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 connected to rank 0"));
   }

@@ -18,7 +18,8 @@ using transport::rdma::Card;
 using transport::rdma::RdmaTransport;
 using transport::rdma::Survey;
 
-/// Returns what rank 0 of two hosts logs while it makes its transport.
+/// Two ranks on two hosts with two devices each. meet() returns what rank 0 logs while it makes its
+/// transport.
 class RdmaDevices : public ::testing::Test {
  protected:
   RdmaDevices() {
@@ -97,7 +98,7 @@ TEST_F(RdmaDevices, OneBadDeviceIsAnErrorIfRdmaIsRequired) {
   config_.transport = "rdma";
   try {
     meet(R"([[null, ["here0", "gone7"]], [["there0", "there1"], null]])");
-    FAIL() << "it has links by one device of two";
+    FAIL() << "links were made although one of two devices is missing";
   } catch (const PeerError& error) {
     ::testing::internal::GetCapturedStderr();
     EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("MCCL_TRANSPORT is rdma"),

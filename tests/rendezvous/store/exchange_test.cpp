@@ -38,7 +38,7 @@ TEST(Exchange, ARankThatTimesOutBeforeRank0NamesMissingRanks) {
   const Clock::time_point over = Clock::now();
   try {
     Exchange(*store, 2, 4, over).all_gather("places", "here");
-    FAIL() << "rank 0 has told nothing";
+    FAIL() << "rank 0 has not reported the missing ranks";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
   }

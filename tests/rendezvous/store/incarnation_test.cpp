@@ -100,8 +100,8 @@ TEST(Incarnation, SeparatesStartsOnOneStore) {
   }
 }
 
-/// In the earlier system a start's generation was the number of starts divided by the number of
-/// ranks. One extra start gave every rank a different generation.
+/// A generation computed as the number of starts divided by the number of ranks would fail here:
+/// after one extra start, the ranks would have different generations.
 TEST(Incarnation, ADeadExtraProcessTakesNoRank) {
   const auto store = make_memory_store();
   for (int extra = 0; extra < 3; ++extra) {
@@ -122,15 +122,15 @@ TEST(Incarnation, ASecondProcessOfARankIsRefusedWithBothNamed) {
       1,
       {.rank = 1, .size = 3, .on_second = [&](const std::string& who) { second.set_value(who); }},
       meets(1, 3));
-  // Rank 1 is known to be the first process once it has published its identity, which it does after
-  // it is welcomed.
+  // Wait until the first process has published its identity as rank 1, which it does after it is
+  // welcomed.
   const std::string welcome = ranks.store().get("mccl/welcome/1", kLong);
   const std::string name = welcome.substr(0, welcome.find('\n'));
   ranks.store().get("mccl/" + name + "/who/1", kLong);
   ranks.start(11, {1, 3, ""}, meets(1, 3));
   ranks.join_one(11);
   const std::string process = "process " + std::to_string(::getpid()) + " on ";
-  EXPECT_EQ(ranks[0], "") << "the others wait on";
+  EXPECT_EQ(ranks[0], "") << "the other ranks must still wait";
   EXPECT_THAT(second.get_future().get(), HasSubstr(process)) << "the first process reports it too";
   ranks.start(2, {2, 3, ""}, meets(2, 3));
   ranks.join();
@@ -139,8 +139,8 @@ TEST(Incarnation, ASecondProcessOfARankIsRefusedWithBothNamed) {
   EXPECT_THAT(told, HasSubstr("this is " + process));
 }
 
-/// The extra process may have been meant to be the missing rank. Ranks that wait in vain are told
-/// about it.
+/// The refused process may be the missing rank, started with a wrong number. So ranks that wait for
+/// the missing one mention the refused process in their error.
 TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {
   Processes ranks;
   const auto tells_where = [](int rank, milliseconds patience) {
@@ -189,7 +189,7 @@ TEST(Incarnation, AProcessThatArrivesAfterTheMeetingTimesOutAndNamesTheJob) {
   ranks.join();
   try {
     Incarnation(store, {2, 3, ""}, milliseconds(20));
-    FAIL() << "it found a job";
+    FAIL() << "the late process joined";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), HasSubstr("2 ranks connected through this store"));
     EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(::getpid())));
@@ -273,7 +273,7 @@ std::string timeout_of(const std::shared_ptr<Store>& store, JoinRequest self) {
   } catch (const TimeoutError& error) {
     return error.what();
   }
-  return "nobody was missing";
+  return "no timeout";
 }
 
 /// Like torch's store, this one does not track ranks.

@@ -118,7 +118,7 @@ TEST(KeyAgreement, NeverStoresAKeyThatIsSharedThroughAFile) {
   for (const auto& store : ranks.stores)
     EXPECT_THAT(store->values, Each(Not(HasSubstr(ranks.keys[0]))));
   EXPECT_EQ(ranks.said, "");
-  EXPECT_TRUE(ranks.folder.empty()) << "the file has done its work";
+  EXPECT_TRUE(ranks.folder.empty()) << "the key file was not removed";
 }
 
 TEST(KeyAgreement, ARankThatCannotReadTheFileMakesEveryRankRaise) {
@@ -233,7 +233,7 @@ TEST(KeyAgreement, RequireKeyPublishesNothingWithoutOne) {
   for (const auto& store : ranks.stores) EXPECT_THAT(store->values, IsEmpty());
   Config config;
   config.require_key = "1";
-  EXPECT_NO_THROW(check_required_key(config, 0, 1)) << "one rank meets nobody";
+  EXPECT_NO_THROW(check_required_key(config, 0, 1)) << "a job of one rank needs no key";
   config.job_key = "sixteen letters!";
   EXPECT_NO_THROW(check_required_key(config, 0, 2));
 }

@@ -114,7 +114,8 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
       return std::string("done");
     });
   });
-  // Both hosts have this test's files, so the visitor finds the file. Its host is another.
+  // Both hosts share this test's folders, so the visitor can read the key file. It is refused
+  // because it runs on another host.
   EXPECT_THAT(said, HasSubstr("could not reach the store"));
 }
 

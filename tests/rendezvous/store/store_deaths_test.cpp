@@ -27,7 +27,7 @@ TEST(StartIn, NamesTheStartOfAKey) {
   EXPECT_EQ(start_in(""), "");
 }
 
-/// A process that connects to the store as rank 2, calls `act`, and ends without a farewell.
+/// A process that connects to the store as rank 2, calls `act`, and ends without sending `leave`.
 class Client {
  public:
   Client(const std::string& address, const std::function<void(Store&)>& act) : process_(::fork()) {

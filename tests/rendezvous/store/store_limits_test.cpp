@@ -1,4 +1,4 @@
-// Strangers and faulty clients must not harm the store.
+// Tests that connections without the key, and faulty clients, do not harm the store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ TEST(MemoryStore, IsFullAtItsLimit) {
   }
   EXPECT_LE(taken * kMaxValueBytes, kMaxTableBytes);
   EXPECT_GE(taken * kMaxValueBytes, kMaxTableBytes - 2 * kMaxValueBytes);
-  EXPECT_NO_THROW(store.set("large 0", value)) << "in place of what was there";
+  EXPECT_NO_THROW(store.set("large 0", value)) << "an existing value could not be replaced";
   EXPECT_NO_THROW(store.set("large 0", ""));
   EXPECT_NO_THROW(store.set("another", std::string(kMaxValueBytes - 4096, 'v')));
 }
@@ -65,7 +65,7 @@ struct Served {
   std::shared_ptr<Store> client(int rank) const {
     return make_tcp_store(address, rank, kJobKey, kPatience);
   }
-  /// Returns a connection on which a test may send anything, or none if the key is wrong.
+  /// Returns a connection on which a test may send anything; an empty socket if the key is wrong.
   Socket connected(const std::string& key, std::string& trouble) const {
     return connect_to_store(static_cast<std::uint16_t>(port), key, trouble);
   }
@@ -135,7 +135,7 @@ bool ends(const Socket& socket) {
          ::recv(socket.descriptor(), &byte, 1, 0) <= 0;
 }
 
-/// A server with limits of its own, without a rank 0 that uses it.
+/// A store server with the given limits. No rank 0 uses it.
 struct Limited {
   explicit Limited(const StoreLimits& limits) {
     std::vector<transport::tcp::Listener> listeners;
