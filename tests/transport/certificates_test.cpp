@@ -1,4 +1,4 @@
-// Connections between processes that have certificates.
+// Tests connections between processes that have certificates.
 #include "support/certificates.h"
 
 #include <gmock/gmock.h>
@@ -62,8 +62,8 @@ TEST_F(Certificates, AnExpiredCertificateIsRefused) {
   EXPECT_THAT(near_trouble(), HasSubstr("expired"));
 }
 
-/// Without this check, another process of the site could take over a connection after MCCL's
-/// handshake.
+/// If a certificate were enough, another process of the site could take over a connection after
+/// MCCL's handshake.
 TEST_F(Certificates, AreNotEnoughWithoutTheKeyOfTheConnection) {
   const Outcome outcome = meet(site_.issue("rank0"), site_.issue("rank1"), test_key(std::byte{9}));
   EXPECT_EQ(outcome.near, State::failed);
@@ -101,7 +101,7 @@ TEST_F(Certificates, FilesThatCannotBeUsedAreNamedWithTheirSetting) {
   expect({good.certificate, site_.issue("rank1").key, good.authority}, "MCCL_TLS_KEY");
 }
 
-/// OpenSSL would otherwise ask at the terminal, and wait for an answer.
+/// By default, OpenSSL asks for the passphrase at the terminal and waits for an answer.
 TEST_F(Certificates, AKeyWithAPassphraseIsRefusedWithoutAQuestion) {
   const CertificateFiles files = site_.issue("rank0");
   std::FILE* file = std::fopen(files.key.c_str(), "r+");

@@ -162,7 +162,7 @@ TEST_P(LinkConformance, PushesBackAndResumes) {
     n = a_->write(std::span(block).subspan(written % block.size()));
     written += n;
   }
-  ASSERT_LT(written, limit) << "write never pushes back";
+  ASSERT_LT(written, limit) << "write() accepts bytes without limit";
   Bytes got(block.size());
   std::size_t arrived = 0;
   while (arrived < written) {
@@ -176,7 +176,7 @@ TEST_P(LinkConformance, PushesBackAndResumes) {
 }
 
 TEST_P(LinkConformance, MovesSixtyFourMebibytes) {
-  // Words, because the tests are compiled without optimisation.
+  // Fills whole words, because filling single bytes is slow in tests compiled without optimisation.
   std::vector<std::uint64_t> words((std::size_t{64} << 20) / sizeof(std::uint64_t));
   std::iota(words.begin(), words.end(), 13);
   const std::span<const std::byte> sent = std::as_bytes(std::span(words));
@@ -221,8 +221,8 @@ TEST_P(LinkConformance, WakesTheWriterWhenThereIsRoom) {
   EXPECT_GT(a_->write(block), 0u);
 }
 
-/// Each end has its own thread, which sleeps whenever it cannot go on. A missed wake-up fails the
-/// test.
+/// Each end has its own thread, which sleeps whenever it can neither read nor write. A missed
+/// wake-up fails the test.
 TEST_P(LinkConformance, TwoThreadsWakeEachOther) {
   if (GetParam().needs_one_thread) GTEST_SKIP() << "both ends share an outbox";
   constexpr std::size_t kBytes = std::size_t{8} << 20;
@@ -297,7 +297,7 @@ TEST_P(LinkConformance, DeliversAPartialMessageBeforeTheClose) {
   // The close may be seen with the bytes or after them. More than 40 bytes must never arrive.
   try {
     ASSERT_NO_FATAL_FAILURE(until(*b_, POLLIN, [&] { return !b_->peek(41).empty(); }));
-    FAIL() << "41 of 40 bytes came";
+    FAIL() << "41 bytes arrived, but only 40 were sent";
   } catch (const LinkClosed&) {
   }
   const auto seen = b_->peek(40);
@@ -306,8 +306,8 @@ TEST_P(LinkConformance, DeliversAPartialMessageBeforeTheClose) {
   EXPECT_THROW(b_->peek(1), LinkClosed);
 }
 
-/// Writes more than the peer's host has room for, at an end with unread bytes that receives more of
-/// them.
+/// The departing end has written more than the peer's host has room for. It also has unread bytes,
+/// and receives more of them.
 TEST_P(LinkConformance, ADepartingEndDeliversAllItsBytes) {
   write_all(*b_, pattern(1000, 21));
   const Bytes sent = fill(*a_, 22);
@@ -317,7 +317,7 @@ TEST_P(LinkConformance, ADepartingEndDeliversAllItsBytes) {
   bool can_write = true;
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
   while (got.size() < sent.size()) {
-    ASSERT_LT(Clock::now(), limit) << got.size() << " of " << sent.size() << " bytes came";
+    ASSERT_LT(Clock::now(), limit) << got.size() << " of " << sent.size() << " bytes have arrived";
     const std::size_t n = b_->read(piece);
     got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(n));
     try {

@@ -1,4 +1,5 @@
-// TLS on a connection: the conformance suite of links over it, and its refusals.
+// Tests TLS connections: runs the conformance suite of links on them, and checks that altered or
+// repeated records and wrong keys are refused.
 #include "transport/tcp/secure_stream.h"
 
 #include <sys/socket.h>
@@ -69,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,
                                            encrypted("with_many_keys", Encryption::by_key(3))),
                          [](const auto& info) { return info.param.name; });
 
-/// A connection that passes through this process, which can read and change its bytes.
+/// A TLS connection through a relay in this test, which can read and change its bytes.
 class OnTheWay : public ::testing::Test {
  protected:
   OnTheWay() : near_(connected_sockets("127.0.0.1")), far_(connected_sockets("127.0.0.1")) {

@@ -1,4 +1,4 @@
-// Runs the conformance suite of links on links whose bytes a third process relays.
+// Runs the conformance suite of links on links whose bytes a relay forwards.
 #include "transport/tcp/splice.h"
 
 #include <poll.h>

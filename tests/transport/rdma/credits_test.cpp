@@ -35,7 +35,7 @@ TEST(RdmaCredits, DetectsFalseCredits) {
   for (int i = 0; i < 5; ++i) credits.send();
   EXPECT_FALSE(credits.hear(6)) << "more than was sent";
   EXPECT_TRUE(credits.hear(3));
-  EXPECT_FALSE(credits.hear(2)) << "less than it said before";
+  EXPECT_FALSE(credits.hear(2)) << "less than the peer has returned before";
   EXPECT_TRUE(credits.hear(5));
 }
 

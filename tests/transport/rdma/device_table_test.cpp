@@ -62,7 +62,7 @@ TEST_F(DeviceTableTest, RefusesMalformedEntriesWithTheirPosition) {
   EXPECT_THAT(refusal_of(R"([[null, "a"], [null, null]])", 2),
               HasSubstr("from rank 1 to rank 0: none, and back: a"));
   EXPECT_THROW(read_device_table("/nowhere/at/all", 2), InvalidArgument);
-  // A folder has no content to read, and /dev/zero has no end.
+  // A folder cannot be read, and reading /dev/zero would never end.
   for (const std::string& path : {::testing::TempDir(), std::string("/dev/zero")})
     EXPECT_THROW(read_device_table(path, 2), InvalidArgument) << path;
 }
@@ -87,12 +87,12 @@ std::string refusal_of_shape(const std::string& text, bool ring) {
 
 TEST(TableShape, AMeshConnectsAllAndARingNeighbours) {
   EXPECT_TRUE(is_mesh(table_of(kMesh)));
-  EXPECT_TRUE(is_ring(table_of(kMesh))) << "what joins all joins neighbours";
+  EXPECT_TRUE(is_ring(table_of(kMesh))) << "a mesh contains the ring";
   EXPECT_FALSE(is_mesh(table_of(kRingOf4)));
   EXPECT_TRUE(is_ring(table_of(kRingOf4)));
   EXPECT_FALSE(is_ring(table_of(kLine)));
   EXPECT_TRUE(is_ring(table_of(R"([[null,"a"],["b",null]])")));
-  EXPECT_TRUE(is_ring(table_of("[[null]]"))) << "of one, nothing is missing";
+  EXPECT_TRUE(is_ring(table_of("[[null]]"))) << "a single rank needs no device";
 }
 
 TEST(TableShape, ARingOfAMeshKeepsOnlyNeighbours) {

@@ -51,7 +51,7 @@ TEST_F(RdmaLoans, ReadsLargeMessagesInPlace) {
   const Bytes body = pattern_of(kMuch);
   EXPECT_TRUE(carry(body) == body);
   EXPECT_EQ(a_->moved().sent_in_place, body.size());
-  EXPECT_EQ(a_->moved().sent_by_copy, 56u) << "the head alone";
+  EXPECT_EQ(a_->moved().sent_by_copy, 56u) << "only the head must be copied";
   EXPECT_EQ(a_->borrowed(), 0u);
   EXPECT_EQ(lent(), 0u) << "nothing stays registered";
 }
@@ -126,7 +126,7 @@ TEST_F(RdmaLoans, ADestroyedLinkReturnsMemoryImmediately) {
     EXPECT_EQ(lent(), 0u);
     EXPECT_EQ(ends_.stations[0]->device().loans().in_use(), 0u);
   }
-  EXPECT_EQ(ends_.stations[0]->pairs(), 0u) << "it would have read on";
+  EXPECT_EQ(ends_.stations[0]->pairs(), 0u) << "the device could still read the memory";
   fabric_.release();
 }
 

@@ -123,7 +123,7 @@ class Chaos {
         case 3:
           return {Fate::Kind::forgotten};
         case 4:
-          overtaking_ = true;  // later messages arrive before it
+          overtaking_ = true;  // later messages arrive before this one
           return {Fate::Kind::held};
         default:
           // Damages only the header; payload is protected by checksums.
@@ -199,7 +199,8 @@ class Chaos {
     const auto sent = bytes_at(1 - end, got_[end], seen.size());
     // Uses memcmp(), which ThreadSanitizer does not check byte by byte.
     if (!seen.empty() && std::memcmp(seen.data(), sent.data(), seen.size()) != 0) {
-      FAIL() << "after byte " << got_[end] << " of end " << 1 - end << " comes something else";
+      FAIL() << "after byte " << got_[end] << " of end " << 1 - end
+             << ", the bytes read differ from those written";
     }
     got_[end] += seen.size();
   }
