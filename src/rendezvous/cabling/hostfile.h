@@ -25,7 +25,7 @@ std::string text_of(const transport::tcp::HostPort& address);
 
 /// True if the ranks must search for the cables between them: some ranks may not reach each other,
 /// or several cables may join two ranks. False if all ranks list a common host. Also false for two
-/// ranks whose hosts correspond one to one, each pair of hosts in one small network.
+/// ranks that list equally many hosts, if hosts with the same index lie in one small network.
 bool may_be_sparse(const AddressTable& table);
 
 /// True for a job of two ranks if addresses with the same index are in one network of this host.

@@ -165,10 +165,10 @@ bool LinkState::hear(const CableNews& news) {
   return true;
 }
 
-/// Handles a sighting of this rank that another rank has sent. It is an echo, or it is from an
-/// earlier process with this rank. In the latter case the other ranks consider it newer than this
-/// process's own. The version of own() is then raised above it, and true is returned so that own()
-/// is sent to all.
+/// Handles a sighting of this rank that another rank has sent. If it is an echo, returns false.
+/// Otherwise an earlier process with this rank sent it, and the others consider it newer than this
+/// process's own. Then raises the version of own() above it and returns true, so that own() is sent
+/// to all.
 bool LinkState::hear_of_itself(const Sighting& reported) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
   const bool is_echo =
@@ -177,7 +177,7 @@ bool LinkState::hear_of_itself(const Sighting& reported) {
   return !is_echo;
 }
 
-/// Ignores cables outside the agreed cabling.
+/// Records cut cables. Ignores those outside the agreed cabling.
 bool LinkState::hear_of_cut(const CableNews& news) {
   if (!decided_) return false;
   bool is_new = false;

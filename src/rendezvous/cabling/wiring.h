@@ -124,7 +124,7 @@ class Wiring {
   Clock::duration silence() const { return liveness_ * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
-  /// Number of "alive" messages per trunk and liveness interval.
+  /// Number of "alive" messages that a trunk sends per liveness interval.
   static constexpr int kBeats = 5;
 
   const WiringOptions options_;

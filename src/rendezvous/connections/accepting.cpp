@@ -19,7 +19,7 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// Share of an address: if it has more guests than this, its guests are closed before those of
+/// Number of guests per address: if an address has more, its guests are closed before those of
 /// others. The ranks of one host share an address, and several of them connect at a time.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests are served again.

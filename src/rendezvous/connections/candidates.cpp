@@ -29,9 +29,9 @@ struct AddressRoute {
   bool link_local = false;
 };
 
-/// Finds the interface and distance of an address. If the peer is on another host, a loopback
-/// address is doubtful, and so is an address that this host also has: many hosts use the same
-/// addresses for bridges.
+/// Finds the interface and distance of an address. A loopback address of a peer on another host is
+/// doubtful. So is an address that this host has, too, because many hosts use the same addresses
+/// for bridges.
 AddressRoute way_to(const Address& address, bool same_host,
                     const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
   AddressRoute way;

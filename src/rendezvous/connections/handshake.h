@@ -6,7 +6,7 @@
 //   hello: version, key of the link, ranks, size, nonce ->
 //                                                     <-  challenge: version, nonce, key file
 //   proof that it knows the job key                   ->
-//                                                     <-  its rank and size, same proof (job key)
+//                                                     <-  its rank and size, proof of the job key
 //   settings, sealed                                  ->
 //                                                     <-  verdict and settings, sealed
 //
@@ -20,7 +20,7 @@
 // that it cannot read, and nothing derived from the job key.
 //
 // An acceptor without a job key names its key file in the challenge. The secret in that file then
-// takes the place of the job key, so that only processes of the same user and host get in.
+// takes the place of the job key, so that only processes of the same user and host are accepted.
 #pragma once
 
 #include <array>

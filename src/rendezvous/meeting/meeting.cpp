@@ -170,7 +170,7 @@ class Meeting {
     const std::string devices = transport::rdma::serialise(rdma_.card);
     const std::vector<std::string> cards = exchange().all_gather(
         "endpoints", name + "\n" + devices + "\n" + serialise(mesh_->endpoint()));
-    for (std::string_view card : cards) {  // "local listener\nRDMA devices\nendpoint"
+    for (std::string_view card : cards) {  // format: "listener\nRDMA devices\nendpoint"
       const WorldRank rank(static_cast<int>(names_.size()));
       names_.emplace_back(next_part(card, '\n'));
       rdma_cards_.push_back(transport::rdma::parse_card(rank, next_part(card, '\n')));

@@ -143,8 +143,8 @@ int Mesh::relay_to(int peer) const {
   return options_.wiring->cabling().next(options_.rank, peer);
 }
 
-/// Fills in the candidates of a dial along cables. For a neighbour: the rail's cable first, then
-/// the pair's other cables. For another rank: the path through a relay.
+/// Fills in the candidates of a dial along cables. A neighbour is dialed along the rail's cable
+/// first, then along the pair's other cables. Other ranks are dialed through a relay.
 void Mesh::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options_.wiring;
   if (relay_to(request.peer) >= 0) {

@@ -36,7 +36,8 @@ class Exchange {
   /// Returns the cards of all ranks, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
 
-  /// Function by which rank 0 combines the cards.
+  /// Function by which rank 0 combines the cards of a stage into the text that decide() returns on
+  /// every rank.
   using Decide = std::function<std::string(const std::vector<std::string>& cards)>;
   std::string decide(std::string_view stage, const std::string& card, const Decide& decide) const;
 

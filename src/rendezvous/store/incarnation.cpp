@@ -38,8 +38,8 @@ constexpr milliseconds kSliceOfEach = 2ms;
 /// Time limit for an entry that exists or will exist soon, because its counter has been
 /// incremented.
 constexpr milliseconds kMoment = 1s;
-/// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer left
-/// regularly, its entries are already in the store.
+/// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer has
+/// left normally, its entries are already in the store.
 constexpr milliseconds kLastLook = 100ms;
 /// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
 /// others have read the reason. Many ranks may share few cores.
@@ -92,9 +92,9 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
   }
 }
 
-/// Rank 0's part: answers every process as soon as it arrives, until their number equals that of
-/// the other ranks. Some of them may be dead or duplicates, so look() also answers processes that
-/// arrive later.
+/// Rank 0's part: answers every process as soon as it arrives, until it has answered as many
+/// processes as there are other ranks. Some of these may be dead or duplicates, so look() also
+/// answers processes that arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
   // This must be first, so that deaths in this reign are counted.
   deaths_before_ = store_->add(kDeaths, 0);

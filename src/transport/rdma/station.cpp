@@ -37,7 +37,7 @@ Station::Station(const std::shared_ptr<Verbs>& verbs, const std::string& device,
   }
 }
 
-/// Waits for the last messages, because the peers may depend on them.
+/// Waits until the last messages are sent, because the peers may depend on them.
 Station::~Station() {
   const Clock::time_point limit = Clock::now() + kLastPatience;
   for (sweep(Clock::now()); !departing_.empty() && Clock::now() < limit; sweep(Clock::now())) {

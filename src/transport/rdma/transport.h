@@ -1,5 +1,5 @@
 // Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
-// of its own to the offered one and answers. Then the dialing end connects, too. Then the two ends
+// of its own to the offered one and answers. Then the dialing end connects, too. Finally, the two ends
 // greet each other through the devices: only a path on which the greeting has arrived becomes a
 // link.
 #pragma once

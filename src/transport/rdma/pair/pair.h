@@ -29,8 +29,8 @@ struct FarEnd {
 
 class Pair {
  public:
-  /// Maximum time that a live peer needs to answer a probe. An idle process is slow to answer,
-  /// because it polls its pairs only when the engine sends heartbeats.
+  /// Maximum time in which a live peer answers a probe. An idle process answers slowly, because it
+  /// polls its pairs only when the engine sends heartbeats.
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
   /// Makes the queue pair and posts its receives. `channel` is notified of completions and may be

@@ -15,13 +15,13 @@ namespace {
 using namespace abi;
 
 /// Retransmission on rc: 4.096 us << 17 is 0.54 s; after seven retries, about 4 s, the device gives
-/// up. A shorter time has no use: TCP already reports dead peers, an interruption of a second must
-/// not end a job, and software devices make errors when they retransmit packets that were only late
-/// (docs/rdma.md).
+/// up. A shorter time has no use, because TCP already reports dead peers. An interruption of a
+/// second must not end a job. Software devices make errors when they retransmit packets that were
+/// only late (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
-/// 7 means retry forever. Credits ensure that a receive is posted, except briefly while a repeated
-/// message occupies it.
+/// Number of retries if the peer has no receive posted; 7 means forever. Credits ensure that a
+/// receive is posted, except briefly while a repeated message occupies it.
 constexpr std::uint8_t kRnrRetries = 7;
 constexpr std::uint8_t kRnrTimer = 12;
 constexpr std::uint8_t kHops = 64;
