@@ -163,8 +163,8 @@ TEST(LinkState, RefusesASecondDecision) {
               ::testing::ThrowsMessage<CorruptionError>(HasSubstr("its cables differ")));
 }
 
-/// Uses random cablings whose trunks start in any order and deliver news at any pace. All ranks
-/// must agree on exactly the existing cables.
+/// Uses random cablings, whose trunks start in random order and deliver messages after random
+/// delays. All ranks must agree on exactly the existing cables.
 TEST(LinkState, AllRanksAgreeOnTheSameCables) {
   std::mt19937 random(3);
   for (int round = 0; round < 100; ++round) {

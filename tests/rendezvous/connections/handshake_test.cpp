@@ -127,7 +127,8 @@ TEST(Handshake, EveryAlteredByteIsNoticed) {
         pump(dialer, acceptor, &flip);
         EXPECT_NE(dialer.state(), State::done);
         EXPECT_TRUE(dialer.state() == State::refused || acceptor.state() == State::refused);
-        // Only the last message, which goes to the dialer, follows the acceptor's end.
+        // An acceptor that receives an altered byte must not be done. The dialer may receive one in
+        // the last message, which the acceptor sends once it is done.
         EXPECT_TRUE(!to_acceptor || acceptor.state() != State::done);
       }
     }

@@ -41,11 +41,11 @@ void run_rank(int rank, const std::string& store_address, const std::string& exp
   std::vector<Endpoint> endpoints;
   for (int peer = 0; peer < 2; ++peer)
     endpoints.push_back(parse_endpoint(store->get("endpoint" + std::to_string(peer), seconds(20))));
-  if (endpoints[0].host == endpoints[1].host) throw Error("two hosts with one identity");
+  if (endpoints[0].host == endpoints[1].host) throw Error("two hosts have the same identity");
   mesh.set_endpoints(endpoints);
   const LinkEvent event = meet(mesh, rank);
   if (rank == 0 && event.link->description().find(expected_path) == std::string::npos)
-    throw Error("it went another way: " + event.link->description());
+    throw Error("the link uses another path: " + event.link->description());
   // Rank 0 serves the store, so it must leave last.
   store->set("done" + std::to_string(rank), "yes");
   if (rank == 0) store->get("done1", seconds(20));

@@ -200,8 +200,8 @@ TEST(Neighbours, RanksWithoutMemoryFormNoNode) {
   for (const node::SharedMemory& found : job.found) EXPECT_TRUE(found.nodes.empty());
 }
 
-/// The descriptors that a rank holds while it meets others must not grow with their number; each
-/// neighbour would take four.
+/// The number of descriptors that a rank holds while it looks for neighbours must not grow with the
+/// number of ranks. A connection to every rank at the same time would take four descriptors each.
 TEST(Neighbours, FewLocalConnectionsAreOpenAtATime) {
   constexpr int kSize = 12;
   Job job(kSize);

@@ -246,7 +246,7 @@ TEST(TcpStore, AServerThatEndsBetweenCallsFailsTheNextCallImmediately) {
               HasSubstr("lost its connection to the store"));
   auto another = std::async(std::launch::async, [&] { return client->add("n", 1); });
   server = make_tcp_store(address, 0, kJobKey, kPatience);
-  EXPECT_EQ(another.get(), 1) << "the next start of rank 0 is waited for";
+  EXPECT_EQ(another.get(), 1) << "the client must wait for the next start of rank 0";
 }
 
 TEST(TcpStore, ValuesOutliveTheClientThatSetThem) {

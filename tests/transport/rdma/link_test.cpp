@@ -47,8 +47,8 @@ class RdmaLinkTest : public LinkedEnds {
     }
   }
 
-  /// Both ends send as fast as they can for a while, read everything, and then wait. Returns the
-  /// error that one of them got, or "" if both would wait forever.
+  /// Makes both ends send as fast as they can for a while, read everything, and then wait. Returns
+  /// the error that one end got, or "" if both would wait forever.
   std::string ending_of_a_talk() {
     constexpr int kTalk = 20, kRounds = 600;
     Clock::time_point now = Clock::now();
@@ -102,8 +102,8 @@ TEST_F(RdmaLinkTest, AMessageThatIsOvertakenIsAnErrorAndNeverAWrongResult) {
   }
 }
 
-/// Linux's software RoCE delivers twice when it retransmits a message that was only late. The loop
-/// is longer than the number of slots, so a slot that is not posted again is noticed.
+/// Linux's software RoCE delivers a message twice if it retransmits one that was only late. The
+/// loop is longer than the number of slots, so a slot that is not posted again is noticed.
 TEST_F(RdmaLinkTest, DropsARepeatedMessageAndRepostsItsSlot) {
   for (const Service service : {Service::uc, Service::rc}) {
     connect(service);
@@ -269,8 +269,8 @@ TEST_F(RdmaLinkTest, ProbesAnUnresponsivePeerLessOften) {
   EXPECT_NE(a_->write(got), 0u) << "the link must still work";
 }
 
-/// The last message of the greeting is lost along with the data after it. If it were sent again,
-/// the receiver would skip the lost data.
+/// The last message of the greeting and the data after it are lost. If that message were sent
+/// again, the receiver would skip the lost data.
 TEST(RdmaGreeting, ALostFinalGreetingFollowedByDataIsNotRepeated) {
   const auto verbs = std::make_shared<VerbsDouble>();
   verbs->add("here0", 1);
@@ -313,7 +313,7 @@ TEST_F(RdmaLinkTest, APathThatCarriesNothingAnyMoreIsAnErrorThatNamesThePeer) {
   EXPECT_EQ(broken[0].first.peer, WorldRank(1));
   EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(Bytes(10)); }),
               ::testing::AllOf(HasSubstr("rank 1"), HasSubstr("it does not answer")));
-  EXPECT_TRUE(ends_.stations[0]->take_broken().empty()) << "told once";
+  EXPECT_TRUE(ends_.stations[0]->take_broken().empty()) << "a broken link was reported twice";
   fabric_.judge = {};
 }
 
