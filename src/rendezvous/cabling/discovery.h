@@ -89,8 +89,8 @@ class Discovery {
     bool is_lost = false;
   };
 
-  /// Once all ranks have reported: time from the end of the last trunk to a process until the
-  /// process counts as dead. A restarted process reconnects sooner.
+  /// Time from the end of the last trunk to a process until the process counts as dead. Applies
+  /// once all ranks have reported. A restarted process reconnects sooner.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time for neighbours to read the report of a death.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);

@@ -120,8 +120,8 @@ class LinkState {
   /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
   /// Processes a message from a neighbour. Returns true if the message is new and the caller must
-  /// pass it on to the other neighbours. If it is a sighting with this rank's number, the caller
-  /// must send own() in its place. Throws CorruptionError if ranks contradict each other.
+  /// pass it on to the other neighbours. If it is a sighting of this rank, the caller must send
+  /// own() in its place. Throws CorruptionError if ranks contradict each other.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }

@@ -1,5 +1,4 @@
-// The listener's side of a handshake. A guest is a connection that has not yet proved that it
-// belongs to the job.
+// The listener's side of a handshake. A guest is a connection whose handshake is not finished.
 #pragma once
 
 #include <poll.h>
@@ -90,8 +89,8 @@ struct Newcomer {
 /// Holds a limited number of guests, each for a limited time. If a connection arrives when the
 /// number is reached, one guest is closed, chosen in this order:
 ///
-/// 1. Guests that have not proved that they know the job key. A flood of connections without the
-///    key never can.
+/// 1. Guests that have not proved that they know the job key. Connections without the key never
+///    prove it.
 /// 2. Once all ranks have joined: guests whose address is not that of a peer. Rule 4 alone does not
 ///    stop a flood from many addresses.
 /// 3. Guests that have not sent their hello message. Peers send it immediately.

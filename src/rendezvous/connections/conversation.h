@@ -1,4 +1,4 @@
-// Bytes over a connection, and the handshake that begins it.
+// A buffered stream of bytes over a connection, and the handshake with which a connection begins.
 #pragma once
 
 #include <poll.h>

@@ -233,10 +233,11 @@ bool Handshake::choose_secret(std::string_view key_file) {
                        self_.rank));
   } else if (!has_file) {
     if (self_.keyless == Keyless::anyone) return true;
-    refuse(Refusal::proof,
-           fmt::format("it requires a job key or, with MCCL_REQUIRE_KEY=0, no proof at all, and "
-                       "rank {} has neither setting; every rank needs the same MCCL_JOB_KEY",
-                       self_.rank));
+    refuse(
+        Refusal::proof,
+        fmt::format("it requires a job key, or accepts any process (MCCL_REQUIRE_KEY=0); rank {} "
+                    "has neither setting; every rank needs the same MCCL_JOB_KEY",
+                    self_.rank));
   } else if (const auto key = find_key_file(private_folders(), key_file)) {
     secret_ = same_user_secret(*key, self_.port);
     return true;

@@ -101,8 +101,8 @@ class Handshake {
   /// current step.
   std::string explain_close() const { return std::string(rule().when_closed); }
 
-  /// How to encrypt the connection from now on; null if its bytes pass as they are. A connection to
-  /// a relay is not encrypted, because the connection that it relays is.
+  /// How to encrypt the connection from now on; null if it is not encrypted. A connection to a
+  /// relay is not encrypted, because the relayed connection inside is encrypted from end to end.
   std::shared_ptr<const transport::tcp::Encryption> encryption() const;
   bool is_dialer() const { return is_dialer_; }
   /// Returns a key that only the two sides of this handshake have. Requires State::done.
@@ -114,7 +114,7 @@ class Handshake {
   const transport::LinkKey& key() const { return key_; }
 
  private:
-  /// The message expected next. Each side expects its four in this order.
+  /// The message expected next. Each side expects four messages, in this order.
   enum class Step : std::uint8_t {
     hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
     hello,

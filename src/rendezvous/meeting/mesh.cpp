@@ -232,8 +232,8 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
     }
   }
   if (endpoints.size() != static_cast<std::size_t>(options_.size)) {
-    throw InvalidArgument(fmt::format("rank {} was given the endpoints of {} ranks, not of {}",
-                                      options_.rank, endpoints.size(), options_.size));
+    throw InvalidArgument(fmt::format("rank {} needs the endpoints of {} ranks; it was given {}",
+                                      options_.rank, options_.size, endpoints.size()));
   }
   endpoints_ = std::move(endpoints);
 }
@@ -333,7 +333,7 @@ Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) 
 
 Making Mesh::hear(WorldRank peer, const LinkKey&, std::span<const std::byte>) {
   throw CorruptionError(
-      fmt::format("rank {} sent set-up data for a tcp link, which has none", peer));
+      fmt::format("rank {} sent set-up data for a tcp link, which needs none", peer));
 }
 
 void Mesh::cancel(WorldRank peer, const LinkKey& key) {

@@ -60,8 +60,7 @@ class Mesh final : public transport::Transport {
   /// rate, those from the peers' addresses take precedence, and further control connections cause
   /// no event.
   void everyone_is_here();
-  /// The relay of each rank that has no direct cable to this rank. Connections to that rank go
-  /// through it.
+  /// For each rank that has no direct cable to this rank: the relay that connections to it use.
   std::map<int, int> relayed() const;
 
   std::string_view name() const override { return "tcp"; }

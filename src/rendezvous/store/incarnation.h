@@ -34,7 +34,7 @@ struct JoinRequest {
   int rank = 0;
   int size = 1;
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
-  /// Follows rank 0's error about ranks that have not arrived; may be empty.
+  /// Text that is appended to rank 0's error about ranks that have not arrived; may be empty.
   std::string advice = {};
   /// Called once, during a wait, if another process has also joined as this rank and was refused;
   /// receives its description. May be null.

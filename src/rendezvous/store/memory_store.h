@@ -20,8 +20,8 @@ namespace mccl::rendezvous {
 
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{1} << 10;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
-/// Maximum size of a table: 16 KiB for each of 4096 ranks. An entry counts as its key and value
-/// plus kEntryBytes.
+/// Maximum size of a table: 16 KiB for each of 4096 ranks. The size of an entry is that of its key
+/// and value, plus kEntryBytes.
 inline constexpr std::size_t kMaxTableBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kEntryBytes = 128;
 /// A key that contains this text may be written only by the process that serves the store.
@@ -66,7 +66,7 @@ enum class StoreKind : std::uint8_t {
   invalid,
 };
 
-/// Maximum wait for a key, which may never be set.
+/// Maximum time for which a client may wait for a key: one year.
 inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
 /// kDeaths is the key of a counter of clients that have died. The n-th death is described under the
 /// key kDeath followed by n: the rank, a space, and the name of its run of the job, if known.

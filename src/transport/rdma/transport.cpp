@@ -81,8 +81,8 @@ RdmaTransport::Begun RdmaTransport::begin(WorldRank peer, const LinkKey& key,
   const Way& way = ways_[peer.index()];
   Begun begun;
   if (key.rail >= way.rails.size()) {
-    throw Error(fmt::format("of {} links to rank {}, none has number {}", way.rails.size(), peer,
-                            key.rail));
+    throw Error(fmt::format("there is no link {} to rank {}: there are {} links, numbered from 0",
+                            key.rail, peer, way.rails.size()));
   }
   begun.station = survey_.stations[way.rails[key.rail]];
   if (begun.station->device().failed()) throw Error(begun.station->device().trouble());

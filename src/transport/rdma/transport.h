@@ -1,7 +1,7 @@
 // Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
-// of its own to the offered one and answers. Then the dialing end connects, too. Finally, the two ends
-// greet each other through the devices: only a path on which the greeting has arrived becomes a
-// link.
+// of its own to the offered one and answers. Then the dialing end connects, too. Finally, the two
+// ends greet each other through the devices. Only a path on which the greeting has arrived becomes
+// a link.
 #pragma once
 
 #include <cstdint>

@@ -17,9 +17,9 @@
 
 namespace mccl::transport::shm {
 
-/// State of a ring of bytes between one writer and one reader, which both share, in the range's
-/// memory. Both counts are in bytes and only grow. The bytes between them are those written and not
-/// yet read.
+/// State of a ring of bytes between one writer and one reader. It lies in the memory that both
+/// share. `written` and `taken` count bytes and only grow. Their difference is the number of bytes
+/// that have been written and not yet read.
 struct RingState {
   alignas(node::kLine) std::atomic<std::uint64_t> written{0};
   alignas(node::kLine) std::atomic<std::uint64_t> taken{0};

@@ -70,7 +70,8 @@ class ShmTransport final : public Transport {
     const node::RangePlace place = place_in(peer, blob);
     const node::Neighbour* neighbour = memory_->neighbour(peer);
     if (!neighbour)
-      throw CorruptionError(fmt::format("rank {} shares no memory, but offers a link in it", peer));
+      throw CorruptionError(
+          fmt::format("rank {} shares no memory, but offers a link through shared memory", peer));
     made.link =
         ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
     made.blob = Blob();

@@ -249,7 +249,7 @@ SecureStream::State SecureStream::confirm() {
   }
   const Key expected = proof_of(role_ == Role::client ? Role::server : Role::client);
   if (CRYPTO_memcmp(expected.data(), their_proof_.data(), expected.size()) == 0) return State::open;
-  return fail("the encrypted connection ends at another process than the one that proved itself");
+  return fail("the encrypted connection ends at another process than the handshake did");
 }
 
 SecureStream::Key SecureStream::proof_of(Role role) const {

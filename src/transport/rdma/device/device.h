@@ -126,8 +126,8 @@ class Loans {
   /// Allows at most `most` loans at a time; 0 if the device must not lend.
   Loans(VerbsContext& context, std::size_t most) : context_(context), most_(most) {}
 
-  /// Returns null if the memory is smaller than kLeast, too much is lent already, or the device
-  /// accepts no more. The caller must then copy the bytes.
+  /// Lends the memory to the device. Returns null if the memory is smaller than kLeast, too much is
+  /// lent already, or the device accepts no more. The caller must then copy the bytes.
   std::unique_ptr<Loan> take(std::span<const std::byte> memory);
 
   std::size_t in_use() const { return count_.load(std::memory_order_relaxed); }

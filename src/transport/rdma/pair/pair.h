@@ -69,8 +69,8 @@ class Pair {
   std::span<std::byte> free_slot();
   void send(std::size_t bytes) { send(bytes, {}, 0); }
   /// Sends the first `bytes` of the free slot followed by `lent`, memory of another region with key
-  /// `key`. That memory must stay unchanged until the device has completed the send. Together they
-  /// must not exceed the slot.
+  /// `key`. That memory must stay unchanged until the device has completed the send. Both parts
+  /// together must not exceed the slot.
   void send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key);
   /// Data bytes posted whose completion has not been seen.
   std::size_t unsent() const { return unsent_; }

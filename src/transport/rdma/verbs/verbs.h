@@ -116,7 +116,7 @@ struct QueuePairOptions {
   std::uint32_t pieces = 1;  ///< Maximum number of pieces per sent message.
 };
 
-/// Connection parameters for another queue pair.
+/// Parameters for connecting to another queue pair.
 struct PairRoute {
   std::uint32_t queue_pair = 0;
   std::uint32_t their_first = 0;  ///< Packet sequence number (PSN) of the peer's first packet.
