@@ -112,7 +112,7 @@ TEST(ShmLink, MakesNoLinkWithoutMemory) {
     if (!link) break;
     links.push_back(std::move(link));
   }
-  ASSERT_GT(links.size(), 1u) << "smaller rings fit where usual ones do not";
+  ASSERT_GT(links.size(), 1u) << "smaller rings must be used when the usual size does not fit";
   EXPECT_EQ(links.front()->peek_capacity(), ShmLink::kUsualRingBytes);
   EXPECT_LT(links.back()->peek_capacity(), ShmLink::kUsualRingBytes);
 }
@@ -123,7 +123,7 @@ TEST(ShmLink, RefusesAPlaceThatIsTooSmall) {
   const node::Range range = maker.arena().allocate(100, 1);
   try {
     ShmLink::join(maker.passed(), range.place(), joiner.bell(), "rank 4");
-    FAIL() << "it joins";
+    FAIL() << "a range that is too small was accepted";
   } catch (const CorruptionError& error) {
     EXPECT_NE(std::string(error.what()).find("rank 4"), std::string::npos) << error.what();
   }

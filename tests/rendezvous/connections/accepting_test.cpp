@@ -24,8 +24,8 @@ constexpr int kComeAtOnce = 64;
 constexpr std::size_t kStayOpen = 512;
 constexpr std::chrono::milliseconds kBetweenRounds{4};
 
-/// Connections without the key to one listener. Each uses the next of many source addresses, which
-/// are all higher than those of peers, and sends `words`.
+/// Connections without the key to one listener. Each connection uses the next of many source
+/// addresses and sends `words`. All these addresses are higher than those of peers.
 class Strangers {
  public:
   Strangers(const Endpoint& target, Bytes words)
@@ -53,7 +53,7 @@ class Strangers {
   std::deque<Socket> open_;
 };
 
-/// Returns the first message of a rank with another key; making it needs no key of the job.
+/// Returns a hello, the first message of a handshake. It can be made without the key of the job.
 Bytes a_hello() {
   const Handshake handshake = Handshake::dialer({0, 2, "another key", {}}, 1, {});
   return {handshake.output().begin(), handshake.output().end()};

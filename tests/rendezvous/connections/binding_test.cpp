@@ -246,7 +246,8 @@ TEST(Binding, AListedWildcardIsNotARail) {
   EXPECT_FALSE(binding.endpoint.listed);
   EXPECT_EQ(binding.listeners[0].address().host(), "0.0.0.0");
   for (const std::string& text : binding.endpoint.addresses)
-    EXPECT_EQ(text.find(':'), std::string::npos) << "IPv6 is not listened to";
+    EXPECT_EQ(text.find(':'), std::string::npos)
+        << "an IPv6 address was published without a listener";
   EXPECT_THROW(bind_with(loopback_config("0.0.0.0,127.0.0.1")), InvalidArgument);
 }
 

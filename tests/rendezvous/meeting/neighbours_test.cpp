@@ -232,7 +232,7 @@ TEST(Neighbours, ADeathMeanwhileIsAnErrorThatNamesTheRank) {
   }
 }
 
-/// Processes outside the job that connect to a rank before the ranks dial each other, or meanwhile.
+/// Processes outside the job that connect to rank 0, before or while the ranks dial each other.
 class Strangers : public ::testing::TestWithParam<const char*> {
  protected:
   /// Called with the names at which ranks 0 and 1 listen.
@@ -325,7 +325,8 @@ TEST(FaultyNeighbour, UnmappableMemoryIsNotAnError) {
   Faulty faulty;
   LocalConnection connection;
   const Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  // The report that rank 1 is done could arrive before its introduction, so it is never sent.
+  // The report that rank 1 is done could arrive before its introduction, so this test never sends
+  // the report.
   NeighbourOptions options = faulty.job.options_of(0);
   options.names[1] = "none";
   options.deadline = in(seconds(1));

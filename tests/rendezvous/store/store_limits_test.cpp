@@ -215,8 +215,8 @@ TEST(TcpStore, PartialRequestsUseBoundedMemory) {
   for (bool moved = true; moved;) {
     moved = false;
     for (Sender& sender : senders) moved |= sender.push(all_but_the_end);
-    // The server serves its connections in turn. After two answers it has read all that it will
-    // read.
+    // The server serves its connections in turn. After two answers it has read as many bytes as it
+    // accepts.
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
     EXPECT_GT(other->add("small requests wait for nobody", 1), 0);
   }
