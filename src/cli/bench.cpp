@@ -51,12 +51,13 @@ To measure a codec on the links between them (sums between ranks that share memo
 
 Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
-/// Hidden flags: the first marks ranks that this command has started; the second makes rank 0 print
-/// nothing, for `mccl plan --measure`.
+/// Hidden flags. --one-host marks a rank that `mccl bench` has started. --quiet makes rank 0 print
+/// nothing; `mccl plan --measure` uses it.
 constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 
-/// Values as given; empty or absent where the default applies.
+/// Values of the flags. A value is empty or absent if its flag was not given; the default then
+/// applies.
 struct BenchFlags {
   CallFlags calls;
   std::optional<int> ranks;
@@ -166,7 +167,7 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
   app.add_flag_callback(
          fmt::format("--no-{}", name), [&value] { value = false; }, "Disable this")
       ->excludes(on)
-      ->option_text(" ");  // Replaces the list of flags that it excludes.
+      ->option_text(" ");  // Hides the names of the excluded flags from the help.
   on->option_text(" ");
 }
 

@@ -57,7 +57,8 @@ Command add(CLI::App& program);
 namespace doctor {
 Command add(CLI::App& program);
 }
-/// Runs on hosts that may not reach the host of rank 0, where mccl launch starts it.
+/// Forwards a port of a host to torch's store. `mccl launch` starts it on hosts that may not reach
+/// the host of rank 0.
 namespace forward {
 Command add(CLI::App& program);
 }

@@ -1,4 +1,5 @@
-// `mccl completion` and `mccl man`: the flags of all commands, for shells and for manual pages.
+// `mccl completion` and `mccl man`: shell completions and manual pages, made from the flags of all
+// commands.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -84,7 +85,8 @@ std::string names_of(const std::vector<Page>& pages) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Returns the names of all flags, or of those that take this, surrounded by blanks.
+/// Returns the names of all flags, or only of flags with the kind of value `takes`. A blank
+/// precedes and follows each name.
 std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
   std::string names = " ";
   for (const Flag& flag : page.flags)

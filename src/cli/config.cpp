@@ -71,8 +71,9 @@ struct Cluster {
   std::vector<HostFacts> facts;
   Discovered found;
   std::vector<Addressed> links;
-  std::vector<SetupStep> steps;      ///< Steps that give the cables addresses.
-  std::vector<SetupStep> keep_them;  ///< Steps that keep the addresses at a restart (--persist).
+  std::vector<SetupStep> steps;  ///< Steps that give the cables addresses.
+  /// Steps that make the addresses survive a restart (--persist).
+  std::vector<SetupStep> keep_them;
 
   std::vector<SetupStep> all_steps() const {
     std::vector<SetupStep> all = steps;
@@ -111,7 +112,7 @@ void refuse_without_graphviz() {
       "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
-/// Called before any host is queried.
+/// Throws InvalidArgument if the result could not be written. Called before any host is queried.
 void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
@@ -199,7 +200,7 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
   const hosts::SetupResult given =
       hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
   if (!given.fault.empty()) throw Error(text_of(given, undo));
-  // Addresses are only worth keeping if every host can be reached with them.
+  // Makes the addresses survive a restart only after every host was reached with them.
   const hosts::SetupResult kept =
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;

@@ -210,7 +210,7 @@ class Relay {
       watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
     if (!pair.to_onward.empty()) {
       watch.on(pair.onward.get(), POLLOUT, [&pair] {
-        // A failure is noticed when the socket is read.
+        // A failed send is handled when the socket is read.
         if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
       });
     }
@@ -274,7 +274,8 @@ class Relay {
   std::list<ForwardedConnection> pairs_;
 };
 
-/// Prints an empty line first, because a start-up file may have printed an unfinished line.
+/// Prints a message for the launcher, after an empty line, because a start-up file may have printed
+/// an unfinished line.
 int say(const std::string& what) {
   fmt::print("\nmccl-forward {}\n", what);
   return std::fflush(stdout) == 0 ? kGood : kFailed;

@@ -61,7 +61,8 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
-/// The flags as given. Members are empty or absent where the default applies.
+/// Values of the flags. A value is empty or absent if its flag was not given; the default then
+/// applies.
 struct LaunchFlags {
   JobRequest request;
   RunOptions run;

@@ -60,7 +60,8 @@ To check the model on this machine:
 
 Exit status: 0 success, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
 
-/// Values as given; empty or absent where the default applies.
+/// Values of the flags. A value is empty or absent if its flag was not given; the default then
+/// applies.
 struct PlanFlags {
   bench::CallFlags calls;
   int ranks = 2;

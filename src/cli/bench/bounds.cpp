@@ -33,7 +33,8 @@ constexpr std::size_t kBuffer = std::size_t{64} << 20;
 /// Total size of all ranks' buffers, in bytes. With many ranks, each buffer is smaller than
 /// kBuffer.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
-/// Size of the stage, in bytes. It fits easily into a core's second-level cache.
+/// Size of the buffer through which each process copies its data, in bytes. It fits easily into a
+/// core's second-level cache.
 constexpr std::size_t kStage = std::size_t{256} << 10;
 constexpr int kRepetitions = 5;
 
@@ -42,7 +43,8 @@ std::size_t buffer_bytes(int ranks) {
   return std::clamp(share, 4 * kStage, kBuffer);
 }
 
-/// Returns the median rate of the slowest rank that takes part. All of them work at the same time.
+/// Runs `work` at the same time on all ranks for which `takes_part` is true. Returns the rate of
+/// the slowest of them in GB/s, as the median of kRepetitions runs.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
   if (takes_part) work();
@@ -107,7 +109,7 @@ std::size_t try_receive(const Socket& socket, std::byte* to, std::size_t limit) 
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 
-/// Sends and receives these numbers of bytes, in whichever direction is ready.
+/// Sends `to_send` bytes and receives `to_receive` bytes, both at the same time.
 void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<std::byte>& to,
               std::size_t to_send, std::size_t to_receive) {
   while (to_send > 0 || to_receive > 0) {
@@ -129,8 +131,8 @@ void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<st
   }
 }
 
-/// Receives `bytes` bytes. Polls for a while before it sleeps. It does not poll on a single core,
-/// because that would keep the other process from running.
+/// Receives `bytes` bytes. Polls for kSpin seconds before it sleeps. On a machine with a single
+/// core it does not poll, because that would keep the sender from running.
 void receive_soon(const Socket& socket, std::byte* to, std::size_t bytes) {
   const bool may_spin = std::thread::hardware_concurrency() > 1;
   const Clock::time_point begin = Clock::now();
@@ -169,7 +171,7 @@ Socket connect_to(std::uint16_t port) {
   return socket;
 }
 
-/// Returns a connection between ranks 0 and 1; empty on the others.
+/// Returns a connection between ranks 0 and 1; on all other ranks, returns an empty socket.
 Socket join(Group& group) {
   Socket socket;
   if (group.rank() == 0) {
@@ -184,8 +186,8 @@ Socket join(Group& group) {
   return socket;
 }
 
-/// Returns the lowest median of several batches. If the scheduler runs both processes on one core
-/// during a batch, that batch has a high median, which is thus ignored.
+/// Returns the lowest median of several batches, in microseconds. If the scheduler runs both
+/// processes on one core during a batch, the median of that batch is high and is thus ignored.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
   std::vector<double> medians;
@@ -205,14 +207,16 @@ double round_trip_us(const Socket& socket, bool first) {
   return percentile(medians, 0);
 }
 
-/// Returns the rate of a stream in GB/s. If `both` is true, this is the rate of each direction.
+/// Returns the rate of a stream from rank 0 to rank 1, in GB/s. If `both` is true, streams run in
+/// both directions, and this is the rate of each.
 double stream_gbs(const Socket& socket, bool first, bool both) {
   std::vector<std::byte> from(kWrite);
   std::vector<std::byte> to(kWrite);
   std::byte go[1] = {};
   std::vector<double> rates;
   for (int i = 0; i < kStreams; ++i) {
-    // Both begin together, and end when the last byte has arrived at both.
+    // This exchange of one byte makes both ranks begin together. Rank 0 stops its clock when rank 1
+    // has confirmed with one byte that all data arrived.
     exchange(socket, from, to, 1, 1);
     const Clock::time_point begin = Clock::now();
     exchange(socket, from, to, first || both ? kStream : 0, !first || both ? kStream : 0);
@@ -223,8 +227,8 @@ double stream_gbs(const Socket& socket, bool first, bool both) {
   return percentile(rates, 0.5);
 }
 
-/// Measures between ranks 0 and 1 of a group of at least two. Called by every rank; those other
-/// than 0 and 1 only wait. Use the result of rank 0. Throws Error.
+/// Measures between ranks 0 and 1 of a group of at least two ranks. Every rank must call it;
+/// further ranks only wait. Only the result of rank 0 is valid. Throws Error.
 Loopback measure_loopback(Group& group) {
   const Socket socket = join(group);
   Loopback result;

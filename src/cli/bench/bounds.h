@@ -32,11 +32,12 @@ struct Bounds {
   double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
   double pass_all_gbs =
-      0;  ///< All processes together copy their buffers to a small stage and back.
+      0;  ///< All processes at the same time copy their buffers through a small buffer and back.
   std::optional<Loopback> loopback;  ///< Set if two processes share the machine.
 };
 
-/// Called by every rank. `one_host` is true if all ranks are on this machine.
+/// Measures the bounds. Every rank must call it. `one_host` is true if all ranks are on this
+/// machine.
 Bounds measure_bounds(Group& group, bool one_host);
 
 /// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU. Returns

@@ -90,8 +90,8 @@ double scale_of(DType dtype, std::size_t element) {
 }
 
 /// Returns a rank's element of an exact sum. The sum over all ranks is at most `limit`, before
-/// scaling. If there are more ranks than that, each gives zero or one, and at most `limit` ranks
-/// give one.
+/// scaling. If there are more than `limit` ranks, each rank's element is zero or one, and at most
+/// `limit` of them are one.
 double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                 std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t most = limit / ranks;
@@ -100,7 +100,7 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Returns one or two. So few ranks return two that the product is exact in the type.
+/// Returns one or two. At most 6 or 14 ranks return two, so that the product is exact in the type.
 double product_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks) {
   const std::uint64_t most = size_of(dtype) == 1 ? 6 : 14;
   const std::uint64_t twos = element % (std::min(ranks, most) + 1);

@@ -23,9 +23,10 @@ class Pattern {
   Pattern(std::vector<std::byte> cycle, std::size_t element_bytes)
       : cycle_(std::move(cycle)), element_bytes_(element_bytes) {}
 
-  /// Writes the elements of the pattern from `first` on.
+  /// Writes consecutive elements of the pattern to `memory`, starting with element `first`.
   void fill(std::span<std::byte> memory, std::size_t first = 0) const;
-  /// Returns how many elements differ from those of the pattern from `first` on.
+  /// Compares `memory` with the pattern, starting at its element `first`. Returns how many elements
+  /// differ.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
   /// Returns the largest difference from the pattern, relative to the largest magnitude in it.
   /// Returns NaN if `memory` contains one. Only for floating types.

@@ -41,11 +41,11 @@ struct Row {
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;
-  std::optional<Measurement> out_of_place;  ///< Empty if the routine has no such call.
+  std::optional<Measurement> out_of_place;  ///< Empty if the routine cannot run out of place.
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
-  /// If the requested algorithm does not support the call: the algorithm that ran instead. That
-  /// half of the row was not measured. Empty if the requested one ran.
+  /// The algorithm that ran instead, if the requested one does not support the call. That half of
+  /// the row was not measured. Empty if the requested algorithm ran.
   std::string instead = {};
 };
 

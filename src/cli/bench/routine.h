@@ -35,7 +35,7 @@ struct RoutineInfo {
   std::string_view name;
   bool reduces = false;
   bool rooted = false;
-  /// True if the size is that of all ranks' parts together.
+  /// True if a row's size counts the parts of all ranks together.
   bool in_parts = false;
   bool out_of_place = true;
   bool in_place = true;
@@ -49,7 +49,7 @@ const RoutineInfo& info_of(Routine routine);
 std::optional<Collective> collective_of(Routine routine);
 
 /// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests the
-/// nearest name, but never that of `unfit`.
+/// nearest name other than `unfit`.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
@@ -68,8 +68,8 @@ struct CallSize {
   std::size_t bytes = 0;  ///< Size of all elements, in bytes.
 };
 
-/// Returns the largest shape of at most `bytes` bytes, but at least one element (per rank, if there
-/// are parts).
+/// Returns the largest shape of at most `bytes` bytes. It has at least one element, or one per rank
+/// if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. The same on every rank.
@@ -102,8 +102,8 @@ struct CallFlags {
 /// collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
-/// Parses the flags, and adds the calls to `options`. Throws InvalidArgument; a message never
-/// suggests `unfit`.
+/// Parses the flags, and adds the calls to `options`. Throws InvalidArgument; the message never
+/// suggests `unfit` instead of an unknown name.
 Options parse_calls(const CallFlags& flags, Options options = {},
                     std::optional<Routine> unfit = {});
 

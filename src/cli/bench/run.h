@@ -16,7 +16,7 @@ void run_rank(Context& context, const Options& options, bool one_host);
 /// Runs this program with these arguments in `ranks` processes of this machine, bound to cores as
 /// `mccl launch` does by default. They use the standard output and error of this process. `command`
 /// begins each message of the launcher. Returns the exit status: 0, or 1 if a rank failed. If a
-/// signal to this process ends the job, this process then dies of it, too.
+/// signal to this process ends the job, the same signal then kills this process.
 int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace mccl::cli::bench

@@ -29,7 +29,7 @@ constexpr double kWarmupShare = 0.1;
 /// Numbers of calls that are timed.
 struct CallCounts {
   std::uint64_t singles = 0;
-  /// Number of calls timed together; 0: the mean is that of the single calls.
+  /// Number of calls timed together. If 0, the mean is computed from the single calls.
   std::uint64_t batch = 0;
 };
 
@@ -39,8 +39,8 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
   return seconds_between(begin, Clock::now());
 }
 
-/// Returns rank 0's counts on every rank. Warms up with a doubling number of calls, until their
-/// time shows how many calls fit.
+/// Returns the numbers of calls to time, which rank 0 decides for all ranks. Warms up with a
+/// doubling number of calls, until their time shows how many calls fit.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

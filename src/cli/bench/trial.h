@@ -1,5 +1,5 @@
-// One half of a row: the memory and the call of one routine at one size, in place or out of place,
-// and how long the call takes.
+// Measures one half of a row of the table: the call of one routine at one size, in place or out of
+// place.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace mccl::cli::bench {
 
 /// Options of a collective whose caller waits for it immediately.
 inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
-/// The same, without a codec.
+/// Options of such a collective that uses no codec.
 inline const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
-/// Collectives of single values, from which every rank of a run gets the same result.
-/// value_of_first() returns rank 0's value.
+/// Collectives on a single value. All ranks get the same result. value_of_first() returns rank 0's
+/// value, and largest() the maximum.
 std::uint64_t value_of_first(Group& group, std::uint64_t value);
 double largest(Group& group, double value);
 std::uint64_t sum(Group& group, std::uint64_t value);
@@ -34,8 +34,8 @@ struct Timing {
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
-/// Called by every rank with its own side of the same call. options.{seconds, iterations, warmup}
-/// and rank 0's clock decide how many calls are made.
+/// Times a call. Every rank must call this, with its own side of the same call. Rank 0 decides how
+/// many calls are made, from options.{seconds, iterations, warmup} and its clock.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
 /// Returns the smallest sample such that at least `share` of all samples are no larger. Reorders
@@ -64,7 +64,8 @@ class Trial {
   Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 
-  /// Fills the input with this rank's data, and the output with rubbish.
+  /// Fills the input with this rank's data, and the output with a value that a correct call
+  /// overwrites.
   void fill() const;
   /// Makes the call and blocks until it has ended.
   void run(const CallOptions& options = kBlocking) const;

@@ -97,8 +97,8 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-/// Times all links except those of hosts on which ranks run. In the results of these, `tried` is
-/// false.
+/// Times all links except those of hosts on which ranks run. Such a link's result has `tried` set
+/// to false.
 std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                        const std::vector<LinkTest>& tests) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
@@ -147,7 +147,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
     if (only || found.choice.shape != Topology::none) return found;
-    // If some hosts have no Thunderbolt, other cables or a network may still join all.
+    // Hosts without Thunderbolt may still be joined by other cables or a network, so these findings
+    // are only notes.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
     add(found.findings, found.choice.findings);
   }

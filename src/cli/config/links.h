@@ -12,7 +12,7 @@
 
 namespace mccl::cli::config {
 
-/// The flags, as given.
+/// Values of the flags of mccl config.
 struct ConfigFlags {
   hosts::WhichHosts which;
   bool verbose = false;

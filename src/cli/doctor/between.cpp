@@ -45,8 +45,9 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   }
 }
 
-/// If a packet of the whole MTU does not arrive, finds the largest of some sizes that does. If not
-/// even small packets arrive, the path blocks UDP, and nothing is known about sizes.
+/// If a packet of the whole MTU does not arrive on a path, finds the largest of the sizes in
+/// kUsualPackets that does. If not even small packets arrive, the path blocks UDP, and nothing is
+/// known about sizes.
 void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
   std::vector<int> sizes;
@@ -96,8 +97,8 @@ void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
   }
 }
 
-/// True for an IPv6 path if an IPv4 path joins the same ends. It is not measured, because the rate
-/// of a cable does not depend on the addresses.
+/// True for an IPv6 path if an IPv4 path joins the same ends. Such an IPv6 path is not measured,
+/// because the rate of a cable does not depend on the addresses.
 bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePath& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const InterfacePath& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
@@ -105,7 +106,7 @@ bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePa
          });
 }
 
-/// Reports that links of hosts with a running job were not timed.
+/// Returns a finding that reports that links of hosts with a running job were not timed.
 Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)

@@ -33,7 +33,8 @@ constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
 
-/// Starts each framework's script: ends with kNotThere if the framework is not installed.
+/// Begins the script of each framework. Ends with status kNotThere if the framework is not
+/// installed.
 constexpr const char* kImports = R"py(
 import sys
 try:
@@ -95,8 +96,8 @@ SelftestCase bench_of(const std::string& program, const std::string& transport, 
           file};
 }
 
-/// Returns a trial in which each host runs the mccl that it has. The first rank prints its figures
-/// after its output, because its file may be on another machine.
+/// Returns a trial among all hosts, each of which runs its own installed mccl. The first rank
+/// prints its figures after its output, because its file may be on another machine.
 SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"

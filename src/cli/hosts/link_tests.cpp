@@ -48,9 +48,9 @@ std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
   return indices;
 }
 
-/// Sends a request for each of these tests whose hosts have probes, and passes the answers of
-/// this kind to `then`. `request_for` returns the request without the parts that all have in
-/// common, and port 0 if there is none. Gives up hosts that do not answer all requests in time,
+/// Sends a request for each test in `indices` whose hosts both have probes, and passes the answers
+/// named `kind` to `then`. `request_for` returns the request without its id and addresses; its port
+/// is 0 if the test must be skipped. Gives up hosts that do not answer all requests in time,
 /// because each further request would take as long.
 void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
          const char* kind, const std::function<json(std::size_t test)>& request_for,

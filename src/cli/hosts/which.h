@@ -17,8 +17,8 @@ struct WhichHosts {
   int patience = 60;  ///< Seconds.
 };
 
-/// Adds --hosts, --hostfile, --user, --ssh-arg and --patience; `patience` says what takes that
-/// long.
+/// Adds --hosts, --hostfile, --user, --ssh-arg and --patience. `patience` completes the help text
+/// "Seconds that …" of --patience.
 void add_flags(CLI::App& app, WhichHosts& which, const std::string& patience);
 
 /// Returns the hosts that the flags specify, or `usual` if they specify none. Throws

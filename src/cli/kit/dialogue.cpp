@@ -34,7 +34,7 @@ std::size_t character_length(unsigned char c) {
   return 0;
 }
 
-/// Interval at which a program is checked that has closed its output but has not ended.
+/// Interval between checks of a program that has closed its output but has not ended.
 constexpr auto kBetweenChecks = 20ms;
 
 /// A running program, which the destructor kills.
@@ -47,7 +47,7 @@ struct Running {
     signal(SIGKILL);
     ::waitpid(process.id, nullptr, 0);
   }
-  /// Also signals the program by its own id, because its group may not exist yet.
+  /// Signals the program by its own id as well, because its process group may not exist yet.
   void signal(int number) const {
     ::kill(process.id, number);
     ::kill(-process.id, number);

@@ -86,8 +86,9 @@ class Dialogue {
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Starts the process if it is its turn, and registers it with `watch`. `machines` are those that
-  /// a limited login involves; while they are unknown, `machines` is empty and the login waits.
+  /// Starts the process if it is its turn, and registers it with `watch`. `machines` are the
+  /// machines at which `logins` counts this login; while they are unknown, `machines` is empty and
+  /// the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
   /// Sends the text as soon as the process takes it. Drops it if the process reads no more.
   void send(std::string_view text);
@@ -103,7 +104,7 @@ class Dialogue {
   void end(int signal);
 
   bool ended() const { return state_ == State::ended; }
-  /// True if it has not been started yet, because other logins are in progress.
+  /// True if the process has not been started yet, because other logins are in progress.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
   /// The first 8 KiB of standard error of the last process.
   const std::string& complaint() const { return complaint_; }

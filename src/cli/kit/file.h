@@ -1,4 +1,4 @@
-// Files that users name, and temporary folders.
+// Reads and writes files whose paths users give, and makes temporary folders.
 #pragma once
 
 #include <filesystem>

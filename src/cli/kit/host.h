@@ -25,8 +25,8 @@ struct Host {
   std::string python;        ///< Python that runs its ranks; empty: Request::python.
   std::string directory;     ///< Directory of its ranks; empty: Request::directory.
   std::map<std::string, std::string> environment;
-  /// RDMA devices of MLX. For each host, in order: null, or the device or list of devices that
-  /// leads to it. Not an array if the hostfile gives none.
+  /// Table of RDMA devices for MLX, with an entry for each host in order: null, or the device or
+  /// list of devices that leads to that host. Not an array if the hostfile has no table.
   nlohmann::json rdma;
 };
 

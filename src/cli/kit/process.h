@@ -64,7 +64,8 @@ struct ProcessPlan {
   std::optional<TerminalPlan> terminal = {};
   /// CPUs that the process may use. Empty: those of this process.
   std::vector<int> processors = {};
-  /// True if it reads nothing, and writes to the standard output and error of this process.
+  /// True if the process reads nothing, and writes to the standard output and error of this
+  /// process.
   bool inherits_streams = false;
 };
 

@@ -78,8 +78,8 @@ bool same_file(int a, int b) {
 
 constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
 
-/// Maximum number of bytes by which a rank may lag behind. A rank that does not read should not
-/// soon hold up the others, but must not fill the memory either.
+/// Maximum number of bytes by which a rank may lag behind in reading its input. Up to this limit, a
+/// rank that does not read holds up no other rank. The limit bounds the memory used.
 constexpr std::uint64_t kMostBehind = std::uint64_t{64} << 20;
 /// Interval at which a job in the background checks whether it has come to the foreground of its
 /// terminal.
@@ -339,7 +339,8 @@ bool Input::wants_more() const {
   return somebody_waits;
 }
 
-/// Keeps the bytes while they are few in relation to the rest, because the rest is moved.
+/// Removes bytes that all readers have taken, once they are at least half of all bytes. Removing
+/// them earlier would move the rest too often.
 void Input::drop_what_all_have() {
   std::uint64_t slowest = last();
   for (std::size_t reader = 0; reader < positions_.size(); ++reader)

@@ -87,8 +87,8 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// Ignores the report if the job was ended before it, unless the host was already silent at that
-/// time. A later report is not the cause of the end.
+/// Ignores a report that arrives after the launcher ended the job, unless the host was already
+/// silent then. Such a report is not the cause of the end.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {

@@ -240,8 +240,8 @@ class JobRun {
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
   }
 
-  /// Counts ranks that a network failure ended as lost with their host, because the launcher or its
-  /// guard sent the signal that killed them. Returns a report on the network failures.
+  /// If a network failure ended ranks, counts them as lost with their host, because the launcher or
+  /// its guard sent the signal that killed them. Returns a report on the network failures.
   std::vector<std::string> name_the_network() {
     std::vector<std::string> texts;
     for (std::size_t host = 0; host < hosts_.size(); ++host) {
