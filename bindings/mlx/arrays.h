@@ -1,4 +1,4 @@
-// MLX arrays in the form that the engine takes.
+// Conversions of MLX arrays to the buffers and types of the engine.
 #pragma once
 
 #include <mlx/array.h>
@@ -45,11 +45,11 @@ inline mccl::ConstBuffer buffer_of(const mx::array& array) {
 /// Ensures that the memory of `output` is freed only after both MLX and the engine have finished
 /// with it. `output` must have no other owner yet.
 ///
-/// MLX reuses an array's memory for the next operation if nothing else shares it, and keeps it
-/// until the stream has finished all its uses, also when an evaluation fails half-way. Calls
-/// therefore do not share ownership of their arrays, because that would prevent the reuse. Only a
-/// receive does: the engine writes to its array from the moment the receive is evaluated, even if
-/// the stream fails.
+/// MLX keeps an array's memory until the stream has finished all its uses, even if an evaluation
+/// fails half-way. MLX then reuses the memory for the next operation unless something else shares
+/// it. Most calls therefore do not share ownership of their arrays, because that would prevent the
+/// reuse. Only a receive does: the engine writes to its array from the moment the receive is
+/// evaluated, even if the stream fails.
 inline void free_when_received(mx::array& output, const mccl::Work& work) {
   using Data = mx::array::Data;
   const auto release = [work](Data* data) {
@@ -60,9 +60,9 @@ inline void free_when_received(mx::array& output, const mccl::Work& work) {
   pointer = std::shared_ptr<Data>(new Data(std::move(*pointer)), release);
 }
 
-/// Requests large pages for a result. The first access to memory that MLX has just allocated costs
-/// one page fault per page, which takes longer than the call for large results. A hint: no-op for
-/// less than 4 MiB, or if the system does not support it.
+/// Requests large pages for the memory of a result. The first access to memory that MLX has just
+/// allocated causes one page fault per page, which takes longer than the call if the result is
+/// large. No-op for less than 4 MiB, or if the system does not support it.
 inline void ask_for_large_pages([[maybe_unused]] const mccl::Buffer& memory) {
 #ifdef MADV_HUGEPAGE
   constexpr std::size_t kWorthwhile = std::size_t{4} << 20;

@@ -71,7 +71,7 @@ int rows_wanted(const ArrayExchange& exchange, int rank) {
   }
 }
 
-/// Broadcasts root's input, which is only read. The inputs of the other ranks are unused.
+/// Broadcasts root's input, without writing to it. The inputs of the other ranks are unused.
 mccl::Work start_broadcast(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
                            mccl::Buffer out, const mccl::CallOptions& options) {
   mccl::Buffer data = out;
@@ -225,7 +225,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     return {record(cotangents[0], adjoint(exchange_, primals[0].shape()), group_, stream())};
   }
 
-  /// Rows stay on axis 0, so the mapped axis becomes part of a row.
+  /// Moves the mapped axis into the rows, because axis 0 must stay the axis of rows.
   std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>& inputs,
                                                            const std::vector<int>& axes) override {
     mx::array x = inputs[0];

@@ -71,8 +71,9 @@ std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 
-/// Records the mean and the dropped part over a group of several ranks; evaluating either computes
-/// both. They have no gradients. Throws InvalidArgument unless `x` holds floats.
+/// Records the mean of arrays that a codec rounds, and the part that rounding drops on this rank,
+/// over a group of several ranks. Evaluating either computes both. They have no gradients. Throws
+/// InvalidArgument unless `x` holds floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
                                                     const std::shared_ptr<MlxGroup>& group,

@@ -76,7 +76,8 @@ void MlxGroup::run_on(mx::Stream stream, const mx::array& input, mx::array& outp
   });
 }
 
-/// Starts a GPU collective on the thread that evaluates, so it takes its turn on that thread.
+/// Starts a GPU collective on the thread that evaluates the graph. The collective therefore takes
+/// its turn on that thread.
 void MlxGroup::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
                           const CallOnArrays& call) {
   const WithoutPython without_python;

@@ -39,8 +39,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
-  /// Runs immediately, not lazily. All ranks must call it. A negative key keeps the order of this
-  /// group. Throws InvalidArgument for a negative color.
+  /// Runs immediately, not lazily. All ranks must call it. With a negative key, ranks keep their
+  /// order in this group. Throws InvalidArgument for a negative color.
   std::shared_ptr<GroupImpl> split(int color, int key) override;
 
   void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
@@ -54,9 +54,9 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   /// Runs a collective on the stream's thread when its turn comes. MLX rethrows an exception where
   /// it waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// Does the same for a call on arrays. On a GPU stream, enqueues the call immediately, in its
-  /// turn, and throws if that fails. If the call itself fails later, the next call on a GPU stream
-  /// throws.
+  /// Runs a collective on arrays in the same way. On a GPU stream, enqueues the call immediately,
+  /// in its turn, and throws if that fails. If the call itself fails later, the next call on a GPU
+  /// stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);

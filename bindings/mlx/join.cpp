@@ -1,5 +1,6 @@
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -48,7 +49,7 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-/// First waits for pending calls of MLX, because other ranks may need the last send of this one,
+/// Waits for pending calls of MLX first, because other ranks may need the last send of this rank,
 /// such as the token that a generator computes ahead.
 void leave_all() {
   constexpr std::chrono::seconds kForTheLastCalls{2};

@@ -1,5 +1,5 @@
-// Joins jobs separate from that of mccl.distributed, and defines the capsule that passes groups
-// from one extension module to another.
+// Joins jobs that are separate from the job of mccl.distributed. Also defines the capsule that
+// passes groups from one extension module to another.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,6 +1,7 @@
 // mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <mlx/mlx.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>

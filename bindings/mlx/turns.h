@@ -1,7 +1,7 @@
-// Order of a group's operations. MLX runs the operations of each stream on a separate thread, but
-// the engine matches collectives across ranks by order of call. Every operation of a group
-// therefore takes a turn while the graph is evaluated, in an order that the program decides. The
-// streams' threads start their operations in the order of these turns.
+// Keeps a group's operations in the same order on all ranks. MLX runs the operations of each stream
+// on a separate thread, but the engine matches collectives across ranks by order of call. Every
+// operation of a group therefore takes a turn while the graph is evaluated, in an order that the
+// program decides. The streams' threads start their operations in the order of these turns.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ namespace mccl_mlx {
 /// A queue of turns. Thread-safe.
 ///
 /// It cannot deadlock if each operation is enqueued in its stream before the next turn is taken.
-/// Everything that an operation waits for, in its stream or in the queue, was then enqueued earlier.
+/// Everything that an operation waits for, in its stream or in the queue, was then enqueued before
+/// the operation.
 class TurnQueue {
  public:
   /// Number of a turn.
@@ -27,7 +28,7 @@ class TurnQueue {
   Number take();
   /// Blocks until all earlier turns have ended.
   void await(Number number);
-  /// Ends a turn. If the operation was dropped, this may be called before the turn has come.
+  /// Ends a turn. May be called before the turn has come, if its operation was dropped.
   void end(Number number);
 
  private:
@@ -42,7 +43,8 @@ class TurnQueue {
 /// operation that never runs does not block others.
 class Turn {
  public:
-  explicit Turn(std::shared_ptr<TurnQueue> queue) : queue_(std::move(queue)), number_(queue_->take()) {}
+  explicit Turn(std::shared_ptr<TurnQueue> queue)
+      : queue_(std::move(queue)), number_(queue_->take()) {}
   ~Turn() { end(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -60,8 +62,8 @@ class Turn {
 };
 
 /// Counts the unfinished calls in MLX's streams, which may still run when the program ends.
-/// Thread-safe. A process has one instance, which is never destroyed
-/// because streams may outlive static destructors.
+/// Thread-safe. A process has one instance, which is never destroyed because streams may outlive
+/// static destructors.
 class PendingCalls {
  public:
   static PendingCalls& of_process();

@@ -1,5 +1,6 @@
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nanobind/ndarray.h>
@@ -127,8 +128,8 @@ bool is_scalar(nb::handle x) {
   return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.generic_type));
 }
 
-/// The type of an array whose kind and item size do not determine it, such as bfloat16. Throws
-/// InvalidArgument for an unsupported type.
+/// Returns the type of an array whose kind and item size do not determine it, such as bfloat16.
+/// Throws InvalidArgument for an unsupported type.
 DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& found) {
   const nb::object dtype = array.attr("dtype");
   const std::string name = nb::str(nb::handle(dtype)).c_str();

@@ -1,5 +1,5 @@
-// Arrays in the form that the library needs: memory, shape and type. All functions must be called
-// with the GIL held.
+// NumPy and other arrays in the form that the library needs: memory, shape and type. All functions
+// must be called with the GIL held.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -43,7 +43,7 @@ Array input_array(const char* call, nb::handle x);
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
 /// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// Does the same, and also requires this type and shape.
+/// Accepts such an array that also has this type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.

@@ -69,8 +69,9 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// Makes a call. `start(group, options)` is called without the GIL; it starts the call and
-  /// returns its Work. Returns `kept.result` if `manner.wait` is set, else a Work with that result.
+  /// Makes a call. Calls `start(group, options)` without the GIL; `start` starts the call and
+  /// returns its Work. Returns `kept.result` once the call is done if `manner.wait` is set.
+  /// Otherwise, returns a Work with that result immediately.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 

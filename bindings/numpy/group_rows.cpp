@@ -1,6 +1,7 @@
 // Calls that concatenate or divide arrays along the first axis.
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <fmt/format.h>
 
 #include <optional>

@@ -12,10 +12,10 @@
 
 namespace mccl::numpy {
 
-/// Runs result = action() on a new thread, and signal handlers meanwhile. Call it with the GIL
-/// held; it releases the GIL while it waits, and `action` runs without it. Throws the exception of
-/// `action`, or that of a handler (KeyboardInterrupt). In the latter case `action` continues
-/// unattended, so it must own everything that it uses.
+/// Runs result = action() on a new thread, and handles signals while it waits for that thread. Must
+/// be called with the GIL held; releases it while it waits, and runs `action` without it. Throws
+/// the exception of `action`, or that of a signal handler (KeyboardInterrupt). After an exception
+/// of a handler, `action` continues unattended, so it must own everything that it uses.
 template <typename Action, typename Result>
 void run_interruptibly(Action&& action, Result& result) {
   constexpr std::chrono::milliseconds kSignalInterval{50};

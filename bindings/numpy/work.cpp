@@ -1,5 +1,6 @@
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 

@@ -1,7 +1,8 @@
 // mccl._distributed, the compiled part of mccl.distributed, and this process's membership in a job:
 // a process is in at most one job at a time.
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
@@ -31,10 +32,10 @@ using Settings = std::map<std::string, std::string>;
 struct ProcessWorld {
   std::shared_ptr<Context> context;
   nb::object world;  ///< The Group of all ranks.
-  /// Stores by address; the address is empty if rank 0 publishes it through the launcher. Kept
-  /// until the process ends: a rank that starts its next world early must find the store that rank
-  /// 0 serves, not one that is about to close. Stores reached along cables are not kept, because
-  /// they end with their world.
+  /// Stores by address. The address is empty if rank 0 publishes its address through the launcher.
+  /// Stores are kept until the process ends: a rank that starts its next world early must find the
+  /// store that rank 0 serves, not one that is about to close. Stores reached along cables are not
+  /// kept, because they end with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
   std::vector<std::shared_ptr<Context>> abandoned;  ///< Never destroyed by a forked child.
 };

@@ -1,4 +1,4 @@
-// Settings as Python sees them: dictionaries of text, which the library's table of settings checks.
+// Settings for Python: dictionaries of text, which the library's table of settings checks.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>

@@ -1,7 +1,8 @@
 // mccl._core: the parts of the library that the Python package needs without a framework. This file
-// has the one Metrics in which all groups of the process are counted.
+// has the Metrics object that counts the calls of all groups of the process.
 #include "python/errors.h"
-// errors.h must be included first.
+// The include above must stay first: it makes the error types visible to other libraries (see
+// errors.h).
 #include <nanobind/stl/string.h>
 
 #include <memory>
@@ -21,7 +22,7 @@ namespace {
 struct ProcessMetrics {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   bool shared = false;  ///< True once a group was made.
-  int rank = -1;        ///< Rank in the group made last.
+  int rank = -1;        ///< Rank of this process in the newest group.
 };
 
 ProcessMetrics& process_metrics() {

@@ -83,8 +83,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr reduce_scatter_keeping(const at::Tensor& output, const at::Tensor& input,
                                  const at::Tensor& left_out, const c10d::ReduceOp& op,
                                  TopkRatio topk_ratio);
-  /// all_reduce without a Work. On a GPU, work that is enqueued in the caller's stream afterwards
-  /// sees the result. Elsewhere, the call is done when this returns.
+  /// Makes an all_reduce without a Work. On a GPU, work that is enqueued in the caller's stream
+  /// afterwards sees the result. On other devices, the call is done when this function returns.
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   /// Payload bytes of this rank's contribution to an all_reduce of the tensor.
   std::size_t bytes_to_sum(const at::Tensor& tensor, TopkRatio topk_ratio) const;

@@ -1,4 +1,4 @@
-// The part of ProcessGroupMCCL that makes groups of some of its ranks.
+// The functions of ProcessGroupMCCL that make groups of some of its ranks.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -9,13 +9,13 @@
 namespace mccl_torch {
 namespace {
 
-/// SHRINK_ABORT of torch.distributed: pending calls of the old group end.
+/// Value of SHRINK_ABORT of torch.distributed: pending calls of the old group are aborted.
 constexpr int kShrinkAbort = 1;
 
 }  // namespace
 
-/// Lets the groups of a split reuse this group's device path. All ranks must call it; a rank in no
-/// part passes null.
+/// Lets the groups of a split reuse this group's device path. All ranks must call it; a rank that
+/// is in none of the new groups passes null.
 void ProcessGroupMCCL::split_on_devices(mccl::Group* child, int color, int key) {
   group_for("split")->split_path(child, color, key);
 }
@@ -24,7 +24,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   group_for("split");
-  // Every rank counts every split, even of groups that it is not in, so that names agree.
+  // Every rank counts every split, even if the new group does not contain it, so that the ranks
+  // agree on names.
   const std::uint64_t number = splits_++;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size_) {
@@ -44,8 +45,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
                     split);
 }
 
-/// Makes the backend of a group of some ranks of this one, and runs `prepare` on it. `call` is
-/// named in errors.
+/// Makes the backend of a group that consists of some ranks of this one, and runs `prepare` on the
+/// new group. Error messages contain `call`.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
     const char* call, const std::string& name, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts,
@@ -79,8 +80,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
   return c10::static_intrusive_pointer_cast<c10d::Backend>(std::move(backend));
 }
 
-/// All ranks that are left name the same ranks, so no agreement is needed. torch has no number for
-/// the call, and a program may shrink a group once only, because torch destroys it.
+/// Needs no agreement, because all remaining ranks pass the same list. The name of the new group
+/// contains no number: torch gives none, and a program may shrink a group only once, because torch
+/// destroys the old group.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::shrink(
     const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {

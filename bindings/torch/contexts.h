@@ -1,4 +1,4 @@
-// The contexts of this process, and how a torch process group becomes a group of one of them.
+// The contexts of this process. Process groups of torch become groups of these contexts.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace mccl_torch {
 
-/// Description of a process group to create, as torch gives it.
+/// Description of a process group that torch asks this backend to create.
 struct GroupRequest {
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
@@ -22,17 +22,18 @@ struct GroupRequest {
   std::chrono::milliseconds timeout;
   std::string name;
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
-  /// The same ranks as numbered by the context of torch's default group. They differ from
-  /// `global_ranks` once that group has been shrunk, because torch then numbers its ranks anew.
+  /// The same ranks, in the numbering of the context of torch's default group. The numbers differ
+  /// from `global_ranks` once the default group has been shrunk, because torch then renumbers its
+  /// ranks.
   std::vector<std::int64_t> members;
   std::map<std::string, std::string> settings;
   std::shared_ptr<mccl::Metrics> metrics;
-  /// True for a default group that does not meet through torch's store. Its ranks meet through the
-  /// JobStore in `store` if there is one, else as the environment specifies.
+  /// True for a default group whose ranks do not meet through torch's store. They meet through the
+  /// JobStore in `store` if there is one, and otherwise as the environment specifies.
   bool elsewhere = false;
 };
 
-/// Used for a group that sets a topk ratio. Throws InvalidArgument unless its codec is topk.
+/// Throws InvalidArgument unless the codec is topk. Called for a group that sets a topk ratio.
 void require_topk(const mccl::Compression& compression);
 
 /// Creates or joins the group of a request; all of its ranks must call it. The default group makes

@@ -1,5 +1,5 @@
-// torch's view of the store of a job that MLX, NumPy or C++ ranks share. Process groups can use it
-// even if no store of torch reaches all ranks.
+// Gives torch access to the store of a job whose ranks may also use MLX, NumPy or C++. Process
+// groups can use it even if no store of torch reaches all ranks.
 #pragma once
 
 #include <cstdint>

@@ -98,7 +98,7 @@ std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
                        tensor.options().device(at::kCPU));
 }
 
-/// Operator that gets no MPS kernel: Python offers it only for gloo on CPU tensors.
+/// Operator that gets no MPS kernel, because Python offers it only for gloo on CPU tensors.
 constexpr const char* kOfTheCpuAlone = "c10d::monitored_barrier_";
 
 /// Returns a process group whose CPU backend is the MPS backend of `group`.

@@ -1,6 +1,6 @@
-// MPS tensors: where they are, when they may be accessed, and how results reach them. These
-// functions enqueue work in torch's stream only on the caller's thread. Continuations of futures,
-// including those of mccl.hooks, use the stream on the thread that runs them.
+// Functions for MPS tensors: where their memory is, when it may be accessed, and how results reach
+// it. These functions enqueue work in torch's stream only on the caller's thread. Continuations of
+// futures, including those of mccl.hooks, use the stream on the thread that runs them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,8 +24,8 @@ bool mps_is_used();
 /// Metal buffer and byte offset of the tensor's first element.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor);
 
-/// Throws ValueError for an MPS tensor whose memory does not hold its elements as they are, such as
-/// a view of a conjugate. Only torch's stream could write such a tensor.
+/// Throws ValueError for an MPS tensor whose memory does not hold the values of its elements, such
+/// as a view of a conjugate. Only torch's stream could write such a tensor.
 void require_written_as_it_lies(const char* call, const at::Tensor& tensor);
 
 /// Copies `from` to `to`. `to` is on MPS; `from` is contiguous with the same shape and type. Does

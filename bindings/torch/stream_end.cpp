@@ -70,7 +70,8 @@ void* handle_of(const c10::Stream& stream) {
   return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
-/// torch uses the handle as the id of an external stream. The default stream has 0 for both.
+/// True for an external stream, whose id is its handle in torch. The default stream also has equal
+/// id and handle, both 0.
 bool may_go(const c10::Stream& stream) {
   return stream.id() != 0 && handle_of(stream) == reinterpret_cast<void*>(stream.id());
 }

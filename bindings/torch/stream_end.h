@@ -55,7 +55,8 @@ class StreamEnd {
 
   StreamEnd(c10::Stream stream, Place place)
       : stream_(stream), place_(place), event_(stream.device_type()) {}
-  /// Uses a stream in which no other call ends, so that messages do not wait for each other.
+  /// Uses a stream of its own, in which no other call ends, so that messages do not wait for each
+  /// other.
   explicit StreamEnd(c10::Device device);
 
   /// Makes the stream wait for the call and its `parts`, and then make the copies. The host does

@@ -1,5 +1,5 @@
-// Tensors in the form that the engine takes: contiguous memory of a known element type, on the
-// host, a CUDA GPU or a Mac's GPU.
+// Conversion of tensors to the form that the engine takes: contiguous memory of a known element
+// type, on the host, a CUDA GPU or a Mac's GPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -77,17 +77,17 @@ class TensorStaging {
   /// Sets an action that runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
-  /// Device of the tensors, if streams of that device can wait for the call.
+  /// Device of the tensors, if it has streams, which can wait for the call.
   std::optional<c10::Device> device() const { return device_; }
-  /// True if a tensor is on MPS. The call must then start behind a fence, and its results are ready
-  /// when the call is over.
+  /// True if a tensor is on MPS. The call must then start after a fence has passed, and its results
+  /// are ready when the call is over.
   bool on_mps() const { return on_mps_; }
   /// Set the device for a call without tensors of its own, such as a barrier or a batch.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
   /// Removes and returns the copies to the caller's tensors, as (destination, source). The caller
-  /// then makes them in a stream, and finish() does not.
+  /// of this function then makes the copies in a stream, and finish() does not.
   std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
 
   /// Copies results to the caller's tensors, and then runs the action of then(). Called once, after

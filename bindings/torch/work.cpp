@@ -186,7 +186,7 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStagin
 void WorkMCCL::start(const mccl::Work& work) {
   work_ = work;
   ledger_->opened();
-  // A receive or a coalesced call is not awaited: it may never end.
+  // Receives and coalesced calls are not registered as awaited, because they may never end.
   const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
   if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
   // A caller whose stream waits may end the profiler before the call is over. Report only the time
@@ -326,7 +326,8 @@ void WorkMCCL::throw_exception() const {
   std::rethrow_exception(exception_);
 }
 
-/// With a time limit, the host also waits, because only the host can time out.
+/// Makes the caller's stream wait. If there is a time limit, the host also waits, because only the
+/// host can time out.
 bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) wait_on_host(timeout);
   if (phase_.load() == Phase::finished && exception_) throw_exception();
@@ -342,7 +343,8 @@ void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
   } catch (const pybind11::error_already_set&) {
     throw;
   } catch (...) {
-    // The wait failed, not the call. The engine's message contains the name of the call.
+    // The wait failed, although the call has not. The engine's message contains the name of the
+    // call.
     if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
   }
   complete();

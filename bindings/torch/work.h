@@ -83,8 +83,8 @@ bool is_recorded();
 
 /// Work of one call. On CUDA memory, streams wait for the call's end: wait() makes the caller's
 /// stream wait while the host continues. The host sees the call as done once all of it is done. On
-/// MPS memory the call ends as on host memory, and work enqueued on the GPU afterwards sees the
-/// results.
+/// MPS memory, a call ends like a call on host memory, and work that is enqueued on the GPU after
+/// its end sees the results.
 class WorkMCCL final : public c10d::Work {
  public:
   WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStaging staging,
@@ -101,8 +101,8 @@ class WorkMCCL final : public c10d::Work {
   std::optional<c10::Device> device() const { return device_; }
   /// True if the call uses MPS memory.
   bool on_mps() const { return on_mps_; }
-  /// Sets the device of `staging`, which belongs to a call that contains this one, to that of this
-  /// call.
+  /// Sets the device of `staging` to the device of this call. `staging` belongs to a call that
+  /// contains this one.
   void keep_in(TensorStaging& staging) const;
 
   /// Marks a call inside an open batch. wait() on it returns immediately, because only the end of

@@ -13,7 +13,8 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host. The findings in `facts.odd` are the first ones.
+/// Returns the faults of one host. The findings in `facts.odd`, which describe unreadable facts,
+/// are the first ones.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
@@ -54,8 +55,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
 /// lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
-/// Finds cables whose ends have addresses or MTUs that do not match. Works before any path has been
-/// tried.
+/// Finds cables whose ends have addresses or MTUs that do not match. Does not need the results of
+/// trying the paths.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// Finds faults in the results of trying the paths, and groups of hosts that no path joins.

@@ -31,13 +31,15 @@ struct TopologyChoice {
   std::vector<Finding> findings;
 };
 
-/// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user asked for one, else
-/// empty. If the cables do not suit it, the shape is none and a finding lists the cables to add.
+/// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user requested that backend,
+/// and empty otherwise. If the cables do not suit it, the shape is none and a finding lists the
+/// cables to add.
 TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
                              const std::string& backend);
 
-/// Returns one address of each host in the network, by host index. All are IPv4, or all are IPv6 if
-/// more hosts have an IPv6 address. Hosts without an address of that family are omitted.
+/// Returns one address of each host in the network, keyed by host index. All are IPv6 if more hosts
+/// have an IPv6 address than an IPv4 address; otherwise all are IPv4. Omits hosts without an
+/// address of that family.
 std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 
 /// Chooses the best network in which all hosts have an address, and all networks that are equally

@@ -84,8 +84,8 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-/// Finds pairs of addresses with different masks where only one of the two networks contains the
-/// other address.
+/// Finds pairs of addresses with different masks such that only one of their two networks contains
+/// the other address.
 void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
   struct Place {
     std::string text;
@@ -177,7 +177,8 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                           first.package, first.version)});
 }
 
-/// A package without which a job may fail on a host, although it runs on the others.
+/// A package whose absence on a host may make a job fail there, although the job runs on other
+/// hosts.
 struct Needed {
   std::string_view family;
   std::string_view why;
@@ -230,7 +231,8 @@ bool is_slow(const Interface& interface) {
   return interface.kind == InterfaceKind::wireless || interface.joins;
 }
 
-/// Returns an interface with a cable that could be used instead; null if there is none.
+/// Returns an interface of the host that has a cable, as a replacement for the selected interface;
+/// null if there is none.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
     return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&

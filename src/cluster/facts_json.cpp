@@ -65,8 +65,8 @@ constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;
 constexpr const char* kAnyKey = "*";
 
-/// Returns facts with a value of the right kind in each place: each list has one entry, each map
-/// has the key kAnyKey, and limits are unlimited.
+/// Returns facts that show the expected type of every value: each list has one entry, each map has
+/// the key kAnyKey, and limits are unlimited.
 json example_of_facts() {
   HostFacts facts;
   for (Limit* limit :
@@ -87,7 +87,7 @@ json example_of_facts() {
   return facts;
 }
 
-/// Describes, for people, what a value must be in the place of `example`.
+/// Describes, for people, the values that are valid in the place of `example`.
 std::string text_of_form(const json& example) {
   if (example == "unlimited") return "a number or \"unlimited\"";
   if (example.is_string()) return "text";
@@ -107,8 +107,9 @@ bool has_form(const json& value, const json& example) {
   return value.type() == example.type();
 }
 
-/// Limits integers to their range, and removes each member and each entry that is null or differs
-/// in form from the example. Notes those that differ. Returns false if `value` itself differs.
+/// Makes `value` have the form of `example`. Limits integers to their range. Removes each member
+/// and each entry that is null or has another form, and adds a finding to `noted` for the latter.
+/// Returns false if `value` itself has another form.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),
@@ -135,8 +136,8 @@ bool keep_valid(json& value, const json& example, HostFacts& noted) {
   return true;
 }
 
-/// Empties names that are not plain, because they may appear in commands, and drops parts that lack
-/// their essential fields. Notes the names.
+/// Empties names that are not plain, because they may appear in commands, and adds a finding for
+/// each. Drops parts that lack their essential fields.
 void keep_plain(HostFacts& facts, HostFacts& noted) {
   const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
   for (Interface& each : facts.interfaces) {

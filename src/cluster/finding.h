@@ -32,7 +32,8 @@ struct Finding {
 
 std::string_view name_of(Severity severity);
 
-/// Returns the one of the first `count` values that has this name; the first one if none has.
+/// Returns the enumerator with this name among the first `count` ones. Returns the first enumerator
+/// if none has it.
 template <typename Named>
 Named named(const std::string& name, int count) {
   for (int i = 1; i < count; ++i)

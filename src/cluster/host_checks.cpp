@@ -249,7 +249,8 @@ std::string meaning_of(const std::string& word) {
   return found == known.end() ? in_quotes(word) : found->second;
 }
 
-/// True if a user can change the cause. Missing support in the GPUs themselves cannot be changed.
+/// True if the user can change the cause of the missing access. Missing support in the GPUs
+/// themselves cannot be changed.
 bool can_be_changed(const std::string& word) {
   return word == "CNS" || word == "TNS" || word == "DR";
 }

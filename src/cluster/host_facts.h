@@ -91,7 +91,7 @@ struct Gpu {
 using Limit = std::optional<long>;
 inline constexpr long kNoLimit = -1;
 
-/// The defaults describe a host about which nothing is known yet.
+/// Facts about one host. The defaults describe a host about which nothing is known yet.
 struct HostFacts {
   std::string host;  ///< Displayed name of the host.
   System system = System::unknown;

@@ -152,8 +152,8 @@ std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
       host.host, interface, kCallPort, kCallPort);
 }
 
-/// True if the interface's only known neighbour is the machine that runs mccl: ssh connected
-/// through this interface, and no other host has an address in its network.
+/// True if the machine that runs mccl is probably the only neighbour on the interface: ssh
+/// connected through this interface, and no other host has an address in its network.
 bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& host,
                           const Interface& interface) {
   if (host.asked_at.empty() || !interface.has_address(host.asked_at)) return false;

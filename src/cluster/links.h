@@ -64,9 +64,10 @@ struct Connectivity {
   std::vector<Wire> networks;
 };
 
-/// Finds cables from the UUIDs that Thunderbolt gives to ports. `heard` tells several cables
-/// between the same two hosts apart. Adds a finding for a cable that only one end sees, that leads
-/// back to the same host or to an unknown computer, or that has no interface at one end.
+/// Finds cables from the UUIDs that Thunderbolt gives to ports. Uses `heard` to distinguish several
+/// cables between the same two hosts. Adds a finding for each of these cables: one that only one
+/// end sees, one that leads back to the same host or to an unknown computer, and one that has no
+/// interface at one end.
 std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
                                          std::span<const Heard> heard,
                                          std::vector<Finding>& findings);
@@ -78,14 +79,15 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds each link that has neither end in `joined` yet.
+/// Adds each link neither of whose ends is part of `joined` yet.
 void add_links(Connectivity& joined, std::span<const CableLink> links);
 
 /// Sums the capacities of all cables of each pair. A cable of unknown speed counts as fast as the
 /// slowest known one.
 Capacities capacities_of(int hosts, std::span<const CableLink> links);
 
-/// Returns the sets of hosts that these pairs join, directly or through others; the largest first.
+/// Returns sets of hosts such that the pairs join all hosts of a set, directly or through others.
+/// The largest set is the first.
 std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
 
 /// own_end() returns the link's end at this host, and other_end() returns the opposite end.

@@ -46,8 +46,8 @@ const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const Inte
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// Whether a cable or a network joins two ends. `others`: at least one end is joined, but only to
-/// other ends. `unknown`: neither end is joined to any other.
+/// States whether a cable or a network joins two ends. `others`: at least one end is joined, but
+/// only to other ends. `unknown`: neither end is joined to any other.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
@@ -118,10 +118,10 @@ End far_end(const Connectivity& joined, const End& end, const End& otherwise) {
   return otherwise;
 }
 
-/// Detects packets from `source` to `target` that the receiving host drops because of rp_filter 1:
-/// they arrive on one interface, but replies to `source` would leave through another. The sender's
-/// routes determine the interface through which the packets leave. If no route is known, it is that
-/// of `from`.
+/// Detects packets from `source` to `target` that the receiving host drops because its rp_filter is
+/// 1. Such packets arrive on one interface, but replies to `source` would leave through another.
+/// The packets leave the sender through the interface that its routes select, or through that of
+/// `from` if no route is known.
 std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Connectivity& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
@@ -203,8 +203,8 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const InterfacePa
   }
 }
 
-/// True if the hardware does not report its rate. The measured rate is then compared with other
-/// such paths.
+/// True if the hardware does not report a rate. The measured rate is then compared with the rates
+/// of other such paths.
 bool is_like_others(const InterfacePath& path) { return path.nominal_mbit == 0 && !path.routed; }
 
 bool is_below_hardware(const InterfacePath& path) {
@@ -212,7 +212,8 @@ bool is_below_hardware(const InterfacePath& path) {
   return path.nominal_mbit > 0 && path.bytes_per_s * 8 / 1e6 < share * path.nominal_mbit;
 }
 
-/// Returns the median rate of the paths whose hardware reports none; 0 if fewer than four.
+/// Returns the median rate of the paths whose hardware reports none. Returns 0 if there are fewer
+/// than four such paths.
 double usual_rate(std::span<const InterfacePath> paths) {
   std::vector<double> rates;
   for (const InterfacePath& path : paths)

@@ -31,7 +31,7 @@ Graph graph_of(const Capacities& capacities, double least) {
 /// cannot improve on the best order.
 class Search {
  public:
-  /// Accepts only orders that lack fewer than `limit` cables.
+  /// Finds only orders that lack fewer than `limit` cables.
   Search(const Graph& graph, std::size_t limit) : graph_(graph), fewest_(limit) {
     for (std::size_t v = 0; v < graph.size(); ++v) free_.set(v);
   }

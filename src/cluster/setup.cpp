@@ -148,7 +148,8 @@ Commands commands_of(const CableEnd& kept) {
           shell(fmt::format("{} || {{ {}; }}", is_there, commands.undo))};
 }
 
-/// Throws Error if any address cannot be kept. The message lists all reasons.
+/// Throws Error if the network manager of a host cannot keep an address. The message lists all
+/// reasons.
 void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
   std::set<std::string> faults;
   for (const CableEnd& kept : all) {
@@ -187,7 +188,8 @@ Commands network_manager_commands(const std::string& interface, const Network& a
 }
 
 /// Takes the interface out of its bridge and brings it up. On macOS, brings the bridge down
-/// instead, once per bridge: `bridges` holds those that are down.
+/// instead. `bridges` holds the bridges that are already brought down, so that each is brought down
+/// once.
 std::vector<Commands> preparation_of(const CableEnd& end,
                                      std::set<std::pair<int, std::string>>& bridges) {
   const System system = end.host.system;

@@ -36,11 +36,12 @@ SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 
-/// Returns one step for each end of a link whose addresses MCCL has assigned. These are new
-/// addresses, and existing ones in /30 networks. The step writes the address into the configuration
-/// of the host's network manager. Until the next restart, it changes nothing beyond what
-/// setup_steps() has already changed. Its undo restores the configuration of an earlier set-up. On
-/// each Mac with such an end in the Thunderbolt Bridge, another step turns the bridge off.
+/// Returns one step for each end of a link whose addresses MCCL has assigned: new addresses, and
+/// existing ones in /30 networks. The step writes the address into the configuration of the host's
+/// network manager, which applies it from the next restart on. Until then, the step changes nothing
+/// beyond what setup_steps() has already changed. Its undo restores the configuration of an earlier
+/// set-up. On each Mac with such an end in the Thunderbolt Bridge, another step turns the bridge
+/// off.
 ///
 /// Throws Error if a host has no known network manager, or if an interface has other addresses that
 /// the manager would remove. The message lists these hosts and interfaces.

@@ -81,7 +81,7 @@ impl Store {
 pub struct Context(Handle);
 
 impl Context {
-    /// Joins the job that a launcher such as `mccl launch` has set variables for.
+    /// Joins the job that the environment variables of a launcher such as `mccl launch` describe.
     pub fn from_environment() -> Result<Context> {
         made(|handle| unsafe { ffi::mccl_context_from_environment(ptr::null_mut(), handle) })
             .map(Context)
@@ -210,7 +210,8 @@ impl Group {
         check(unsafe { ffi::mccl_group_abort(self.0, reason.as_ptr()) })
     }
 
-    /// The C interface takes one count, so the lengths of both slices are compared here.
+    /// Returns an error unless `whole` is `part` times the number of ranks. The C interface takes
+    /// only one count, so the lengths of both slices are compared here.
     fn require(&self, call: &str, whole: usize, part: usize) -> Result<()> {
         if part.checked_mul(self.size()) == Some(whole) {
             return Ok(());
@@ -252,7 +253,7 @@ fn address_mut<T>(data: &mut [T]) -> *mut c_void {
     data.as_mut_ptr().cast()
 }
 
-/// A rank too large for the C interface becomes one that it refuses.
+/// Converts a rank. A rank that is too large becomes one that the C interface refuses.
 fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }

@@ -31,8 +31,8 @@ struct Bounds {
   std::size_t buffer_bytes = 0;
   double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
-  double pass_all_gbs =
-      0;  ///< All processes at the same time copy their buffers through a small buffer and back.
+  /// All processes at the same time copy their buffers, piece by piece, to a small buffer and back.
+  double pass_all_gbs = 0;
   std::optional<Loopback> loopback;  ///< Set if two processes share the machine.
 };
 

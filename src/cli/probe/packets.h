@@ -34,8 +34,8 @@ struct Packet {
   bool to_all = false;     ///< True if the packet was sent to all hosts of the network (multicast).
 };
 
-/// Answers packets until it is destroyed: single packets that prove knowledge of the key, with a
-/// smaller one, and calls.
+/// Answers packets until it is destroyed. A single packet that proves knowledge of the key gets a
+/// smaller packet as its answer. Calls are answered as described below.
 ///
 /// Sends calls through this host's interfaces, and receives other hosts' calls. A call is a
 /// handshake of three messages, each with a proof that the sender knows the secret:
