@@ -1,4 +1,4 @@
-"""MCCL: collective communication for the machines people really have.
+"""MCCL: collective communication between processes, for NumPy, torch and MLX.
 
 ``import mccl`` is cheap: it loads neither a framework nor the library. It registers the backend
 "mccl" with ``torch.distributed`` if torch is imported, now or later. ``mccl.distributed``,
@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Lists the public names, without those that only this file uses."""
+    """Lists the public names, without the names that only this file uses."""
     modules = [name for name in globals() if f"{__name__}.{name}" in sys.modules]
     return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 

@@ -26,7 +26,8 @@ class Work(Generic[_Result]):
     def on_done(self, callback: Callable[[], object]) -> None: ...
     def __await__(self) -> Generator[Any, Any, _Result]: ...
 
-# Keywords of a call that waits for its end, and of one that returns a Work. Sums have one more.
+# Keywords of calls that block until they are done, and of calls that return a Work. Sums also take
+# `compression`.
 class _Options(TypedDict, total=False):
     timeout: float | None
 

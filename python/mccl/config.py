@@ -63,7 +63,7 @@ def _to_text(name: str, value: object) -> str:
 
 
 def _utf8(label: str, text: str) -> str:
-    """Returns `text`. Raises ValueError if it has bytes that Python could not decode."""
+    """Returns `text`. Raises ValueError if it cannot be encoded as UTF-8."""
     try:
         (label + text).encode()
     except UnicodeEncodeError:
@@ -89,10 +89,10 @@ def _check_name(name: object) -> str:
 
 
 class _FieldsForDataclasses:
-    """The fields that the functions of the module dataclasses read from the class or an instance.
+    """Makes the functions of the module dataclasses work on MCCLConfig and its instances.
 
-    An instance lists only the fields that were given: replace() copies all fields found here, and
-    settings that were left to the environment must not become given ones.
+    An instance lists only the settings that were given, because replace() copies all fields that
+    it finds. Settings that were left to the environment would otherwise become given ones.
     """
 
     def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
@@ -105,7 +105,7 @@ class _FieldsForDataclasses:
 
 
 class _Field:
-    """One setting as an attribute, which checks new values and has the default until it is set."""
+    """One setting as an attribute. Checks new values; has the default value until it is set."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.name: str = row["name"]
@@ -127,7 +127,7 @@ class _Field:
 
 
 class MCCLConfig:
-    """Settings, some of them given and the others at their defaults.
+    """Settings. Some are given; the others have their defaults.
 
     Every setting is an attribute and a keyword, under its name in the table of docs/settings.md.
     init() applies the given settings and takes the others from the environment. None means not
@@ -263,13 +263,13 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 _overrides = MCCLConfig()
 _revision = 0
 
-#: Functions that return True while a framework has groups, which keep the settings with which they
-#: were made. The keys describe these groups in the warning of init().
+#: Functions that return True while a framework has groups. Groups keep the settings with which they
+#: were made. The keys describe the groups in the warning of init().
 _keepers: dict[str, Callable[[], bool]] = {}
 
 
 def warn_while(exists: Callable[[], bool], what: str) -> None:
-    """Makes init() warn that it is too late if `exists()` is true; `what` describes the groups."""
+    """Makes init() warn that it is too late while `exists()` is true; `what` names the groups."""
     _keepers[what] = exists
 
 
@@ -341,9 +341,9 @@ def get_config() -> MCCLConfig:
 def resolved_settings() -> dict[str, str]:
     """get_config() as text by name, which an extension module passes to Config::set.
 
-    Omits defaults that MCCL may replace by other values, unless they were set: the port, which
-    another job may use, and the message size, which depends on the kind of cable. If they were
-    included, they would count as given.
+    Omits the port and the message size unless they were set, because included settings count as
+    given. MCCL may replace these two defaults: another job may use the port, and the best message
+    size depends on the kind of cable.
     """
     return _resolve(_overrides)
 

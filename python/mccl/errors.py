@@ -1,7 +1,7 @@
 """Exceptions of mccl.distributed and of its groups.
 
-Every message contains the rank, the peer and the call if they are known, what was expected, what
-was found, and what to do next.
+Every message contains the rank, the peer and the call if they are known. It states what was
+expected, what was found, and what to do next.
 """
 
 from __future__ import annotations

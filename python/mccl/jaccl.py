@@ -33,10 +33,10 @@ _OTHER_NAMES = {
 def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | None = None) -> Job:
     """The job that MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING describe.
 
-    JACCL_* names take precedence. MCCL's counterparts replace variables that are not set:
-    MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) and MCCL_RDMA_RING. Since each of
-    these also has a meaning without jaccl, they select jaccl on their own only if the first three
-    are all set.
+    JACCL_* names take precedence. The equivalent settings of MCCL replace variables that are not
+    set: MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) and MCCL_RDMA_RING. If no
+    variable of MLX is set, they select jaccl only if the first three are all set, because each also
+    has a meaning without jaccl.
 
     The ranks meet at the coordinator's address, which belongs to rank 0. With `meet`, they use the
     meeting point that it returns, and need no coordinator. The table lists the devices that connect
@@ -92,7 +92,7 @@ def _root_of(coordinator: str) -> str:
 
 
 def _twins(settings: Mapping[str, str]) -> dict[str, str]:
-    """The values of MCCL's settings, by MLX's names; empty where a setting is not set."""
+    """The values of the equivalent settings of MCCL, by MLX's names; empty if not set."""
     rank, device = settings.get("rank", ""), settings.get("rdma_device", "")
     return {
         _RANK: "" if rank == "-1" else rank,

@@ -1,7 +1,7 @@
-"""Code shared by all readers, which find the job of a process from variables of other programs.
+"""Code shared by the functions that find the job of a process from variables of other programs.
 
-A reader is a function from the environment to the settings for joining the job. It raises Refusal
-with the reason if the process cannot join.
+Such a function takes the environment and returns the settings for joining the job. It raises
+Refusal with the reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def is_on(environment: Environment, variable: str) -> bool:
-    """True if a flag variable of MLX is set, to any value: MLX only checks its presence."""
+    """True if this flag of MLX is set, to any value, because MLX only checks whether it is set."""
     return variable in environment
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """The rank in `text`. Raises Refusal unless it is below `size`, which `source` defines."""
+    """The rank in `text`. Raises Refusal unless it is below `size`; `source` names its origin."""
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)
@@ -88,7 +88,7 @@ def require_all(backend: str, given: Mapping[str, str | None]) -> None:
 
 
 def shape_of(value: object) -> str:
-    """A value of a JSON file as text for messages, at most 61 characters long."""
+    """Formats a value of a JSON file for messages, in at most 61 characters."""
     if isinstance(value, (list, dict)) and not value:
         return "an empty list" if isinstance(value, list) else "an empty object"
     text = json.dumps(value)

@@ -13,10 +13,10 @@ from mccl import _core
 class MetricsSummary:
     """Counters since the first group was made, or since reset_metrics().
 
-    Times are averages in milliseconds unless noted, over calls that succeeded. Times of one call:
-    queue wait is from submission to start, and execution from start to end. Network is the part of
-    execution spent moving bytes, reduce the part spent in arithmetic, and sync the rest, spent
-    waiting for peers.
+    Times are averages in milliseconds unless noted, over calls that succeeded. The queue wait of a
+    call lasts from its submission to its start, and its execution from its start to its end.
+    Execution has three parts: network (moving bytes), reduce (arithmetic) and sync (waiting for
+    peers).
 
     Attributes:
         total_ops: Calls that ended, including failed ones.
@@ -36,8 +36,9 @@ class MetricsSummary:
         staging_bytes: Bytes held now to pass data on: memory shared with other ranks of the
             machine, receive buffers, and scratch space for sums in progress.
         peak_staging_bytes: Largest value of staging_bytes.
-        pinned_bytes: Bytes of pinned host memory held now; calls on GPU tensors are staged through
-            it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
+        pinned_bytes: Bytes of pinned host memory held now, through which calls on GPU tensors copy
+            their data. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses
+            them.
         peak_pinned_bytes: Largest value of pinned_bytes.
         shm_links: Links of groups established through shared memory. Links that only measure the
             job at its start do not count.
@@ -89,8 +90,8 @@ def log_metrics() -> None:
 def flight_record() -> dict[str, Any] | None:
     """The last 4096 calls of this process and its groups; None before it has made a group.
 
-    The record is of the context that was made last, even after its groups have failed or ended. Its
-    fields are described in docs/inspect.md.
+    The record belongs to the newest context, even after its groups have failed or ended.
+    docs/inspect.md describes its fields.
     """
     text = _core.flight_record()
     return json.loads(text) if text else None

@@ -1,4 +1,4 @@
-"""Parts that torch's FSDP needs from a device and that torch lacks for MPS.
+"""Adds the functions that torch's FSDP needs from a device and that torch lacks for MPS.
 
 All work of FSDP2 on MPS is ordered by torch's default stream, and a call of MCCL is over once it
 has been waited for. Streams and waits between them are therefore no-ops, as on the CPU. Torch has
@@ -150,7 +150,7 @@ def _complete_storages(shim: Any) -> None:
 
 
 def _complete_fsdp() -> Any:
-    """Registers the CPU kernels for MPS: they are composed of torch's own operators."""
+    """Registers the CPU kernels for MPS too, because they only call torch's own operators."""
     import torch
     import torch.distributed.fsdp  # registers the operators
 

@@ -1,4 +1,4 @@
-"""The share of the elements that topk sends during a ramp, which lowers it to the given ratio."""
+"""The share of the elements that topk sends. A ramp lowers the share stepwise to the ratio."""
 
 from __future__ import annotations
 

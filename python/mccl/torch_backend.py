@@ -1,4 +1,4 @@
-"""The backend "mccl" of torch.distributed: its Python side."""
+"""The Python side of the backend "mccl" of torch.distributed."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _members(global_ranks: list[int], shim: Any) -> list[int]:
-    """The ranks as the context of the default group numbers them.
+    """Converts ranks of torch to ranks of the default group's context.
 
-    torch numbers its ranks anew when the default group is shrunk; the context does not.
+    torch renumbers its ranks when the default group is shrunk; the context does not.
     """
     import torch.distributed as dist
 
@@ -126,7 +126,7 @@ def _has_groups() -> bool:
 
 
 def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:
-    """The given timeout; if that is torch's default and the setting is set, the setting's value."""
+    """The given timeout, or the setting `timeout` if set while `given` is torch's default."""
     from torch.distributed.constants import default_pg_timeout
 
     if given == default_pg_timeout and "timeout" in settings:

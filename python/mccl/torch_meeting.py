@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SCHEME = "mccl"
 
-#: Key that marks a process's private store, made if the ranks do not meet through torch; see
-#: meet().
+#: Key that marks a private store of a process. meet() makes such a store if the ranks do not meet
+#: through torch.
 _ELSEWHERE = "mccl/elsewhere"
 
 #: Inputs of torch's handler. The URL's query may hold those in _IN_QUERY, under the names given
@@ -108,10 +108,10 @@ def meets_elsewhere(store: dist.Store) -> bool:
 
 
 def _complete_environment(url: str) -> bool:
-    """Sets those of torch's variables that are missing, from a launcher other than torchrun.
+    """Sets torch's missing variables to the values of a launcher other than torchrun.
 
-    Variables that are set, and values in the URL, stay as they are. If they disagree with the
-    launcher, nothing is set, and torch reports the missing variable.
+    Does not change variables that are set, or values in the URL. If these disagree with the
+    launcher, sets nothing, and torch reports the missing variable.
 
     Returns:
         True if the ranks must meet by meet() instead, because rank 0 has no address for all of
@@ -151,7 +151,7 @@ def _complete_environment(url: str) -> bool:
 
 
 def _told(url: str) -> dict[str, str]:
-    """The values that torch's handler would find, by variable. It ignores empty variables."""
+    """The values that torch's handler would find, by variable. The handler ignores empty ones."""
     names = (*_IN_QUERY, *_ADDRESS)
     told = {name: os.environ[name] for name in names if os.environ.get(name)}
     query = parse_qs(urlparse(url).query)
@@ -192,9 +192,9 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
             return "127.0.0.1", str(free.getsockname()[1])
     root = _core.meeting_point(settings, dict(os.environ))
     host, port = jobs.split_address(root)
-    # MPICH's launcher passes an address made for this call. The other launchers give the address of
-    # MCCL's own store, which this process may also serve; torch's store then uses the next port, as
-    # in mccl launch.
+    # MPICH's launcher gives an address that was made for this call. Other launchers give the
+    # address of MCCL's own store, which this process may also serve. torch's store then uses the
+    # next port, as in mccl launch.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Names in torch: those of the backend, and functions that check for torch's own backends."""
+"""Registers the backend's names in torch, and changes functions that check for other backends."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def is_registered() -> bool:
 
 
 def register(create: Callable[..., Any]) -> None:
-    """Registers the backend under both names, unless another package has the first one.
+    """Registers the backend under both names, or only the second if another package has the first.
 
-    If another package takes the first name later, torch gives it the name. Either case issues one
-    warning.
+    If another package registers the first name later, torch uses that package's backend. In both
+    cases, one warning is issued.
     """
     from torch.distributed.distributed_c10d import Backend
 
@@ -125,7 +125,7 @@ def _set_pg_timeout(torchs: Callable[..., None], own_parts: Callable[..., Any]) 
     @functools.wraps(torchs)
     def _set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
         own, whole = own_parts(group)
-        if not whole:  # torch checks the group, and sets the parts of its own backends
+        if not whole:  # torch checks the group, and sets the timeout of its own backends
             torchs(timeout, group)
         for part in own:
             part._set_default_timeout(timeout)

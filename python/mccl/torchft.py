@@ -20,8 +20,8 @@ _CUSTOM = ProcessGroup.BackendType.CUSTOM
 class ProcessGroupMCCL(ProcessGroupWrapper):
     """A process group for ``torchft.Manager(pg=...)``.
 
-    Each quorum gets connections of its own, on a free port, whatever MCCL_PORT_BASE says: those of
-    the quorum before may not be closed yet.
+    Each quorum gets its own connections on a free port, regardless of MCCL_PORT_BASE, because the
+    connections of the previous quorum may not be closed yet.
     """
 
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
@@ -32,7 +32,7 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
             size=world_size,
             timeout=self._timeout,
             name=f"torchft-{self._uuid}",
-            # A group that is not the default one, none of whose ranks are ranks of the default one.
+            # Not the default group, and none of its ranks belongs to the default group.
             global_ranks=list(range(world_size)),
             members=[-1] * world_size,
             settings=config.resolved_settings() | {"port_base": "0"},
@@ -60,7 +60,7 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
             del self._backend
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the timeout of later calls, of this group and of those to come."""
+        """Sets the timeout of later calls, of this group and of later groups."""
         super().set_timeout(timeout)
         if self._pg is not None:
             self._backend._set_default_timeout(timeout)

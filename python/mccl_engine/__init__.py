@@ -1,8 +1,8 @@
-"""Facts about MCCL's distribution, in a package whose name no other distribution has.
+"""Detects another distribution whose package is also called `mccl`.
 
-Another distribution, called mccl, also has a package `mccl`. Whichever was installed last has
-overwritten files of the other. The code that detects this is therefore here. It costs little,
-because every `import mccl` runs it.
+If both are installed, the later one has overwritten files of the earlier one. This code is
+therefore in a package whose name no other distribution uses. Every `import mccl` runs it, so it
+must be fast.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def install_command(*options: str) -> str:
 
 
 def autoload() -> None:
-    """Registers the backend with torch, which calls this while it is imported. Never raises.
+    """Registers the backend with torch. torch calls this while it is imported. Never raises.
 
-    If the other distribution is installed, it warns, and a later import of mccl raises ImportError.
-    A program that only uses torch continues.
+    If the other distribution is installed, this function warns, and a later import of mccl raises
+    ImportError. A program that uses torch without mccl can continue.
     """
     try:
         require_alone()
@@ -81,7 +81,7 @@ def after_import(name: str, action: Callable[[], object]) -> None:
 
 
 class _AfterImport:
-    """Finder of one module, which it loads as Python does; then runs an action."""
+    """Import finder for one module. Loads the module as usual, and then runs an action."""
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class _Refusal:
 def _other_distribution() -> str | None:
     """Name, version and folder of an installed distribution "mccl"; None if there is none.
 
-    Does not use importlib.metadata, which takes longer to import than all the rest of MCCL.
+    Does not use importlib.metadata, whose import takes longer than the rest of `import mccl`.
     """
     for folder in sys.path:
         try:
@@ -144,7 +144,7 @@ def _pip(command: str) -> str:
 
 
 def _source() -> str:
-    """The place MCCL was installed from, as an argument of pip."""
+    """The source from which MCCL was installed, as an argument of pip."""
     # Imported here because only error messages need it.
     from importlib.metadata import PackageNotFoundError, distribution
 

@@ -1,4 +1,4 @@
-"""Runs a Python program of MLX on MCCL, whatever started the program.
+"""Makes a Python program that uses MLX run on MCCL, regardless of how it was started.
 
 If the variable MCCL_MLX is set, `mccl_engine_mlx.pth` in site-packages makes Python import this
 module at startup. Nothing of MLX or MCCL is imported before the program imports MLX.

@@ -1,7 +1,8 @@
-"""Makes frameworks on top of torch accept the backend where they list the backends they know.
+"""Makes frameworks on top of torch accept the backend "mccl".
 
-Each module here holds the name of the framework's module that has such a list, and changes it once
-that module is imported. Nothing is imported for a framework that the program does not use.
+Such a framework has a list of the backends that it knows. Each module here changes one framework,
+once the program has imported the framework's module with that list. Nothing is imported for a
+framework that the program does not use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import ModuleType
 
 import mccl_engine
 
-#: The module of a framework to change, and the module here that changes it.
+#: Maps the module of a framework to the module here that changes it.
 _CHANGES = {
     "accelerate.state": "accelerate",
     "ignite.distributed.comp_models.native": "ignite",
@@ -26,7 +27,7 @@ _CHANGES = {
 
 
 def install() -> None:
-    """Changes the frameworks that are imported, and the others once they are. Never raises."""
+    """Changes each framework, now or once it is imported. Never raises."""
     for name, change in _CHANGES.items():
         module = sys.modules.get(name)
         if module is None or getattr(module.__spec__, "_initializing", False):
@@ -36,7 +37,7 @@ def install() -> None:
 
 
 def _change(name: str, change: str) -> None:
-    """Changes one framework. A version that is built otherwise is left as it is, with a warning."""
+    """Changes one framework. If its version does not fit, changes nothing and warns."""
     try:
         module: ModuleType = sys.modules[name]
         importlib.import_module(f".{change}", __name__).change(module)

@@ -1,8 +1,8 @@
 """Accelerate, and Transformers above it, on the CPU.
 
-Accelerate replaces the backend that a program names by gloo if the ranks are on the CPU, and then
-refuses to start because the two differ. With MCCL's names it now keeps the backend. It also trains
-by DDP there where a program asks for FSDP; on MCCL it now does what the program asks for.
+If the ranks are on the CPU, Accelerate replaces the program's backend by gloo, and then refuses to
+start because the two differ. With this change, it keeps the backend "mccl". On the CPU, Accelerate
+also uses DDP if the program requests FSDP. With this change, it uses FSDP on the backend "mccl".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OURS = (BACKEND, OWN_BACKEND)
 
 
 def change(state: ModuleType) -> None:
-    """Makes accelerate.state keep the backend "mccl" on the CPU, with FSDP if that is asked for."""
+    """Makes accelerate.state keep the backend "mccl" on the CPU, and use FSDP if requested."""
     kinds = state.DistributedType
     prepare = state.PartialState._prepare_backend
     start = state.AcceleratorState.__init__
@@ -42,7 +42,7 @@ def change(state: ModuleType) -> None:
             if self._mixed_precision != "no":
                 plugin.set_mixed_precision(self._mixed_precision)
             self.fsdp_plugin = plugin
-            # Later states of the process are filled from this one.
+            # Accelerate copies this attribute to states that the process makes later.
             state.PartialState._shared_state["distributed_type"] = kinds.FSDP
 
     state.PartialState._prepare_backend = prepare_backend

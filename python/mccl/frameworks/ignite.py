@@ -8,6 +8,6 @@ from mccl.torch_names import BACKEND, OWN_BACKEND
 
 
 def change(native: ModuleType) -> None:
-    """Adds the backend's names to those that ignite.distributed takes."""
+    """Adds the names of this backend to the backends that ignite.distributed accepts."""
     model = native._NativeDistModel
     model.available_backends = (*model.available_backends, BACKEND, OWN_BACKEND)

@@ -1,4 +1,4 @@
-"""Sends gradients of DDP and FSDP2 in fewer bytes, and sends later what rounding has dropped.
+"""Compresses gradients of DDP and FSDP2, and sends the parts that rounding dropped in later steps.
 
     model = DistributedDataParallel(net)
     state = mccl.hooks.compress(model, "int8")
@@ -10,9 +10,9 @@ For each parameter, every rank keeps the residual: the part that rounding of its
 dropped so far. It adds the residual to the next gradients before it rounds those (error feedback:
 Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error Feedback Fixes
 SignSGD, 2019). Codecs that drop nearly everything, such as topk, therefore train nearly as well as
-exact sums. The rank that rounds the sum also keeps the part that is dropped from the sum (Tang et
-al., DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps
-that residual.
+exact sums. The rank that rounds the sum also keeps the residual of the sum (Tang et al.,
+DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps that
+residual.
 
 Residuals are float32 for all types of gradients except float64, whose residuals are float64. A step
 whose gradients are not finite, which a loss scaler skips, does not change them.
@@ -36,7 +36,7 @@ __all__ = ["Statistics", "biases_and_norms", "compress"]
 
 
 def biases_and_norms(name: str, parameter: torch.nn.Parameter) -> bool:
-    """Selects parameters of one dimension: they are few, and suffer most from rounding."""
+    """Selects parameters of one dimension: they have few elements and suffer most from rounding."""
     return parameter.dim() < 2
 
 

@@ -55,9 +55,10 @@ class BucketState(State, ABC):
         """Averages a bucket after the warm-up, in fewer bytes where possible."""
 
     def _close(self, done: TensorFuture) -> torch.Tensor:
-        """Ends the step with the last bucket to finish, which need not be the last to begin.
+        """Called when a bucket is done. Ends the step when its last bucket is done.
 
-        All ranks have the same averages, so all agree on whether the step counts.
+        Buckets may finish in another order than they begin. All ranks have the same averages, so
+        all agree on whether the step counts.
         """
         average = done.value()
         finite = is_finite(average)
@@ -154,7 +155,7 @@ class Rounded(BucketState):
         return after(work, flat.device, end)
 
     def _average_with_residuals(self, flat: torch.Tensor, parts: list[Part]) -> TensorFuture:
-        """Averages a bucket that a codec would not shorten, with the residuals added to it."""
+        """Averages exactly a bucket that a codec would not shorten, after adding the residuals."""
         for name, part in parts:
             self._momentum.accelerate(name, part)
             residual = None if name in self._exact else self._residuals.get(name)

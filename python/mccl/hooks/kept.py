@@ -15,7 +15,7 @@ class Kept:
     """
 
     def __init__(self, noun: str, shaped_as_gradient: bool = True) -> None:
-        #: Word for one of the tensors in messages.
+        #: Word for one of these tensors, for messages.
         self.noun = noun
         self.shaped_as_gradient = shaped_as_gradient
         #: Tensors as of the last step that counted.
@@ -28,7 +28,7 @@ class Kept:
         return None if tensor is None else on_current_stream(tensor)
 
     def put(self, name: str, tensor: torch.Tensor) -> None:
-        """Stores the tensor that replaces the one of this name when the step ends."""
+        """Stores a tensor that replaces the present tensor of this name when the step ends."""
         self._next[name] = tensor
 
     def end_step(self, counts: bool) -> None:

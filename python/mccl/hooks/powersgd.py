@@ -33,7 +33,8 @@ class PowerSgd(BucketState):
     """Approximates each matrix by one of low rank, on the device of the gradients.
 
     Each step does one iteration of the power method, starting from the result of the last step.
-    Gradients that are not matrices, or are smaller than the two replacing matrices, are exact.
+    A gradient is sent exactly if it is not a matrix, or is smaller than the two matrices that would
+    replace it.
     """
 
     def __init__(self, model: DistributedDataParallel, rank: int, **rest: Any) -> None:
@@ -96,7 +97,7 @@ class PowerSgd(BucketState):
         return completed(flat)
 
     def _finish(self, each: Approximation, right: torch.Tensor) -> float:
-        """Writes the product to the gradient, and returns the energy that it leaves out."""
+        """Writes the product to the gradient. Returns the energy of the difference between both."""
         if right.any():
             self._rights.put(each.name, right)
         product = (each.left @ right.t()).view(each.part.shape).to(each.part.dtype)

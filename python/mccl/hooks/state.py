@@ -147,7 +147,8 @@ class State:
         self._said.add(UNCODED)
         if dist.get_rank(self.group) == 0:
             _log.info(
-                "mccl.hooks: gradients are exact: all ranks share memory, where %s saves nothing",
+                "mccl.hooks: %s is not applied: all ranks share memory, where compression saves "
+                "nothing, so gradients are exact",
                 codec,
             )
 
@@ -156,7 +157,7 @@ class State:
             self.statistics.add(given, sent, left, wanted)
 
     def _note_reason(self, nbytes: int, why: str) -> None:
-        """Records why bytes of this step are exact although the caller did not request it."""
+        """Records why bytes of this step are sent exactly although compression was requested."""
         with self._lock:
             self._exact_bytes[why] = self._exact_bytes.get(why, 0) + nbytes
 

@@ -12,7 +12,7 @@ from mccl.ramp import check_ramp, ratio_at
 class Statistics:
     """Counts since the hook was made, or since reset()."""
 
-    #: Steps, exact ones included.
+    #: Number of steps, including exact ones.
     steps: int = 0
     #: `given` counts the bytes of gradients after the warm-up, in their own type; `sent` counts the
     #: bytes of these gradients on the wire.
@@ -80,7 +80,7 @@ class Share:
         self._last = get_config().topk_ratio if ratio is None else ratio
 
     def at(self, step: int) -> float | None:
-        """Returns the ratio of a step, counted from the first rounded step; None: the group's."""
+        """Returns the ratio of a step, counted from the end of the warm-up; None: the group's."""
         if step >= self.ramp:
             return None
         return ratio_at(step, self._last, self.ramp)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor, or the real view of a complex one: a last dimension of two parts."""
+    """Returns the tensor itself, or the real view of a complex tensor (torch.view_as_real)."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 

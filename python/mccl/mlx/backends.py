@@ -1,7 +1,8 @@
 """Finds the job of a process from the environment, without side effects.
 
-A backend is a name that MLX's users know. Each backend has one function here, from the environment
-to the settings for joining the job. It raises Refusal with the reason if the process cannot join.
+A backend is a name that MLX's users know. Each backend has one function here, which takes the
+environment and returns the settings for joining the job. The function raises Refusal with the
+reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from .loader import load
 def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
     """The job that MLX_RANK and MLX_HOSTFILE describe, which `mlx.launch` sets.
 
-    The ranks meet at rank 0's first address. Each rank listens at its own addresses, at the port of
-    the first. Several addresses make several links per pair; an address listed twice makes two. The
-    meeting point uses rank 0's first port. Rank 0 therefore listens at the first other port among
-    its addresses, or else at any free port.
+    The ranks meet at rank 0's first address and port. Each rank listens at all of its addresses, at
+    the port of the first one. Each pair of ranks gets one link per address; an address that is
+    listed twice gives two links. Because the meeting point uses rank 0's first port, rank 0 listens
+    at the first different port among its addresses. If there is none, it uses any free port.
     """
     rank_text, path = environment.get("MLX_RANK"), environment.get("MLX_HOSTFILE")
     if not rank_text and not path:
@@ -140,7 +141,7 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 
 def _readable(environment: Environment) -> dict[str, str]:
-    """The variables whose values are UTF-8 text; no launcher sets others."""
+    """The variables whose values are UTF-8 text. Launchers set no other values."""
     return {name: text for name, text in environment.items() if _is_utf8(name + text)}
 
 

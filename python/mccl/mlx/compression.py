@@ -1,4 +1,4 @@
-"""Rounding of the gradients of `average_gradients`, and the part that it has dropped so far."""
+"""The class Compression: rounds the gradients of `average_gradients` and keeps dropped parts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mccl.ramp import check_ramp, ratio_at
 
 
 def one_dimensional(name: str, gradient: mx.array) -> bool:
-    """Selects biases and norms: they are few, and suffer most from rounding."""
+    """Selects biases and norms, which have few elements and suffer most from rounding."""
     return gradient.ndim < 2
 
 
 class Compression:
-    """A codec, and the part that it has dropped from each gradient so far, by name.
+    """A codec, and the part of each gradient that rounding has dropped so far, by name.
 
     ::
 
@@ -27,8 +27,8 @@ class Compression:
     The dropped part of a gradient is added to the next gradient of the same name before that is
     rounded (error feedback; see docs/compression.md), so nothing is lost for good. It is kept in
     float32, or float64 for gradients of float64. A step whose gradients are not finite does not
-    change it. Make one for each model, on every rank with the same arguments, and keep it while the
-    model trains.
+    change it. Make one object for each model, on every rank with the same arguments, and keep it
+    while the model trains.
     """
 
     def __init__(

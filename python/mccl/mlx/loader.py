@@ -23,7 +23,7 @@ def load() -> ModuleType:
             nanobind or Python. Checked before anything of MLX is called, because a mismatch would
             crash.
     """
-    # Not cached as a whole: with MCCL_MLX set, importing MLX calls this function.
+    # This function cannot be cached as a whole: with MCCL_MLX set, importing MLX calls it.
     return _extension_for(_import_mlx())
 
 
@@ -40,7 +40,7 @@ def _extension_for(core: ModuleType) -> ModuleType:
             "nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
-    # Only after the extension is known to match.
+    # Import this only after the extension is known to match MLX.
     from .messages import separate
 
     separate(shim.is_ours)
@@ -82,12 +82,12 @@ def _require_matching_build(mlx: str) -> ModuleType:
 
 
 def _release(version: str) -> tuple[str, ...]:
-    """Major, minor and patch: builds that agree in these have the same code."""
+    """Major, minor and patch number. Builds that agree in all three have the same code."""
     return tuple(version.split("+")[0].split(".")[:3])
 
 
 def leave_first() -> None:
-    """Makes the shutdown run before all functions that are registered with atexit so far."""
+    """Makes the shutdown run at exit, before all functions that atexit has registered so far."""
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
 

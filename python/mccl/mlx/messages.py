@@ -1,7 +1,7 @@
-"""Separate streams for messages, so that in one evaluation no operation blocks another forever.
+"""Separate streams for messages, so that ranks that exchange messages do not deadlock.
 
-A stream of MLX runs one operation after the other. On one stream, a receive that is evaluated first
-holds back the send behind it. If the peer does the same, both wait forever.
+A stream of MLX runs its operations one after another. If a receive is evaluated first, a send on
+the same stream waits for that receive. If the peer does the same, both wait forever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PEERS = {"send": (1, "dst"), "recv": (2, "src"), "recv_like": (1, "src")}
 
 
 def separate(is_ours: Callable[[mx.distributed.Group], bool]) -> None:
-    """Makes `send`, `recv` and `recv_like` of `mx.distributed` choose a stream by peer.
+    """Makes `send`, `recv` and `recv_like` of `mx.distributed` use a separate stream for each peer.
 
     Applies only to groups for which `is_ours` is true, and if the caller names no stream.
     """

@@ -7,8 +7,8 @@ becomes part of each row).
 
 Gradients are those of the sum of all ranks' losses: the gradient of a rank's input is the
 derivative of that sum, including the losses of other ranks. `mx.distributed.all_sum` and
-`all_gather` follow another rule: each rank's gradient is that of its own loss, as if every rank
-computed the same one.
+`all_gather` follow another rule: each rank's gradient is the gradient of its own loss, as if all
+ranks computed the same loss.
 
 Arguments that all have in common:
     group: A group from `mccl.mlx.init()` or its `split`; None: the default group.
@@ -38,12 +38,12 @@ Rows = Sequence[int] | None
 
 
 def all_sum(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
-    """The sum of every rank's `x`, of any one shape. Its gradient is the sum of all gradients."""
+    """The sum of every rank's `x`, which may have any shape. Its gradient sums all gradients."""
     return _exchange("all_sum", x, group, stream)
 
 
 def all_mean(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
-    """The mean of every rank's `x`, of any one shape; integers are truncated toward zero."""
+    """The mean of every rank's `x`, which may have any shape. Truncates integers toward zero."""
     return _exchange("all_mean", x, group, stream)
 
 

@@ -30,11 +30,11 @@ class _Registry:
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
-        #: State (see _state) for which init() last found that nothing asks for a group. While it is
-        #: unchanged, init() returns `alone` immediately, since helpers may ask for the group at
-        #: every step.
+        #: The value of _state() when init() last found that nothing asks for a group. While that
+        #: value is unchanged, init() returns `alone` immediately, because helpers may call init()
+        #: at every step.
         self.alone_since: object = None
-        #: Messages already logged, so that none repeats at every step.
+        #: Messages that were logged. Each is logged once, not at every step.
         self.said: set[str] = set()
 
 
@@ -50,10 +50,10 @@ def init(
 ) -> mx.distributed.Group:
     """The group of all processes of this job, which every function of `mx.distributed` takes.
 
-    A backend that has succeeded is kept: a second call returns the same group. The group of the
-    first backend that succeeds, selected by name or by `any`, is what `any` returns from then on,
-    and the default of all functions. Blocks until all ranks have met, at most for
-    MCCL_CONNECT_TIMEOUT (by default 60 s).
+    A second call with the same backend returns the same group. The group of the first backend that
+    succeeds, selected by name or by `any`, becomes the default group of all functions, and `any`
+    returns it from then on. Blocks until all ranks have met, at most for MCCL_CONNECT_TIMEOUT (by
+    default 60 s).
 
     Args:
         strict: Whether to raise if nothing in the environment asks for a group. If False, the
@@ -91,7 +91,7 @@ def init(
 
 
 def default_group() -> mx.distributed.Group:
-    """The group that functions use if they are given none."""
+    """The group that functions use if the caller passes none."""
     return init()
 
 
@@ -132,7 +132,7 @@ def _check_factory(factory: object, backend: str) -> None:
 
 
 def _state() -> object:
-    """A value that changes with everything that may ask for a group."""
+    """A value that changes if any setting or variable that may ask for a group changes."""
     return _core.job_fingerprint(), config.revision()
 
 
@@ -147,7 +147,7 @@ def _make(backend: str, strict: bool, factory: Factory | None) -> mx.distributed
         except backends.Refusal as refusal:
             refusals.append(refusal)
             if not refusal.absent:
-                break  # the user asked for it; another backend would be a surprise
+                break  # the user asked for this backend, so no other is tried
     asked = [refusal for refusal in refusals if not refusal.absent]
     reasons = "; ".join(map(str, asked or refusals))
     if asked or strict:

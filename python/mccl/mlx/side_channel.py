@@ -1,7 +1,7 @@
-"""The meeting point of a job's ranks, agreed on through an all-gather that the program provides.
+"""Finds the meeting point of a job's ranks with an all-gather function that the program provides.
 
-Rank 0 opens a port and sends all its addresses and a key. Each other rank finds an address that
-reaches rank 0 from its machine. This is the purpose of `all_gather_factory` in MLX's jaccl.
+Rank 0 opens a port and sends all its addresses and a key. Each other rank finds an address at which
+its machine reaches rank 0. MLX's jaccl takes the function as `all_gather_factory`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _everywhere() -> str:
 
 
 def _greeting(key: str) -> bytes:
-    """Proof that the listener is rank 0 of this job: many hosts have the same addresses."""
+    """Proves that the listener is rank 0 of this job; other hosts may have its addresses."""
     return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
 
 

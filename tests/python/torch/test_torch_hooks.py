@@ -359,7 +359,10 @@ def check_shared_memory(codec: str) -> None:
     assert torch.equal(weights_of(ddp), weights_of(exact))
     assert all(not residual.any() for residual in state.residuals.values())
     assert state.statistics.ratio == 1
-    text = f"gradients are exact: all ranks share memory, where {codec} saves nothing"
+    text = (
+        f"{codec} is not applied: all ranks share memory, where compression saves nothing, so "
+        "gradients are exact"
+    )
     assert lines == ([(logging.INFO, f"mccl.hooks: {text}")] if rank == 0 else []), lines
 
 
