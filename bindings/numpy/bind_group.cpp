@@ -38,12 +38,12 @@ Control-C ends a wait, not the call.)";
 constexpr const char* kAllReduce = R"(Reduces the arrays of all ranks; every rank gets the result.
 
 Args:
-    x: An array; of one shape and dtype on all ranks.
+    x: An array with the same shape and dtype on all ranks.
     op, out, wait, timeout, compression: See Group.
 
 Returns:
-    The result, of x's shape and dtype: `out` if it is given. Or a Work. The bits are the same on
-    every rank. Integer sums wrap; avg of integers truncates toward zero.)";
+    The result, of x's shape and dtype: `out` if it is given. With wait=False: a Work. The bits are
+    the same on every rank. Integer sums wrap; avg of integers truncates toward zero.)";
 
 constexpr const char* kBroadcast = R"(Sends the root's array to all ranks.
 
@@ -53,18 +53,18 @@ Args:
     out, wait, timeout: See Group.
 
 Returns:
-    The root's values, of x's shape: `out` if it is given. Or a Work.)";
+    The root's values, of x's shape: `out` if it is given. With wait=False: a Work.)";
 
 constexpr const char* kReduce = R"(Reduces the arrays of all ranks; the root gets the result.
 
 Args:
-    x: An array; of one shape and dtype on all ranks.
+    x: An array with the same shape and dtype on all ranks.
     root: The rank that receives.
     op, wait, timeout: See Group.
     out: See Group; only the root's is used.
 
 Returns:
-    The result on the root, None elsewhere. Or a Work of that.)";
+    The result on the root, None elsewhere. With wait=False: a Work with that result.)";
 
 constexpr const char* kAllGather =
     R"(Concatenates the arrays of all ranks along the first axis, in rank order.
@@ -76,7 +76,7 @@ Args:
     counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
 
 Returns:
-    An array of shape (rows of all ranks, ...). Or a Work.)";
+    An array of shape (rows of all ranks, ...). With wait=False: a Work.)";
 
 constexpr const char* kGather =
     R"(Concatenates the arrays of all ranks as all_gather does, on the root only.
@@ -89,20 +89,21 @@ Args:
     counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
 
 Returns:
-    An array of shape (rows of all ranks, ...) on the root, None elsewhere. Or a Work of that.)";
+    An array of shape (rows of all ranks, ...) on the root, None elsewhere. With wait=False: a Work
+    with that result.)";
 
 constexpr const char* kReduceScatter =
     R"(Reduces the arrays of all ranks; each rank gets its part, along the first axis.
 
 Args:
-    x: An array of shape (rows, ...); of one shape and dtype on all ranks.
+    x: An array of shape (rows, ...), with the same shape and dtype on all ranks.
     op, wait, timeout, compression: See Group.
     out: See Group. It may be this rank's part of x.
     counts: The rows that each rank gets, the same numbers on all ranks. None: equal parts; the
         number of rows must be a multiple of the number of ranks.
 
 Returns:
-    This rank's rows of the result. Or a Work.)";
+    This rank's rows of the result. With wait=False: a Work.)";
 
 constexpr const char* kScatter = R"(Sends each rank its part of the root's array.
 
@@ -116,7 +117,7 @@ Args:
         number of rows must be a multiple of the number of ranks.
 
 Returns:
-    This rank's rows of the root's x. Or a Work.)";
+    This rank's rows of the root's x. With wait=False: a Work.)";
 
 constexpr const char* kAllToAll = R"(Sends part j of each rank's array to rank j.
 
@@ -129,7 +130,7 @@ Args:
     out_counts: The rows that are received from each rank. Pass both counts or neither.
 
 Returns:
-    The received parts, in rank order. Or a Work.)";
+    The received parts, in rank order. With wait=False: a Work.)";
 
 constexpr const char* kSend = R"(Sends an array to a rank, which must call recv.
 
@@ -142,7 +143,7 @@ Args:
     timeout: See Group.
 
 Returns:
-    None, once x may be reused. Or a Work.)";
+    None, once x may be reused. With wait=False: a Work.)";
 
 constexpr const char* kRecv = R"(Receives the oldest message of a rank with a tag.
 
@@ -153,7 +154,7 @@ Args:
     wait, timeout: See Group.
 
 Returns:
-    `out`. Or a Work.)";
+    `out`. With wait=False: a Work.)";
 
 constexpr const char* kSplit = R"(Makes one group of the ranks with the same color. A collective.
 
@@ -164,10 +165,11 @@ Args:
 Returns:
     The new group, or None for a negative color.)";
 
-constexpr const char* kShrink = R"(Makes a group of the ranks that are left after others have died.
+constexpr const char* kShrink =
+    R"(Makes a group of the ranks that are left after other ranks have died.
 
-A collective of all ranks that are left: blocks until they have agreed which ones these are. The new
-group keeps the order of the old ranks. This group stays as it is.
+A collective of the ranks that are left: blocks until they agree on the ranks of the new group. The
+new group keeps the order of the old ranks. This group does not change.
 
 Args:
     timeout: Limit in seconds; 0 for none, by default the group's.
@@ -176,9 +178,9 @@ Returns:
     The new group.
 
 Raises:
-    PeerError: This rank must not go on: the others go on without it, or it reaches at most half of
-        the ranks that may be alive.
-    TimeoutError: A rank did not call it in time.)";
+    PeerError: This rank must not continue: the others continue without it, or it reaches at most
+        half of the ranks that may be alive.
+    TimeoutError: A rank did not call shrink in time.)";
 
 }  // namespace
 
@@ -193,7 +195,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro("size", &ArrayGroup::size, "The number of ranks.")
       .def_prop_ro("name", &ArrayGroup::name, "The name of the group, the same on all ranks.")
       .def_prop_ro("failure", &ArrayGroup::failure,
-                   "The reason of the group's failure; None while it is healthy.")
+                   "The reason why the group has failed; None while it has not.")
       .def_prop_ro("capsule", &ArrayGroup::capsule,
                    "A PyCapsule \"mccl.group\" that owns a std::shared_ptr<mccl::Group>*, for "
                    "extension modules.")
@@ -214,7 +216,7 @@ void bind_group(nb::module_& module) {
       .def("all_to_all", &ArrayGroup::all_to_all, "x"_a, "out"_a = none, "in_counts"_a = none,
            "out_counts"_a = none, nb::kw_only(), wait, timeout, kAllToAll)
       .def("barrier", &ArrayGroup::barrier, nb::kw_only(), wait, timeout,
-           "Returns, or its Work is done, when every rank has called it.")
+           "Blocks until every rank has called it. With wait=False: that is when the Work is done.")
       .def("send", &ArrayGroup::send, "x"_a, "peer"_a, "tag"_a = 0, nb::kw_only(), wait, timeout,
            kSend)
       .def("recv", &ArrayGroup::recv, "out"_a, "peer"_a = none, "tag"_a = 0, nb::kw_only(), wait,

@@ -116,14 +116,14 @@ void bind_work(nb::module_& module) {
            "    TimeoutError: `timeout` has passed, and the call continues; or the call itself "
            "timed out.\n"
            "    Error: The call failed for another reason.")
-      .def("done", &ArrayWork::done, "Whether the call has ended, with or without an error.")
+      .def("done", &ArrayWork::done, "True if the call has ended, with or without an error.")
       .def("result", &ArrayWork::result,
            "Returns or raises as wait() does, without waiting; raises Error while the call runs.")
       .def("error", &ArrayWork::error,
-           "The exception of a failed call; None while it runs and if it succeeded.")
+           "The exception of a failed call; None if the call succeeded or still runs.")
       .def_prop_ro(
           "source", &ArrayWork::source,
-          "The rank that sent the message of a recv; None until it is done, and for other calls.")
+          "recv only: the rank that sent the message. None until it is done, and for other calls.")
       .def("on_done", &ArrayWork::on_done, "callback"_a,
            "Calls `callback()` once the call is done, on a thread of the library.\n\n"
            "All callbacks share that thread, so they must not wait for another call. Exceptions "

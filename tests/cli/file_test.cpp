@@ -1,4 +1,4 @@
-// Tests the files that users name, and temporary folders.
+// Tests reading and writing of files whose paths users give, and temporary folders.
 #include "cli/kit/file.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests that errors in the arguments are reported in one line.
+// Tests the one-line messages about errors in the arguments.
 #include "cli/flags.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Tests how long `mccl launch` and another machine tolerate silence, and the messages afterwards.
+// Tests how long `mccl launch` and a host wait for messages from each other, and what the launcher
+// reports when none arrive.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Tests what `mccl launch` would run: ranks, environments, files and remote scripts. Also tests how
-// it judges the ends of ranks.
+// Tests the plan of a job: ranks, environments, files and remote scripts. Also tests which of
+// several failures the launcher reports as the cause.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Tests to which cores ranks are bound.
+// Tests the choice of the cores to which ranks are bound.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

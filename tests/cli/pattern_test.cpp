@@ -1,4 +1,5 @@
-// Tests the patterns against the reference arithmetic, with the ranks in several orders.
+// Compares the patterns for results with the reference arithmetic, applied to the ranks in several
+// orders.
 #include "cli/bench/pattern.h"
 
 #include <gtest/gtest.h>

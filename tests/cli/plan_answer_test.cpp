@@ -76,7 +76,8 @@ TEST(Answer, CountsTheBytesOfTheBusiestRank) {
   EXPECT_EQ(shared.traffic->read, 3U << 20);  // the parts of the three other ranks
   EXPECT_EQ(shared.traffic->sent, 0U);
 
-  // Only the root sends. The answer must report the root's traffic, whichever rank it is.
+  // Only the root sends. The answer must contain the root's traffic, whatever the number of the
+  // root.
   known = facts(4, 1);
   known.forced = schedule::Algorithm::direct;
   Question broadcast = question(Routine::broadcast, 1 << 20, 4);

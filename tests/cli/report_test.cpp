@@ -77,7 +77,7 @@ TEST(Table, ShowsTheSavingsOfACodecPerRow) {
   rounded.sent = Sent{270'000, 1'080'000};
   EXPECT_EQ(sent_text({barrier_row()}, "int8"), "");
   EXPECT_EQ(sent_text({barrier_row(), rounded}, "int8"),
-            "# bytes that a rank sends in a call, with int8 and exact:\n"
+            "# bytes that a rank sends per call, with int8 and without compression:\n"
             "#   all_reduce     1M:       270000      1080000  4.00 times fewer\n");
 }
 

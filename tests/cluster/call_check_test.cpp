@@ -32,7 +32,7 @@ const Heard kSecond = {{0, "c1"}, {1, "c1"}};
 
 TEST(CheckCalls, FindNothingIfAllCallsAreAnswered) {
   EXPECT_THAT(check_calls(two_hosts_with_cables(), {.heard = {kFirst}}), IsEmpty());
-  // A call heard in the other direction is enough.
+  // The cable counts as found, because a call was heard in the other direction.
   const CallResults calls{.heard = {{kFirst.from, kFirst.at}}, .unanswered = {kFirst}, .deaf = {}};
   EXPECT_THAT(check_calls(two_hosts_with_cables(), calls), IsEmpty());
 }

@@ -1,4 +1,4 @@
-// Tests the reading and checking of GPUs, with real output of nvidia-smi.
+// Tests parsing real output of nvidia-smi, and the findings about GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Tests finding cables, giving them addresses, and choosing backends for them.
+// Tests how cables are found and get addresses, and which backend is chosen for them.
 #include "cluster/links.h"
 
 #include <gmock/gmock.h>
@@ -242,7 +242,7 @@ TEST(PersistSteps, KeepAddressesOfAnEarlierSetup) {
     hosts[i].interfaces[1] = interface_of("e1", i == 0 ? "10.1.0.1/24" : "10.1.0.2/24");
   }
   const std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
-  // The /24 was not set up by mccl, so it is left alone.
+  // MCCL makes only /30 networks, so no step keeps the addresses of the /24.
   EXPECT_THAT(persist_steps(hosts, give_addresses(hosts, links)), SizeIs(2));
 }
 
@@ -327,8 +327,8 @@ TEST(TopologyChoice, UsesARingAndIgnoresOtherCables) {
   EXPECT_THAT(choice.order, ElementsAre(0, 2, 1, 3));
   const std::vector<Addressed> given = give_addresses(hosts, choice.links);
   const auto entries = entries_of(hosts, choice, given, std::vector<std::string>(4));
-  // Each host gets the address on its side towards the previous host, repeated for the busiest
-  // pair's number of cables.
+  // Each entry has the host's address on the cable from the previous host. The address is repeated
+  // for the number of cables of the pair with the most cables.
   EXPECT_THAT(entries[1].ips, ElementsAre("192.168.0.2", "192.168.0.18"));
   EXPECT_EQ(entries[2].ips.size(), 2U);
 }

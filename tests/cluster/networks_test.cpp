@@ -1,4 +1,4 @@
-// Tests networks that all hosts share.
+// Tests the choice of networks that all hosts share, and the checks of addresses in networks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(CheckAddressing, ReportsSwappedCables) {
   const Connectivity straight{.links = {{{0, "c0"}, {1, "c0"}}, {{0, "c1"}, {1, "c1"}}},
                               .networks = {}};
   EXPECT_TRUE(check_addressing(hosts, straight).empty());
-  // A single mismatch is not an exchange.
+  // One mismatched cable is not reported as two exchanged cables.
   const Connectivity one{.links = {{{0, "c0"}, {1, "c1"}}}, .networks = {}};
   ASSERT_EQ(check_addressing(hosts, one).size(), 1U);
   EXPECT_EQ(check_addressing(hosts, one)[0].id, "cable-ends-differ");

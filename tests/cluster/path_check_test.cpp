@@ -1,4 +1,4 @@
-// Tests findings about the paths between hosts, from measurements.
+// Tests the findings about paths between hosts, given the results of measurements.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -219,7 +219,7 @@ TEST(CheckPaths, NamesCommandsOfTheHostsOwnSystem) {
   EXPECT_THAT(check_paths(hosts, paths, {}).at(0).cure, HasSubstr("sudo ifconfig eth0 mtu 1000"));
 }
 
-/// Has 10.0.0.1 on eth0, and 10.9.0.2 on the tunnel wg0.
+/// Returns a host with 10.0.0.1 on eth0, and 10.9.0.2 on the tunnel wg0.
 HostFacts host_with_tunnel() {
   HostFacts host = host_with("a", "10.0.0.1/24");
   Interface& tunnel = host.interfaces.emplace_back();
@@ -237,7 +237,7 @@ TEST(CheckHostfile, FindsAMisspeltInterface) {
   const auto findings = check_hostfile(hosts, none);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_THAT(findings[0].what, HasSubstr("MCCL_IFNAME selects 10.9.0.2, which is wg0 (a tunnel"));
-  // A list, as MCCL accepts it.
+  // MCCL_IFNAME may be a list.
   hosts[0].settings["MCCL_IFNAME"] = "eth0, wg0";
   EXPECT_EQ(check_hostfile(hosts, none), findings);
 }

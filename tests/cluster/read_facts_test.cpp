@@ -273,7 +273,7 @@ TEST(CheckMachine, NamesCuresOfMacos) {
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].cure, HasSubstr("launchctl"));
   EXPECT_EQ(findings[1].cure, "sudo ifconfig en2 mtu 1500");
-  EXPECT_EQ(findings[1].fix, "");  // this has not been tested on a Mac
+  EXPECT_EQ(findings[1].fix, "");  // untested on Macs, so doctor does not run it
 }
 
 TEST(CheckSettings, FindsWhatMcclRefuses) {

@@ -1,4 +1,4 @@
-// Tests the search for rings against a search of all orders.
+// Compares the search for rings with a brute-force search through all orders of the hosts.
 #include "cluster/ring.h"
 
 #include <gmock/gmock.h>
@@ -136,7 +136,7 @@ TEST(Ring, FindsARingOfManyHostsWithFewCables) {
 }
 
 TEST(Ring, ProvesThatThereIsNone) {
-  // Two rings that share one host.
+  // The cables form two rings that share one host, so no ring contains all hosts.
   Capacities eight(63);
   for (int i = 0; i < 32; ++i) eight.add(i, (i + 1) % 32, 1);
   for (int i = 31; i < 62; ++i) eight.add(i, i + 1, 1);
@@ -147,8 +147,8 @@ TEST(Ring, ProvesThatThereIsNone) {
   EXPECT_EQ(answer.missing.size(), 1U);
 }
 
-/// It is proved at once that there is no ring. The minimal number of missing cables is a harder
-/// question, which the search may give up.
+/// The search proves quickly that there is no ring. Finding the smallest number of missing cables
+/// is harder, and the search may give up on it.
 TEST(Ring, ProvesThatThereIsNoneIfAHostHasOneCable) {
   std::mt19937 random(13);
   for (int round = 0; round < 10; ++round) {
@@ -169,7 +169,7 @@ TEST(Ring, ProvesThatThereIsNoneIfAHostHasOneCable) {
   }
 }
 
-/// Two meshes that share one host.
+/// The cables form two meshes that share one host.
 TEST(Ring, GivesUpAfterManySteps) {
   Capacities capacities(41);
   for (int first : {0, 20})

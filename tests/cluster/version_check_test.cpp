@@ -95,7 +95,7 @@ TEST(CheckVersions, ComparesNcclBetweenHostsWithGpus) {
 }
 
 TEST(CheckVersions, TreatsAnUnreadableVersionAsAbsent) {
-  // An unreadable version is reported where it is read.
+  // The parser of the facts already reports an unreadable version.
   EXPECT_THAT(check_versions(hosts_with({{{"torch", "2.11.0"}}, {{"torch", ""}}})), IsEmpty());
 }
 

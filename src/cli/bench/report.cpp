@@ -117,7 +117,7 @@ std::string bounds_text(const Bounds& bounds, int ranks) {
   };
   line("copy, one process", bounds.copy_one_gbs, "GB/s");
   line(fmt::format("copy, {} at once", ranks), bounds.copy_all_gbs, "GB/s each");
-  line(fmt::format("pass in place through a 256K stage, {} at once", ranks), bounds.pass_all_gbs,
+  line(fmt::format("copy to a 256K buffer and back, {} at once", ranks), bounds.pass_all_gbs,
        "GB/s each");
   if (!bounds.loopback) return text;
   line("TCP on loopback, one way", bounds.loopback->one_way_gbs, "GB/s");
@@ -174,7 +174,8 @@ std::string sent_text(const std::vector<Row>& rows, std::string_view codec) {
     const auto rounded = static_cast<double>(row.sent->rounded);
     const auto exact = static_cast<double>(row.sent->exact);
     if (text.empty()) {
-      text = fmt::format("# bytes that a rank sends in a call, with {} and exact:\n", codec);
+      text = fmt::format("# bytes that a rank sends per call, with {} and without compression:\n",
+                         codec);
     }
     fmt::format_to(std::back_inserter(text), "#   {} {:>6}: {:>12} {:>12}  {:.2f} times fewer\n",
                    info_of(row.routine).name, text_of_size(row.shape.bytes), row.sent->rounded,
