@@ -237,7 +237,7 @@ void draw(const std::string& graph) {
   if (::pclose(dot) != 0) throw Error("dot -Tsvg failed; mccl config --dot prints its input");
 }
 
-/// The picture is the only thing on standard output, so that it can be piped.
+/// Prints the picture, and nothing else, on standard output, so that it can be piped.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);

@@ -83,8 +83,8 @@ Listener listen_at(std::uint16_t wanted) {
   }
 }
 
-/// Sends as much as `to` accepts, and removes that from `waiting`. Returns false if the other side
-/// has closed the connection.
+/// Sends as much of `waiting` as `to` accepts, and removes the sent bytes from `waiting`. Returns
+/// false if the other side has closed the connection.
 bool send_from(std::string& waiting, int to) {
   if (waiting.empty()) return true;
   const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);

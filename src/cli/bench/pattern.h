@@ -37,7 +37,7 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
-/// Upper limit of every sum before scaling. The scale is at most 4.
+/// Upper limit of every sum before its elements are scaled. The scale factor is at most 4.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
 /// Limit that keeps numbers within the range of every codec, including fp16.

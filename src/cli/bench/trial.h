@@ -93,8 +93,8 @@ class Trial {
   std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
   /// Memory that the call writes; the same as input_ if the call has only one buffer.
   std::span<std::byte> output_;
-  ConstBuffer in_;  ///< The same memory as input_, as the calls take it; out_ likewise.
-  Buffer out_;
+  ConstBuffer in_;  ///< input_, in the form that calls take.
+  Buffer out_;      ///< output_, in the form that calls take.
 };
 
 }  // namespace mccl::cli::bench

@@ -149,7 +149,7 @@ std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, i
   for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
-  // If all hosts are paired with all others, consecutive pairs of this order fill a round.
+  // In this order, consecutive pairs fill a round if every host is paired with every other.
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {
     const auto& [a, b] = pairs[i];
     return std::tuple(tournament_round(players, a, b), a > b);

@@ -18,12 +18,12 @@ struct Host {
   std::string name = "127.0.0.1";  ///< Name for ssh, without user and port.
   std::string user;                ///< Empty: chosen by ssh.
   int port = 0;                    ///< 0: chosen by ssh.
-  /// Addresses at which its ranks listen. Several give several links per pair. Empty: found by
-  /// routing.
+  /// Addresses at which the host's ranks listen. Several addresses give several links per pair of
+  /// ranks. If empty, routing selects the address.
   std::vector<std::string> addresses;
-  std::optional<int> slots;  ///< Number of its ranks, unless flags override it.
-  std::string python;        ///< Python that runs its ranks; empty: Request::python.
-  std::string directory;     ///< Directory of its ranks; empty: Request::directory.
+  std::optional<int> slots;  ///< Number of ranks on the host, unless flags override it.
+  std::string python;        ///< Python that runs its ranks; empty: JobRequest::python.
+  std::string directory;     ///< Directory of its ranks; empty: JobRequest::directory.
   std::map<std::string, std::string> environment;
   /// Table of RDMA devices for MLX, with an entry for each host in order: null, or the device or
   /// list of devices that leads to that host. Not an array if the hostfile has no table.

@@ -100,8 +100,8 @@ void add_ring(Variables& variables, const Job& job, const std::string& folder) {
   if (job.request.verbose) variables["MLX_RING_VERBOSE"] = std::string("1");
 }
 
-/// Also sets MCCL's own variables of the device table, so that programs without MLX use the same
-/// devices.
+/// Sets the variables of MLX's jaccl. Also sets MCCL's own variables for the device table, so that
+/// programs without MLX use the same devices.
 void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const std::string& meeting,
                const std::string& folder) {
   const std::string table = folder + "/" + kDevicesFile;
@@ -286,7 +286,7 @@ Variables forwarded(const Variables& inherited) {
     if (std::ranges::any_of(kForwarded, begins) && !sets_mlx_rank(name) && !is_outers)
       variables.insert(variable);
   }
-  // kTableIsRing has no meaning without the table, if that is not passed on.
+  // kTableIsRing has no meaning if the table is not passed on.
   if (inherited.contains(kDeviceTable) && !variables.contains(kDeviceTable))
     variables.erase(kTableIsRing);
   return variables;

@@ -183,7 +183,7 @@ class SshHost final : public RunningHost {
     if (ends_ranks && !sessions_.empty()) contact_.ending(Clock::now());
     if (number == SIGKILL) become(State::killing);
     if (!ends_ranks && !guard().answered)
-      return;  // It runs nothing yet that could take the signal.
+      return;  // The host runs nothing yet that could receive the signal.
     if (!guard().session.ended()) {
       const auto word = std::ranges::find(kWords, number, &std::pair<int, const char*>::first);
       send_to_guard(word == std::end(kWords) ? "term\n" : word->second);

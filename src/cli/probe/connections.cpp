@@ -140,7 +140,7 @@ struct Connected {
   int error = 0;
 };
 
-/// Uses `source` as its own address unless that is null.
+/// Connects from the address `source`, or from any address if `source` is null.
 Connected connect(const Address& to, const Address* source) {
   Connected result;
   Socket socket = Socket::stream(to.family());
@@ -283,7 +283,7 @@ bool Listeners::hear(Stranger& stranger) {
   const std::size_t end = stranger.said.find('\n');
   if (end == std::string::npos) return stranger.said.size() < kLongestIntroduction;
   const auto words = cluster::words_of(std::string_view(stranger.said).substr(0, end));
-  // A probe sends nothing more before it has the answer.
+  // A probe sends one line and then waits for the answer, so further bytes are invalid.
   if (end + 1 != stranger.said.size() || words.size() != 3 || !is_purpose(words[1])) return false;
   if (!secret_.is_proof(words[2], "dials", {stranger.nonce, words[0], words[1]})) return false;
   const std::string proof = secret_.prove("answers", {stranger.nonce, words[0], words[1]});
