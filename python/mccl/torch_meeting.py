@@ -25,8 +25,8 @@ SCHEME = "mccl"
 #: through torch.
 _ELSEWHERE = "mccl/elsewhere"
 
-#: Inputs of torch's handler. The URL's query may hold those in _IN_QUERY, under the names given
-#: here; only variables hold those in _ADDRESS.
+#: Variables that torch's handler reads. The URL's query may replace those in _IN_QUERY, under the
+#: names given here, but cannot replace those in _ADDRESS.
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 

@@ -184,8 +184,8 @@ Basis basis_of(const PlanFlags& flags, const std::optional<schedule::Facts>& mea
                                                           facts.bytes_per_s);
     }
   }
-  // Without a window, ranks communicate only through links, as in a job that finds no memory for a
-  // window.
+  // Without a shared-memory window, ranks communicate only through links, as in a job that finds no
+  // memory for a window.
   if (facts.window_bytes == 0) facts.nodes.clear();
   if (facts.nodes.empty()) facts.window_bytes = 0;
   if (flags.algorithm != "auto") {

@@ -64,7 +64,7 @@ class Writer {
   std::thread thread_;
 };
 
-/// Selects the lines that begin with the number of their rank.
+/// Selects the lines that get the number of their rank as a prefix.
 enum class Prefix {
   none,
   all,

@@ -45,8 +45,8 @@ struct PlannedTraffic {
   std::size_t steps = 0;
   std::size_t sent = 0;       ///< Sent through links.
   std::size_t received = 0;   ///< Received through links.
-  std::size_t published = 0;  ///< Written into the rank's window.
-  std::size_t read = 0;       ///< Read out of its neighbours' windows.
+  std::size_t published = 0;  ///< Written into the rank's shared-memory window.
+  std::size_t read = 0;       ///< Read from the windows of other ranks on the node.
   int ranks = 0;              ///< Number of ranks whose schedules were built.
 };
 
