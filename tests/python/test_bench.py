@@ -56,7 +56,7 @@ def test_sizes_are_read(text: str, size: int):
 
 
 @pytest.mark.parametrize("text", ["", "K", "1.5M", "-8", "8 bits"])
-def test_what_is_no_size_is_refused(text: str):
+def test_invalid_sizes_are_refused(text: str):
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
@@ -256,7 +256,7 @@ def test_a_silent_cell_is_ended_and_named():
     assert not psutil.pid_exists(outcome.lines[1]["child"])
 
 
-def test_a_failure_is_told_in_its_own_words():
+def test_a_failure_is_reported_in_its_own_words():
     outcome = launch(python("raise ValueError('no such ring')"), cell_limit=5)
     assert outcome.failure == "ended with 1: ValueError: no such ring"
     assert outcome.cell is None
@@ -310,7 +310,7 @@ class Machine:
         return Steadiness(self.look, self.sleep, lambda: self.time, usual)
 
 
-def test_what_is_usual_is_found_among_what_happens():
+def test_the_usual_distance_is_the_median():
     machine = Machine(*[50.0] * 5, *[110.0] * 6, *[500.0] * 4)
     steadiness = machine.steadiness()
     steadiness.begin()
@@ -334,7 +334,7 @@ def test_a_turn_counts_when_the_cores_are_as_far_apart_as_usual(distances, turns
     assert "100 ns" in steadiness.words()
 
 
-def test_cores_that_stay_apart_hold_nobody_up_for_long():
+def test_cores_that_stay_apart_delay_a_turn_by_less_than_a_minute():
     machine = Machine(500.0)
     steadiness = machine.steadiness()
     assert steadiness.run(lambda: "found") == "found"
@@ -365,14 +365,14 @@ def test_slow_cells_are_measured_once():
     assert len(results.rows[Key("gloo", 2, Cell("gather", 8))].rounds) == 1
 
 
-def test_the_fastest_setting_is_taken_and_told():
+def test_the_fastest_setting_is_used_and_reported():
     results = run_rounds(contestant(["5.0", "2.0"]), [Cell("gather", 8)])
     assert results.time_us("gloo", 2, Cell("gather", 8)) == 2.0
     words = results.about["contestants"]["gloo"]["settings"]["2"]
     assert words == "pace 2.0; faster here than: pace 5.0"
 
 
-def test_who_is_not_installed_is_named():
+def test_missing_contestants_are_named():
     results = run_rounds(contestant(missing="not installed: run `make peers`"), [Cell("gather", 8)])
     assert notes_of(results) == [
         "Gloo, torch, 2 ranks: not installed: run `make peers` (gather 8 B)"
@@ -474,7 +474,7 @@ def test_checking_an_earlier_run_fails_where_a_bound_is_broken(tmp_path: Path):
         (["--sizes", "8,1X"], "argument --sizes: '1X' is not a size such as 8, 64K or 16MiB"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before(
+def test_impossible_requests_are_refused_before_the_measurement(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(SystemExit):

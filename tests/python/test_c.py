@@ -58,7 +58,7 @@ def test_the_example_sums_as_the_page_says(example: Path):
     assert said == [f"rank {rank} of 2: sum 3, largest 3" for rank in range(2)]
 
 
-def test_the_example_says_what_is_wrong(example: Path):
+def test_the_example_prints_its_errors(example: Path):
     done = subprocess.run([example], capture_output=True, text=True, env=environment(), timeout=60)
     assert done.returncode == 1
     assert done.stderr.startswith("MCCL_ERROR_INVALID_ARGUMENT: MCCL_RANK and MCCL_WORLD_SIZE")

@@ -49,7 +49,7 @@ def test_the_binary_interface_is_as_promised():
     assert not broken and not new, "\n".join(told)
 
 
-def test_what_is_declared_is_exported_and_nothing_else():
+def test_exactly_the_declared_functions_are_exported():
     exported = [
         line.split()[1].split("@")[0]
         for line in c_abi.symbols(LIBRARY)
@@ -103,7 +103,7 @@ def test_a_break_is_seen(change: str, tmp_path: Path):
     assert any(line.startswith(said) for line in broken), broken
 
 
-def test_what_grows_at_its_end_breaks_nothing(tmp_path: Path):
+def test_additions_at_the_end_are_compatible(tmp_path: Path):
     shutil.copytree(INCLUDE / "mccl", tmp_path / "mccl")
     header = tmp_path / "mccl/c.h"
     text = header.read_text().replace(

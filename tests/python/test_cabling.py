@@ -52,7 +52,7 @@ FEW_SHAPES = {"ring of 3", "ring of 4, two cables per pair", "line", "mesh minus
     "shape",
     [pytest.param(name, marks=[] if name in FEW_SHAPES else pytest.mark.long) for name in SHAPES],
 )
-def test_every_collective_is_right(shape: str) -> None:
+def test_every_collective_is_correct(shape: str) -> None:
     """Covers cables of unequal rates, too."""
     size, cables, rates = SHAPES[shape]
     with WiredHosts(size, cables, rates) as hosts:
@@ -123,7 +123,7 @@ def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
             process.communicate()
 
 
-def test_a_name_that_means_loopback_keeps_nobody_out() -> None:
+def test_a_hostfile_with_a_loopback_name_excludes_no_rank() -> None:
     """On Debian, a host's own name resolves to a loopback address."""
     with WiredHosts(3, ring(3)) as hosts:
         table = json.loads(hosts.hostfile.read_text())
@@ -181,7 +181,7 @@ def test_a_relay_that_dies_is_named(what: str) -> None:
         assert all("rank 1" in line for line in ends), "\n".join(ends)
 
 
-def test_what_one_rank_says_of_a_failure_comes_around_a_rank_that_passes_nothing_on() -> None:
+def test_news_of_a_failure_bypasses_a_stopped_rank() -> None:
     with WiredHosts(4, ring(4)) as hosts:
         ranks = hosts.start_all(sys.executable, PROGRAMS / "beside_a_stopped_rank.py")
         ends = lines_of_ends([ranks[rank] for rank in (0, 2, 3)])
@@ -222,7 +222,7 @@ def test_an_interface_that_is_named_keeps_no_cable_out() -> None:
             assert process.returncode == 0, err
 
 
-def test_parts_that_no_cable_joins_are_told() -> None:
+def test_unconnected_parts_are_reported() -> None:
     with WiredHosts(4, [(0, 1), (2, 3)]) as hosts:
         ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))
         for rank, line in enumerate(ends):

@@ -76,7 +76,7 @@ NOT_STARTED = "mccl launch: nothing was started:\n  {}: it cannot be reached"
     ],
     ids=["sound", "a busy machine", "down"],
 )
-def test_what_is_right_is_not_complained_of(trial: Trial, steps: tuple):
+def test_the_judge_accepts_correct_results(trial: Trial, steps: tuple):
     assert verdict(trial, *steps) == (0, 0, 0)
 
 
@@ -103,7 +103,9 @@ def test_what_is_right_is_not_complained_of(trial: Trial, steps: tuple):
         (DOWN, config(planted=True), 0, 2, 0),
     ],
 )
-def test_what_is_not_right_is(trial: Trial, step: object, wrong: int, missed: int, hangs: int):
+def test_the_judge_rejects_incorrect_results(
+    trial: Trial, step: object, wrong: int, missed: int, hangs: int
+):
     assert verdict(trial, step) == (wrong, missed, hangs)
 
 
@@ -112,7 +114,7 @@ def test_ranks_whose_parameters_differ_are_wrong():
     assert verdict(BASE, Run(ran("launch", 0, lines), BASE.names, "torch")) == (1, 0, 0)
 
 
-def test_a_job_behind_a_firewall_may_run_and_else_says_which_rank_is_not_reached():
+def test_a_job_behind_a_firewall_runs_or_names_the_unreachable_rank():
     ring = (*CHAIN, ("c", "a"))
     closed = with_fault(Fault.CLOSED_PORTS, cables=ring)
     assert verdict(closed, job()) == (0, 0, 0)
@@ -135,11 +137,11 @@ def test_a_job_behind_a_firewall_may_run_and_else_says_which_rank_is_not_reached
         ("rank 1 of 3 on b exited with status 1", set()),
     ],
 )  # fmt: skip
-def test_ranks_that_are_not_reached_are_read(error: str, names: set):
+def test_unreachable_ranks_are_parsed(error: str, names: set):
     assert unreached_ranks(job(status=1, err=error)) == names
 
 
-def test_what_is_left_behind_is_wrong():
+def test_leftover_processes_are_a_fault():
     assert verdict(BASE, doctor(), left=("sleep at a",)) == (1, 0, 0)
 
 
@@ -226,7 +228,7 @@ def test_shapes(over: str, apart: bool, names: str, shape: Shape):
     assert shape_of(trial, names) == shape
 
 
-def test_rings_are_those_that_trying_all_orders_finds():
+def test_rings_equal_those_that_brute_force_finds():
     rng = random.Random(5)
     answers = set()
     for _ in range(200):
@@ -243,12 +245,12 @@ def test_rings_are_those_that_trying_all_orders_finds():
     assert answers == {True, False}
 
 
-def test_parts():
+def test_connected_parts_of_a_graph():
     assert parts("abcd", [("a", "c"), ("d", "x")]) == [["a", "c"], ["b"], ["d"]]
     assert joined("abc", CHAIN) and not joined("abc", CHAIN[:1])
 
 
-def test_trials_are_the_same_each_time_and_of_every_kind():
+def test_trials_are_reproducible_and_of_every_kind():
     trials = [draw(seed) for seed in range(300)]
     assert trials == [draw(seed) for seed in range(300)]
     assert {t.fault for t in trials} == set(Fault) and {t.cabling for t in trials} == set(Cabling)

@@ -74,7 +74,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
-def test_alone_it_explains_itself():
+def test_without_arguments_the_program_prints_its_help():
     done = run()
     assert "bench" in done.stdout
     assert done.stderr == ""
@@ -92,7 +92,7 @@ def test_help_shows_every_collective_and_an_example():
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_every_collective_is_right(ranks: int, tmp_path: Path):
+def test_every_collective_is_correct(ranks: int, tmp_path: Path):
     file = tmp_path / "result.json"
     done = run("bench", "all", "--ranks", ranks, *TINY, "8,4K", "--root", 1, "--json", file)
     result = json.loads(file.read_text())
@@ -164,7 +164,7 @@ def test_bandwidths_follow_from_the_time(tmp_path: Path):
         assert row["busbw"] == pytest.approx(row["algbw"] * factors[row["collective"]])
 
 
-def test_one_rank_is_a_group_too():
+def test_a_group_may_have_one_rank():
     assert "sendrecv" not in run("bench", "all", "--ranks", 1, *TINY, "64").stdout
 
 
@@ -175,7 +175,7 @@ def test_types_and_reductions(dtype: str, op: str):
     run("bench", "all_reduce", "--ranks", 3, "--dtype", dtype, "--op", op, *TINY, "1000")
 
 
-def test_transport_and_algorithm_are_what_was_asked(tmp_path: Path):
+def test_the_requested_transport_and_algorithm_are_used(tmp_path: Path):
     file = tmp_path / "result.json"
     run("bench", "--transport", "tcp", "--algorithm", "ring", *TINY, "64K", "--json", file)
     result = json.loads(file.read_text())
@@ -191,7 +191,7 @@ def test_the_bounds_of_the_machine(tmp_path: Path):
     assert "TCP on loopback, both ways at once" in done.stdout
 
 
-def test_the_algorithm_that_ran_is_told(tmp_path: Path):
+def test_the_output_names_the_algorithm(tmp_path: Path):
     file = tmp_path / "rows.json"
     run(
         "bench",
@@ -214,7 +214,7 @@ def test_the_algorithm_that_ran_is_told(tmp_path: Path):
     assert done.stdout.count(dict(told)["all_reduce"] + "\n") == 1
 
 
-def test_an_algorithm_that_cannot_do_a_call_is_an_error():
+def test_an_algorithm_that_does_not_support_a_call_is_an_error():
     done = run("bench", "all_reduce", "scatter", "--algorithm", "ring", *TINY, "64K", status=1)
     assert "--algorithm ring does not support scatter of 64K" in done.stderr
     assert "# all_reduce" in done.stdout and " ring\n" in done.stdout
@@ -286,7 +286,7 @@ def test_bad_arguments_are_refused(arguments: list[str], reason: str):
         (["launch", "--nproc", 2], 'mccl launch: "--nproc" is not a flag; did you mean "-n"?'),
     ],
 )
-def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
+def test_the_error_for_an_unknown_flag_suggests_the_nearest(arguments: list, said: str):
     assert run(*arguments, status=2).stderr.startswith(said)
 
 
@@ -308,7 +308,7 @@ def test_an_unknown_flag_is_told_the_nearest(arguments: list, said: str):
         ),
     ],
 )
-def test_bad_flags_are_told_in_one_line(arguments: list, said: str):
+def test_bad_flags_give_a_one_line_error(arguments: list, said: str):
     stderr = run(*arguments, status=2).stderr
     assert stderr.startswith(said)
     assert stderr.count("\n") == 1

@@ -234,7 +234,7 @@ def test_a_picture_without_graphviz(tmp_path: Path):
     ["", "exit 3", "head -c 100000 /dev/urandom", "yes | head -c 20000000", "echo Grüß Gott; env"],
     ids=["nothing", "failure", "garbage", "too much", "words"],
 )
-def test_odd_hosts_are_told_of(ring: CabledHosts, tmp_path: Path, said: str):
+def test_odd_hosts_are_reported(ring: CabledHosts, tmp_path: Path, said: str):
     """Several programs of one host print the same odd output."""
     programs = tmp_path / "bin"
     programs.mkdir()

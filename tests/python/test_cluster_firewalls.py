@@ -50,7 +50,7 @@ def test_a_firewall_that_drops_calls_at_one_host_is_named(pair: CabledHosts):
 
 
 @needs_nft
-def test_firewalls_that_drop_all_calls_are_thought_of(pair: CabledHosts):
+def test_firewalls_that_drop_all_calls_are_suspected(pair: CabledHosts):
     with without_calls(pair, "a"), without_calls(pair, "b"):
         done = pair.mccl("config", *PAIR, "--over", "cables", "--json")
     silent = [f for f in findings(done) if f["id"] == "calls-silent"]

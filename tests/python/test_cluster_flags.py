@@ -77,7 +77,7 @@ def test_more_hosts_than_files_are_refused_before_any_is_asked(command: str):
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
-def test_the_limit_of_files_is_told_as_the_shell_has_it():
+def test_doctor_reports_the_limit_of_files_of_the_shell():
     """Doctor reports the shell's limit, not the one that mccl raises for itself."""
     done = subprocess.run(
         ["prlimit", "--nofile=1100:2200", program(), "doctor", "--json"],
@@ -106,7 +106,7 @@ def test_the_limit_of_files_is_told_as_the_shell_has_it():
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_whoever_asks_for_json_gets_some(command: str, words: tuple, status: int, said: str):
+def test_errors_are_json_if_json_is_requested(command: str, words: tuple, status: int, said: str):
     for order in (("--json", *words), (*words, "--json")):
         done = subprocess.run(
             [program(), command, *order], capture_output=True, text=True, env=environment()

@@ -87,7 +87,7 @@ def test_the_operators_network_is_left_alone(pair: CabledHosts, tmp_path: Path):
     pair.mccl("config", *PAIR[:4])
 
 
-def test_what_hosts_and_the_desk_use_is_left_alone(pair: CabledHosts):
+def test_networks_that_hosts_or_the_desk_use_are_not_chosen(pair: CabledHosts):
     """A network counts as used if it is that of a neighbour, of a routing table, or of the desk."""
     pair.ip("a", "neigh", "add", "192.168.0.9", "lladdr", "2:0:0:0:0:1", "dev", "cable")
     pair.ip("b", "route", "add", "192.168.1.0/25", "dev", "cable", "table", "77")
@@ -237,7 +237,7 @@ def test_addresses_survive_a_restart_with_networkd(pair: CabledHosts, etc: dict,
 
 
 @without_netplan
-def test_undo_brings_back_what_an_earlier_run_kept(pair: CabledHosts, etc: dict, tmp_path: Path):
+def test_undo_restores_what_an_earlier_run_persisted(pair: CabledHosts, etc: dict, tmp_path: Path):
     for _ in range(2):
         done = persisted(pair, tmp_path, "systemd-networkd")
         assert done.returncode == 0, done.stderr
@@ -253,7 +253,7 @@ def test_undo_brings_back_what_an_earlier_run_kept(pair: CabledHosts, etc: dict,
 
 
 @without_netplan
-def test_addresses_that_a_person_has_kept_are_left_alone(
+def test_addresses_that_the_user_has_persisted_are_not_changed(
     pair: CabledHosts, etc: dict, tmp_path: Path
 ):
     """A file of MCCL's would come before that of the person, and replace its other settings."""
@@ -323,7 +323,7 @@ esac
         noted.parent.rmdir()
 
 
-def test_what_a_host_uses_is_in_the_answer_of_its_probe(pair: CabledHosts):
+def test_a_probe_reports_the_networks_that_its_host_uses(pair: CabledHosts):
     pair.ip("a", "neigh", "add", "10.78.0.77", "lladdr", "2:0:0:0:0:1", "dev", "cable")
     answer = json.loads(
         pair.mccl("doctor", "--hosts", "a", "--no-measure", "--json", status=None).stdout

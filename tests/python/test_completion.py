@@ -64,7 +64,7 @@ def test_bash_proposes_values(tmp_path: Path):
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_told_all_flags(tmp_path: Path, shell: str):
+def test_completions_of_other_shells_list_all_flags(tmp_path: Path, shell: str):
     script = said("completion", shell)
     for flag in flags_of_help("launch"):
         in_fish = f" -l {flag[2:]} " if flag.startswith("--") else f" -s {flag[1:]} "
@@ -76,7 +76,7 @@ def test_other_shells_are_told_all_flags(tmp_path: Path, shell: str):
     subprocess.run([found, "-n", file], check=True)
 
 
-def test_a_shell_that_is_not_known_is_an_error():
+def test_an_unknown_shell_is_an_error():
     done = subprocess.run([program(), "completion", "csh"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "bash, zsh" in done.stderr

@@ -72,7 +72,7 @@ def test_fields_are_those_of_the_table_with_typed_defaults():
 
 
 @given(some_settings)
-def test_whatever_is_given_comes_back(settings):
+def test_given_values_are_returned_unchanged(settings):
     made = MCCLConfig(**settings)
     assert made.given == settings
     assert {name: getattr(made, name) for name in settings} == settings
@@ -134,7 +134,7 @@ def test_bad_values_are_refused_by_name(name, value):
     assert changed.given == {}
 
 
-def test_a_list_for_a_text_of_several_names_is_told_of_commas():
+def test_the_error_for_a_list_of_names_suggests_commas():
     with pytest.raises(ValueError, match=r"expected str, several separated by commas; found list"):
         init(listen_addr=["127.0.0.1"])
     with pytest.raises(ValueError, match=r"root: expected str; found list"):
@@ -215,7 +215,7 @@ def test_replace_changes_what_it_names_and_gives_nothing_else(monkeypatch):
     assert get_config().chunk_bytes == 8 << 20
 
 
-def test_it_is_a_dataclass_to_whoever_asks():
+def test_a_config_is_a_dataclass():
     assert dataclasses.is_dataclass(MCCLConfig)
     assert [field.name for field in dataclasses.fields(MCCLConfig)] == list(ROWS)
     made = MCCLConfig(port_base=31000)

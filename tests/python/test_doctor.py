@@ -121,13 +121,13 @@ def anything(done: subprocess.CompletedProcess[str]) -> list[str]:
     ],
     ids=lambda words: " ".join(words[1:]),
 )
-def test_of_a_healthy_cluster_nothing_at_all_is_said(hosts: CabledHosts, words: tuple):
+def test_a_healthy_cluster_has_no_findings(hosts: CabledHosts, words: tuple):
     assert anything(hosts.mccl("doctor", *words, "--json")) == []
     assert anything(hosts.mccl("config", *words, "--json")) == []
 
 
 @needs_hosts
-def test_nothing_is_wrong_with_what_config_has_set_up(tmp_path: Path):
+def test_doctor_accepts_what_config_has_set_up(tmp_path: Path):
     """Doctor accepts the hosts and the hostfile that config made from cables without addresses."""
     file = tmp_path / "desk.json"
     with CabledHosts(3, CABLES) as hosts:
@@ -456,7 +456,7 @@ def test_everything_among_hosts_goes_into_one_file(hosts: CabledHosts, tmp_path:
 
 
 @needs_hosts
-def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: Path):
+def test_safe_fixes_are_applied_and_can_be_undone(hosts: CabledHosts, tmp_path: Path):
     hosts.ip("b", "link", "set", "c0", "down")
     hosts.ip("c", "link", "set", "c2", "mtu", 1000)
     try:
@@ -477,7 +477,7 @@ def test_what_is_safe_is_cured_and_can_be_undone(hosts: CabledHosts, tmp_path: P
 
 
 @needs_hosts
-def test_verbose_tells_of_every_trial(hosts: CabledHosts):
+def test_verbose_reports_every_trial(hosts: CabledHosts):
     done = hosts.mccl("doctor", *ALL, "--verbose")
     assert "mccl doctor: a: being queried with ssh\n" in done.stderr
     dials = [line for line in done.stderr.splitlines() if '"do":"dial"' in line]

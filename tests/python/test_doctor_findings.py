@@ -37,7 +37,7 @@ def test_the_exit_status_is_that_of_the_worst_finding(hosts: CabledHosts):
 
 
 @needs_hosts
-def test_what_is_not_timed_is_said(hosts: CabledHosts):
+def test_untimed_paths_are_reported(hosts: CabledHosts):
     answer = json.loads(hosts.mccl("doctor", *ALL, "--no-measure", "--json").stdout)
     assert all(path["connects"] and path["mbit_per_s"] == 0 for path in answer["paths"])
     done = hosts.mccl("doctor", *ALL, "--measure-for", 1, "--json", status=None)

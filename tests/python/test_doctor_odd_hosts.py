@@ -59,7 +59,7 @@ def answered(answer):
 """
 
 
-def test_what_a_host_says_of_another_is_run_nowhere(pair: CabledHosts, tmp_path: Path):
+def test_names_that_a_host_reports_are_never_run_as_commands(pair: CabledHosts, tmp_path: Path):
     """A host claims to have heard an interface whose name is a command. No host may run it."""
     mark = tmp_path / "mark"
     with pair.with_odd_probe("b", tmp_path, LIAR.format(mark=mark)):
@@ -109,7 +109,7 @@ def asked(request):
     assert len(found) == 1 and found[0].startswith("b: ") and what in found[0]
 
 
-def test_ports_that_are_none_bring_nobody_down(pair: CabledHosts, tmp_path: Path):
+def test_invalid_ports_stop_no_probe(pair: CabledHosts, tmp_path: Path):
     """A port of 0 would make the other host's probe exit."""
     odd = """
 def answered(answer):
@@ -168,7 +168,7 @@ def answered(answer):
     assert "make wheel" in done.stdout
 
 
-def test_facts_that_are_odd_are_told_of(pair: CabledHosts, tmp_path: Path):
+def test_odd_facts_are_reported(pair: CabledHosts, tmp_path: Path):
     odd = """
 def answered(answer):
     if "told" in answer:

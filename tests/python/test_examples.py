@@ -98,7 +98,7 @@ def refusal_of(
         ("slow_link", ("--steps", 0), "--steps must be at least 1"),
     ],
 )
-def test_what_an_example_cannot_do_it_refuses_before_the_work(
+def test_examples_refuse_impossible_options_before_the_work(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,

@@ -103,7 +103,7 @@ def test_a_process_that_does_not_exist():
 
 
 @pytest.mark.parametrize("word", ["-1", "0", "x", ""])
-def test_a_word_that_is_no_process(word):
+def test_a_word_instead_of_a_process_is_an_error(word):
     run("dump", word, status=2)
 
 

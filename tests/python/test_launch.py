@@ -115,7 +115,7 @@ def test_the_key_of_the_shell_stays_the_jobs():
 
 
 @pytest.mark.parametrize("name", ["MCCL_RANK", "MCCL_ROOT", "WORLD_SIZE"])
-def test_what_each_rank_is_told_is_not_for_env(name: str):
+def test_env_cannot_replace_the_variables_of_each_rank(name: str):
     assert f"sets {name} for the ranks itself" in run("--env", f"{name}=1", "true", status=2).stderr
 
 
@@ -158,7 +158,7 @@ def test_python_by_its_name_is_the_one_that_scripts_get(tmp_path: Path):
         assert done.stdout.strip() in (expected, str(Path(expected).resolve())), words
 
 
-def test_output_comes_in_whole_lines_with_a_prefix():
+def test_output_is_printed_in_whole_lines_with_a_prefix():
     script = "for i in 1 2 3; do printf 'half '; echo $RANK; done; printf end"
     lines = run("-n", 4, *SH, script).stdout.splitlines()
     for rank in range(4):
@@ -213,7 +213,7 @@ def test_standard_input_goes_to_one():
     assert "the ranks are 0 to 2" in run("-n", 3, "--stdin-to", 3, "true", status=2).stderr
 
 
-def test_a_rank_that_closes_its_input_stops_nobody():
+def test_a_rank_that_closes_its_input_stops_no_other_rank():
     done = run("-n", 2, *SH, '[ "$RANK" = 0 ] && exec wc -c; exec <&-', text_in="x" * 5_000_000)
     assert "5000000" in done.stdout
 
@@ -258,7 +258,7 @@ def test_a_signal_ends_the_whole_job(number: signal.Signals, endless):
     assert not running(all_of_it)
 
 
-def test_a_launcher_that_is_killed_leaves_nobody_behind(endless, mark: str):
+def test_a_killed_launcher_leaves_no_process_behind(endless, mark: str):
     job = endless()
     all_of_it = descendants(job)
     job.kill()
@@ -269,7 +269,7 @@ def test_a_launcher_that_is_killed_leaves_nobody_behind(endless, mark: str):
     assert not marked(mark)
 
 
-def test_a_job_may_have_its_time():
+def test_a_timeout_ends_the_job():
     done = run("-n", 2, "--timeout", 0.5, "sleep", 1000, status=124)
     assert "--timeout" in done.stderr
 
@@ -307,7 +307,7 @@ def test_mpirun_cannot_start_ranks_again():
     assert "--max-restarts does not work with --backend mpi" in done.stderr
 
 
-def test_output_that_nobody_reads_any_more_ends_the_job():
+def test_a_closed_output_pipe_ends_the_job():
     job = start("-n", 2, "yes")
     job.stdout.read(1000)
     job.stdout.close()
@@ -365,7 +365,7 @@ def test_sixty_four_ranks_start_and_end():
     assert len(done.stdout.splitlines()) == 64
 
 
-def test_what_cannot_be_started_is_said_before_anything_starts(tmp_path: Path):
+def test_impossible_jobs_are_refused_before_anything_starts(tmp_path: Path):
     assert 'no program "nope"' in run("-n", 2, "nope", status=1).stderr
     assert "no directory" in run("--cwd", tmp_path / "x", "true", status=1).stderr
     assert "no script" in run("nope.py", status=1).stderr
@@ -420,7 +420,7 @@ def test_a_dry_run_and_the_variables_start_nothing(tmp_path: Path):
     assert not touched.exists()
 
 
-def test_bad_arguments_are_told_apart():
+def test_bad_arguments_are_named():
     run(status=2)
     run("--hosts", "a b", "true", status=2)
     assert 'did you mean "--hosts"?' in run("--hostz", "a", "true", status=2).stderr
@@ -454,7 +454,7 @@ def test_a_stray_process_does_not_hold_the_job(mark: str):
     assert not marked(mark)
 
 
-def test_what_a_stray_process_writes_later_is_dropped():
+def test_later_output_of_a_stray_process_is_dropped():
     script = (
         "[ $RANK = 0 ] && exec sleep 4; echo mine; setsid sh -c 'sleep 2.5; echo late' & exit 0"
     )

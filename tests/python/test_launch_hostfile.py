@@ -9,7 +9,7 @@ import pytest
 from launching import ROOT, run
 
 
-def test_slots_behind_a_colon_are_told_from_ports():
+def test_slots_behind_a_colon_are_distinguished_from_ports():
     said = run("--hosts", "a:4,b:4", "true", status=2).stderr
     assert "give -n 4" in said
     assert '{"ssh": "a", "slots": 4}' in said
@@ -80,7 +80,7 @@ def test_the_schema_knows_what_the_program_does(tmp_path: Path):
         ('[{"ssh": "127.0.0.1", "env": {"LOCAL_RANK": "1"}}]', '"env" of 127.0.0.1: '),
     ],
 )
-def test_a_hostfile_may_not_say_who_ranks_are(tmp_path: Path, text: str, where: str):
+def test_a_hostfile_may_not_assign_ranks(tmp_path: Path, text: str, where: str):
     file = tmp_path / "desk.json"
     file.write_text(text)
     for flags in (("--hostfile", file, "true"), ("--check", file)):

@@ -168,7 +168,7 @@ def test_ranks_that_ignore_sigterm_and_strays_are_killed(hosts, mark: str):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nobody_outlives_the_launcher(hosts, mark: str, number: signal.Signals):
+def test_no_process_outlives_the_launcher(hosts, mark: str, number: signal.Signals):
     job = begin(hosts, *ALL, *SH, "echo ready; sleep 1000 & wait", mark)
     for _ in range(4):
         assert "ready" in job.stdout.readline()
@@ -265,7 +265,7 @@ def test_a_launcher_that_stood_still_says_so_and_names_no_signal(hosts, heeding:
     assert "signal 15" not in stderr
 
 
-def test_hosts_that_cannot_be_used_are_all_told_with_the_cure(hosts, tmp_path: Path):
+def test_all_unusable_hosts_are_reported_with_a_cure(hosts, tmp_path: Path):
     touched = tmp_path / "touched"
     hosts.forget("b")
     hosts.servers["c"].send_signal(signal.SIGTERM)
@@ -334,7 +334,9 @@ def test_hosts_where_mlx_is_not_on_mccl_are_named(hosts, tmp_path: Path):
     importing = f"{sys.executable} -c 'import mlx.core'"
     script.write_text(f"#!/bin/sh\ntest $MCCL_RANK -lt 2 || {importing}\n")
     script.chmod(0o755)
-    assert "--mlx took effect in no program on a, b: " in launch(hosts, *ALL, "--mlx", script).stderr
+    assert (
+        "--mlx took effect in no program on a, b: " in launch(hosts, *ALL, "--mlx", script).stderr
+    )
     script.write_text(f"#!/bin/sh\n{importing}\n")
     assert launch(hosts, *ALL, "--mlx", script).stderr == ""
 

@@ -232,7 +232,7 @@ def test_ranks_of_mpi_have_the_settings(mpirun: dict[str, str]):
     assert done.stdout.splitlines() == ["INFO libmpi.so.40 64"] * 2
 
 
-def test_mpi_on_several_hosts_is_told_where_to_meet(mpirun: dict[str, str]):
+def test_mpi_on_several_hosts_gets_the_address_of_rank_0(mpirun: dict[str, str]):
     done = run("--hosts", "a,b", "--backend", "mpi", "--dry-run", "true", env=mpirun)
     assert "-x MCCL_ROOT" in done.stdout
     done = run("--hosts", "a,b", "--backend", "mpi", "--print-env", "true", env=mpirun)

@@ -84,7 +84,7 @@ def test_a_stray_process_does_not_hold_the_job(hosts, mark: str):
     wait_until(lambda: not marked(mark), marked(mark))
 
 
-def test_what_a_stray_process_writes_later_is_dropped(hosts):
+def test_later_output_of_a_stray_process_is_dropped(hosts):
     """Rank 0 keeps the job running for longer than the stray process of rank 1 waits."""
     script = (
         "[ $RANK = 0 ] && exec sleep 4; echo mine; setsid sh -c 'sleep 2.5; echo late' & exit 0"
@@ -93,7 +93,7 @@ def test_what_a_stray_process_writes_later_is_dropped(hosts):
     assert done.stdout == "[1] mine\n"
 
 
-def test_all_that_a_rank_wrote_before_it_ended_comes(hosts):
+def test_all_output_before_the_end_of_a_rank_is_printed(hosts):
     """On a slow link, output in flight at the rank's end takes several seconds to arrive."""
     hosts._must(
         "ip", "netns", "exec", hosts.space("a"), "tc", "qdisc", "add", "dev", "cable", "root",
@@ -161,7 +161,7 @@ def test_hosts_are_asked_again_where_their_logins_were_dropped(hosts):
 
 
 @pytest.mark.long
-def test_a_server_that_drops_all_logins_is_said(hosts):
+def test_a_server_that_drops_all_logins_is_reported(hosts):
     with_sshd(hosts, "b", "-o", "MaxStartups=1:100:1")
     held = [hold_a_login(hosts, "b") for _ in range(2)]
     try:
@@ -195,7 +195,7 @@ def test_one_host_that_hangs_is_the_one_that_is_reported(hosts):
     assert re.findall(r"^  (\w+): ", done.stderr, re.MULTILINE) == ["c"]
 
 
-def test_a_start_up_file_that_hangs_is_told_with_the_patience(hosts, bashrc):
+def test_a_hanging_start_up_file_is_reported_with_the_patience(hosts, bashrc):
     bashrc("sleep 1000\n")
     done = launch(hosts, "--hosts", "a", "--patience", 2, "true", status=1)
     assert "a: it did not answer in 2 s; try: ssh a true; --patience" in done.stderr

@@ -172,7 +172,7 @@ def test_prefixes_may_be_asked_for(session):
     assert ends(child) == 0
 
 
-def test_the_terminal_is_left_as_it_was(session):
+def test_the_terminal_is_restored(session):
     child = session(
         "-n", 1, "--", "sh", "-c", "exit 3", before=("sh", "-c", 'stty -g; "$@"; stty -g', "-")
     )

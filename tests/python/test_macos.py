@@ -78,7 +78,7 @@ def test_what_the_headers_say():
     assert made.searched == ["@loader_path"]
 
 
-def test_who_is_asked_for_a_symbol_and_what_is_given():
+def test_needed_and_provided_symbols_are_read():
     made = image()
     asked = {each.symbol: each for each in made.needed}
     assert asked["_poll"].library == "libSystem"
@@ -87,7 +87,7 @@ def test_who_is_asked_for_a_symbol_and_what_is_given():
     assert made.provided == {"_mccl_version", "__ZTIN4mccl5ErrorE"}
 
 
-def test_nothing_is_wrong_with_one_whose_symbols_are_all_there():
+def test_a_file_whose_symbols_are_all_provided_has_no_fault():
     assert faults(image(), "14.0", providers()) == []
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_wrong_with_one_whose_symbols_are_all_there():
         (lambda made: made.provided.add("__ZTISt9exception"), "contains its own C++ library"),
     ],
 )
-def test_what_no_mac_would_run_is_said(change, said):
+def test_files_that_no_mac_would_run_are_reported(change, said):
     made = image()
     change(made)
     found = faults(made, "14.0", providers())

@@ -154,14 +154,14 @@ else:
 """
 
 
-def test_what_mccl_cannot_mean_is_refused(tmp_path: Path):
+def test_a_rank_that_contradicts_the_environment_is_refused(tmp_path: Path):
     script = tmp_path / "elsewhere.py"
     script.write_text(ELSEWHERE)
     done = launch(1, script)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nobody_tells_the_rank():
+def test_a_missing_rank_is_an_error():
     code = (
         "import torch.distributed as dist, mccl\n"
         "dist.init_process_group('mccl', init_method='mccl://')"

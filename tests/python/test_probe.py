@@ -160,7 +160,7 @@ def test_a_recorded_call_makes_no_neighbour(hosts: CabledHosts, pair: tuple[Prob
     assert [each for each in b.all_answers() if "heard" in each] == []
 
 
-def test_who_does_not_know_the_key_is_told_apart(hosts: CabledHosts, pair: tuple[Probe, Probe]):
+def test_a_probe_with_another_key_is_refused(hosts: CabledHosts, pair: tuple[Probe, Probe]):
     a, b = pair
     port = b.listening["ports"][0]
     other = Probe(hosts, "c", key="another key of sixteen letters")

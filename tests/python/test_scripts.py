@@ -79,7 +79,7 @@ def test_bash_3_can_run_every_script(script: Path):
         'run "${@:3}"',
     ],
 )
-def test_what_bash_3_cannot_run_is_found(line: str):
+def test_code_that_bash_3_cannot_run_is_found(line: str):
     assert len(newer_than_bash_3(f"set -eu\n{line}\n")) == 1
     assert newer_than_bash_3(f"  # {line}\n") == []
 

@@ -166,7 +166,7 @@ def test_an_out_that_is_read_only(alone):
     ],
     ids=lambda x: str(getattr(x, "dtype", x))[:20],
 )
-def test_what_has_no_dtype_of_ours(alone, x):
+def test_unsupported_dtypes_are_refused(alone, x):
     with pytest.raises(
         dist.InvalidArgument, match=r"all_reduce: an array of dtype .*; expected bool"
     ):

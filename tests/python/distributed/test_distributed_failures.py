@@ -80,7 +80,7 @@ def gather_uneven(world):
     ],
     ids=["shape", "dtype", "op", "call"],
 )
-def test_ranks_that_call_different_things(pool, first, other):
+def test_different_calls_are_an_error(pool, first, other):
     found = pool.run_and_leave(check_mismatch, (first, other))
     assert {kind for kind, _ in found} == {"MismatchError"}
     for _, text in found:

@@ -139,7 +139,7 @@ def test_an_init_that_cannot_be(settings, environment, says):
     assert says in out
 
 
-def test_ranks_that_do_not_come():
+def test_missing_ranks_are_an_error():
     code = """
         try:
             dist.init(connect_timeout=0.3)

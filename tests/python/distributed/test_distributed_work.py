@@ -222,7 +222,7 @@ def check_threads(world) -> None:
         world.send(np.full(3, 4.0), 0, 5)
 
 
-def test_a_waiting_thread_holds_nobody_up(pair):
+def test_a_waiting_thread_delays_no_other_thread(pair):
     pair.run(check_threads)
 
 

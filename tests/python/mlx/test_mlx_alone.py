@@ -46,7 +46,7 @@ def test_strict_without_a_job_says_what_each_backend_misses():
 
 
 @pytest.mark.parametrize("backend", ["ring", "jaccl", "nccl", "mccl", "mpi"])
-def test_a_named_backend_that_nobody_asks_for_is_alone_and_says_so(backend: str):
+def test_a_named_backend_without_its_variables_is_alone_and_warns(backend: str):
     code = f"""
 group = mccl.mlx.init(backend="{backend}")
 assert group.size() == 1
@@ -97,7 +97,7 @@ for _ in range(2):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_ranks_that_never_come_are_an_error_in_time(tmp_path: Path, strict: bool):
+def test_missing_ranks_are_an_error_in_bounded_time(tmp_path: Path, strict: bool):
     for environment in ring_environments(tmp_path, 2):
         environment["MCCL_CONNECT_TIMEOUT"] = "1"
         _, errors = run(f"mccl.mlx.init({strict})", environment, status=1)

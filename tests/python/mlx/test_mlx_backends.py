@@ -109,7 +109,7 @@ def test_a_bad_hostfile_or_rank(tmp_path: Path, content: object, rank: object, e
     assert not refusal.absent
 
 
-def test_a_hostfile_that_is_not_there(tmp_path: Path):
+def test_a_missing_hostfile_is_an_error(tmp_path: Path):
     environment = {"MLX_RANK": "0", "MLX_HOSTFILE": str(tmp_path / "none.json")}
     refusal = refusal_of(lambda: backends.ring(environment, NOTHING))
     assert "cannot be read: No such file" in str(refusal)
@@ -131,7 +131,7 @@ def test_any_json_is_a_job_or_a_refusal(tmp_path_factory, document: object):
         assert job.alone or job.settings["rank"] == "0"
 
 
-def test_a_ring_that_nobody_asked_for():
+def test_without_its_variables_ring_is_absent():
     assert refusal_of(lambda: backends.ring({}, NOTHING)).absent
 
 
@@ -159,7 +159,7 @@ def test_a_rank_of_another_backend_is_no_ring():
         ({"rank": "2", "world_size": "2", "root": "a:1"}, False, "rank 2, as set by MCCL"),
     ],
 )
-def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):
+def test_settings_that_describe_no_job(settings: dict, absent: bool, expected: str):
     refusal = refusal_of(lambda: backends.mccl({}, NOTHING | settings))
     assert expected in str(refusal)
     assert refusal.absent == absent
@@ -177,7 +177,7 @@ def test_settings_that_are_no_job(settings: dict, absent: bool, expected: str):
         ({}, {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}),
     ],
 )
-def test_settings_and_launchers_that_are_a_job(settings: dict, environment: dict):
+def test_settings_and_launchers_that_describe_a_job(settings: dict, environment: dict):
     assert backends.mccl(environment, NOTHING | settings).backend == "mccl"
 
 
@@ -278,7 +278,7 @@ def test_jaccl_that_meets_by_other_means_needs_no_coordinator(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_mpi_of_one_process_is_none(name: str):
+def test_mpi_with_one_process_is_absent(name: str):
     started = {"PMIX_RANK": "0", "PMI_RANK": "0"}
     assert "single process" in str(
         refusal_of(lambda: backends.mpi({**started, name: "1"}, NOTHING))
@@ -329,7 +329,7 @@ def test_mccl_s_twins_of_jaccl_s_variables(tmp_path: Path):
     assert refusal_of(lambda: backends.jaccl({}, twins | {"rdma_device": "mlx5_0"})).absent
 
 
-def test_jaccl_goes_by_its_own_names_first(tmp_path: Path):
+def test_variables_of_jaccl_take_precedence(tmp_path: Path):
     environment = jaccl_environment(tmp_path, JACCL_RANK="2", JACCL_COORDINATOR="10.0.0.9:1")
     settings = backends.jaccl(environment, NOTHING).settings
     assert (settings["rank"], settings["root"]) == ("2", "10.0.0.9:1")
@@ -379,7 +379,7 @@ def test_a_bad_place_of_nccl(changes: dict, expected: str):
 
 
 @pytest.mark.parametrize("name", ["jaccl", "nccl", "mpi"])
-def test_backends_that_nobody_asked_for(name: str):
+def test_without_their_variables_backends_are_absent(name: str):
     for environment in ({}, {"MLX_RANK": "0"}):
         refusal = refusal_of(lambda e=environment: backends.BACKENDS[name](e, NOTHING))
         assert refusal.absent
@@ -403,7 +403,7 @@ def test_mpi_is_the_job_of_its_launcher(variable: str):
     assert backends.mpi({}, NOTHING | {"backend": "mpi"}).backend == "mpi"
 
 
-def test_who_sets_a_rank_of_mccl_means_it():
+def test_a_rank_or_world_size_of_mccl_puts_mccl_first():
     assert backends.order_of_any(NOTHING) == ["ring", "jaccl", "nccl", "mccl", "mpi"]
     assert backends.order_of_any(NOTHING | {"rank": "0"})[:2] == ["mccl", "ring"]
     assert backends.order_of_any(NOTHING | {"world_size": "2"})[:2] == ["mccl", "ring"]

@@ -137,7 +137,7 @@ def test_a_step_that_is_not_finite_leaves_residuals_as_they_were(ranks):
     ranks.run(check_steps_that_are_not_finite)
 
 
-def test_topk_comes_down_to_its_ratio_step_by_step():
+def test_topk_lowers_its_ratio_step_by_step():
     compression = mccl.mlx.Compression("topk", warm_up=2, ramp=3)
     shares = []
     for step in range(7):
@@ -148,7 +148,7 @@ def test_topk_comes_down_to_its_ratio_step_by_step():
         mccl.mlx.Compression("int8", ramp=3)
 
 
-def test_a_codec_that_there_is_not_is_refused_at_once():
+def test_an_unknown_codec_is_refused_at_once():
     with pytest.raises(ValueError, match="did you mean int8"):
         mccl.mlx.Compression("int9")
 

@@ -91,7 +91,7 @@ def check_difference(call) -> None:
         differ_in_rows,
     ],
 )
-def test_ranks_that_call_different_things_are_all_told(ranks, call):
+def test_different_calls_are_an_error_on_every_rank(ranks, call):
     ranks.run(check_difference, call)
 
 
@@ -183,7 +183,7 @@ def check_other_streams_after_an_error() -> None:
     healthy(world)
 
 
-def test_an_error_reaches_what_depends_on_it(two):
+def test_an_error_reaches_dependent_arrays(two):
     two.run(check_other_streams_after_an_error)
 
 
@@ -232,7 +232,7 @@ def time_of_failure(dying: int, receives: bool, when: str) -> float:
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 @pytest.mark.parametrize("receives", [False, True])
-def test_a_death_is_told_at_once(tmp_path: Path, transport: str, receives: bool):
+def test_a_death_is_reported_at_once(tmp_path: Path, transport: str, receives: bool):
     """The error takes about 0.03 s on this machine when idle."""
     took = []
     for turn in range(5):

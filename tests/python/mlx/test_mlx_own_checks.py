@@ -337,7 +337,7 @@ def check_predicate() -> None:
     assert mx.allclose(parts(x), whole(x), atol=1e-5, rtol=1e-4).item()
 
 
-def test_a_predicate_says_how_to_cut(ranks):
+def test_a_predicate_selects_the_sharding(ranks):
     ranks.run(check_predicate)
 
 

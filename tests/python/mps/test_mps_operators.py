@@ -63,7 +63,7 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_who_touches_memory_before_its_event_dies():
+def test_touching_memory_before_its_event_kills_the_process():
     for shared, dies in ((True, False), (True, True)):
         ended = run(f"""
             import ctypes, torch, fake_device

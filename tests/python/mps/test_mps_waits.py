@@ -45,7 +45,7 @@ def check_abort() -> None:
     dist.barrier()
 
 
-def test_who_aborts_waits_for_no_device(pool):
+def test_abort_does_not_wait_for_the_device(pool):
     pool.run(check_abort)
 
 

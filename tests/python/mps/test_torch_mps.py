@@ -490,5 +490,5 @@ def check_refusals() -> None:
         assert data.cpu().eq(size).all()
 
 
-def test_what_cannot_be_is_refused(pool):
+def test_impossible_calls_are_refused(pool):
     pool.run(check_refusals)

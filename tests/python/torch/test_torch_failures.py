@@ -224,7 +224,7 @@ def check_difference(call) -> None:
         differ_in_splits,
     ],
 )
-def test_ranks_that_call_different_things_are_all_told(pool, call):
+def test_different_calls_are_an_error_on_every_rank(pool, call):
     pool.run(check_difference, call)
 
 
@@ -432,7 +432,7 @@ def check_monitored_barrier(barrier) -> None:
 
 
 @pytest.mark.parametrize("barrier", [barrier_of_the_group, dist.monitored_barrier])
-def test_monitored_barrier_names_who_is_missing(pool, barrier):
+def test_monitored_barrier_names_the_missing_ranks(pool, barrier):
     pool.run(check_monitored_barrier, barrier)
 
 

@@ -278,7 +278,7 @@ def check_use_after_fork() -> None:
     assert total() == 6
 
 
-def test_a_forked_child_is_told_and_does_no_harm(pool):
+def test_a_forked_child_gets_an_error_and_does_no_harm(pool):
     pool.run(check_use_after_fork)
 
 

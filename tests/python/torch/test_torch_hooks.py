@@ -162,7 +162,7 @@ def check_ramp(rank: int, size: int) -> None:
     assert shares[1:] == [pytest.approx(share, rel=0.06) for share in expected]
 
 
-def test_topk_comes_down_to_its_ratio_step_by_step(pool):
+def test_topk_lowers_its_ratio_step_by_step(pool):
     run(pool, check_ramp)
 
 
@@ -341,7 +341,7 @@ def check_exact_under_setting(rank: int, size: int, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["int8", "powersgd"])
-def test_what_is_exact_is_so_whatever_the_group_does(pool, codec):
+def test_exact_parameters_stay_exact_whatever_the_group_does(pool, codec):
     run(pool, check_exact_under_setting, codec)
 
 
@@ -390,5 +390,5 @@ def check_refusals() -> None:
             mccl.hooks.compress(ddp, codec, **options)
 
 
-def test_what_makes_no_sense_is_refused(pool):
+def test_senseless_options_are_refused(pool):
     pool.run(check_refusals)

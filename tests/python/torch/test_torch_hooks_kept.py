@@ -81,7 +81,7 @@ def check_small_beside_large(rank: int, size: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *SIXTEEN_BIT], ids=str)
-def test_what_is_small_beside_what_is_sent_adds_up(pool, dtype):
+def test_small_values_beside_large_ones_add_up(pool, dtype):
     run(pool, check_small_beside_large, dtype)
 
 

@@ -188,7 +188,7 @@ def owned_by_another(folder: Path, code: str) -> str:
     ],
     ids=["before", "after", "again"],
 )
-def test_another_backend_of_the_name_is_told_of_once(tmp_path: Path, code: str):
+def test_another_backend_of_the_name_is_reported_once(tmp_path: Path, code: str):
     warned = owned_by_another(tmp_path, code)
     assert f"the module others_backend ({tmp_path}/others_backend.py)" in warned
     assert 'init_process_group("mccl_engine")' in warned

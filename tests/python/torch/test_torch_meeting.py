@@ -46,7 +46,7 @@ def complete(monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-def test_what_is_missing_comes_from_the_launcher(complete):
+def test_missing_variables_are_taken_from_the_launcher(complete):
     found, elsewhere = complete(SLURM)
     port = found.pop("MASTER_PORT")
     assert found == {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "n1"}
@@ -99,7 +99,7 @@ def test_where_no_address_leads_to_rank_0_the_ranks_meet_elsewhere(complete, mor
     assert complete(BY_HAND | more) == ({"RANK": "3", "WORLD_SIZE": "4"}, True)
 
 
-def test_a_launcher_that_tells_only_part_is_named(complete):
+def test_a_launcher_that_sets_only_some_variables_is_named(complete):
     with pytest.raises(ValueError, match=r"RANK, .* not set, and .*OMPI_COMM_WORLD_RANK"):
         complete({"OMPI_COMM_WORLD_RANK": "0"})
 
