@@ -1,4 +1,4 @@
-"""Trains on the CPU by Accelerate: by DDP, or by FSDP2 under `accelerate launch --use_fsdp`."""
+"""Trains on the CPU with Accelerate: DDP, or FSDP2 under `accelerate launch --use_fsdp`."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""Sums over two processes by Ignite, which starts them itself."""
+"""Sums over two processes with Ignite, which starts the processes itself."""
 
 import ignite.distributed as idist
 import torch

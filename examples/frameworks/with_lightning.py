@@ -1,4 +1,4 @@
-"""Trains on two processes of the CPU by Lightning, which starts them itself."""
+"""Trains on the CPU with Lightning, which starts the two processes itself."""
 
 import lightning
 import torch

@@ -1,4 +1,4 @@
-"""Trains by DDP under torchft and goes on if a replica is killed.
+"""Trains by DDP under torchft and continues if a replica is killed.
 
 TORCHFT_LIGHTHOUSE is the address of a torchft_lighthouse. Each process is a replica; the argument
 is the number of steps. A replica that is started later takes the weights from the others.

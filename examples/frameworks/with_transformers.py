@@ -1,4 +1,4 @@
-"""Trains a very small GPT-2 on the CPU by the Trainer of Transformers."""
+"""Trains a very small GPT-2 on the CPU with the Trainer of Transformers."""
 
 import tempfile
 

@@ -121,7 +121,7 @@ class MlxLearner:
 
 
 class NumpyLearner:
-    """Learner with gradients by hand, with mccl.distributed."""
+    """Learner with hand-written gradients and mccl.distributed."""
 
     def __init__(self) -> None:
         import mccl.distributed as dist
@@ -166,7 +166,7 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.ndarray, float]:
-    """Returns the weights, and their accuracy on the digits that were not trained on."""
+    """Returns the weights, and their accuracy on digits that the training did not use."""
     digits = load_digits()
     images = (digits.data / 16).astype(np.float32)
     order = np.random.default_rng(2024).permutation(len(images))

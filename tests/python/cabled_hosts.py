@@ -120,7 +120,7 @@ class CabledHosts(SshHosts):
             env=environment(), preexec_fn=heed_signals, **options,
         )  # fmt: skip
         # `doctor` exits with the status of its most severe finding. Callers give the status for
-        # faults (1), so expect 3 if there are warnings but no faults.
+        # faults (1), so this function expects 3 if there are warnings but no faults.
         if command == "doctor" and status == 1 and done.stdout.startswith("{"):
             found = {f["severity"] for f in json.loads(done.stdout).get("findings", [])}
             status = 3 if found <= {"note", "warning"} and "warning" in found else 1

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
-#: Kernels, and the cost model, from which all ranks must choose the same algorithm.
+#: The kernels, and the cost model, with which all ranks must choose the same algorithm.
 EXACT = [
     *("src/kernels/" + name for name in ("fold_float.cpp", "codec/blocks.cpp")),
     *(

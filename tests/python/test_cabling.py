@@ -53,7 +53,7 @@ FEW_SHAPES = {"ring of 3", "ring of 4, two cables per pair", "line", "mesh minus
     [pytest.param(name, marks=[] if name in FEW_SHAPES else pytest.mark.long) for name in SHAPES],
 )
 def test_every_collective_is_correct(shape: str) -> None:
-    """Covers cables of unequal rates, too."""
+    """The cables have unequal rates."""
     size, cables, rates = SHAPES[shape]
     with WiredHosts(size, cables, rates) as hosts:
         table = hosts.bench(
@@ -99,7 +99,7 @@ def test_mlx_on_the_hostfile_of_its_ring(desk: WiredHosts) -> None:
 
 
 def test_ranks_listen_at_their_ends_of_cables_only(desk: WiredHosts) -> None:
-    """They do not listen at other addresses of their hosts, such as that of Wi-Fi."""
+    """Ranks do not listen at other addresses of their hosts, such as that of Wi-Fi."""
     for rank in range(4):
         lay = ("ip", "-n", desk.space(rank), "link", "add", "wifi", "type", "dummy")
         wired_hosts.shell(*lay)

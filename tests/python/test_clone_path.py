@@ -1,4 +1,4 @@
-"""Paths of a clone: `make` either works there or refuses before it installs anything."""
+"""Clones in folders with unusual names: `make` works, or refuses before it installs anything."""
 
 import shutil
 import subprocess

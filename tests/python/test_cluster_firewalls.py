@@ -1,4 +1,4 @@
-"""Firewalls that block calls, routes that differ between two hosts, and IPv6-only networks."""
+"""Firewalls that block test packets, routes that differ between hosts, and IPv6-only networks."""
 
 import json
 import shutil

@@ -256,7 +256,7 @@ def test_undo_restores_what_an_earlier_run_persisted(pair: CabledHosts, etc: dic
 def test_addresses_that_the_user_has_persisted_are_not_changed(
     pair: CabledHosts, etc: dict, tmp_path: Path
 ):
-    """A file of MCCL's would come before that of the person, and replace its other settings."""
+    """A file of MCCL's would take precedence over the user's, and drop its other settings."""
     pair.mccl("config", *PAIR, "--yes", "--output", tmp_path / "hosts.json")
     own = etc["a"] / "systemd/network/10-desk.network"
     own.write_text("[Match]\nName=c0\n[Network]\nAddress=192.168.0.1/30\n[Link]\nMTUBytes=9000\n")

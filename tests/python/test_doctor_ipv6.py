@@ -1,4 +1,4 @@
-"""`mccl doctor` on cables that have only IPv6 addresses."""
+"""`mccl doctor` on hosts joined by cables that have only IPv6 addresses."""
 
 import json
 import shutil

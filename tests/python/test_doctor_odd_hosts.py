@@ -76,7 +76,7 @@ def test_names_that_a_host_reports_are_never_run_as_commands(pair: CabledHosts, 
 
 
 def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
-    """Linux allows such a name."""
+    """Linux allows shell commands as names of interfaces."""
     name = "x;false`"
     pair.ip("b", "link", "add", name, "type", "veth", "peer", "name", "y")
     try:
@@ -110,7 +110,7 @@ def asked(request):
 
 
 def test_invalid_ports_stop_no_probe(pair: CabledHosts, tmp_path: Path):
-    """A port of 0 would make the other host's probe exit."""
+    """A probe reports invalid ports. An unrejected port 0 would make the other probe exit."""
     odd = """
 def answered(answer):
     if "listening" in answer:

@@ -158,7 +158,7 @@ dist.destroy_process_group()
 
 @pytest.fixture
 def env_ddp(tmp_path: Path) -> Path:
-    """A DDP program that meets through torch's env://, as most programs do."""
+    """A DDP program whose ranks connect through torch's env://, as in most programs."""
     need("torch", "mccl._core")
     script = tmp_path / "ddp.py"
     script.write_text(ENV_DDP)

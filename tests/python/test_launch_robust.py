@@ -231,7 +231,7 @@ def test_signals_for_the_ranks_reach_them(hosts, number: signal.Signals):
 
 
 def test_ctrl_c_while_hosts_are_reached_leaves_nothing(hosts):
-    """The fixture nothing_remains then looks for leftover folders."""
+    """After this test, the fixture nothing_remains looks for leftover folders."""
     for i in range(24):
         job = begin(hosts, "--hosts", "a,b,c,d", *SH, "sleep 1000")
         time.sleep(0.02 + 0.03 * i)

@@ -44,7 +44,7 @@ def all_tests() -> set[str]:
 
 
 def is_named(test: str) -> bool:
-    """Returns whether a test exists that a table names without its file."""
+    """Returns whether any file has this test. Used where a table names a test without its file."""
     return test in all_tests()
 
 

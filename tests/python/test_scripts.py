@@ -33,7 +33,8 @@ NEWER = {
     "times of printf": r"printf\s.*%\(",
     "globstar": r"\bglobstar\b",
     "sequences with steps": r"\{\d+\.\.\d+\.\.",
-    "the arguments from one on": r"\$\{@:\d",  # unbound under set -u if fewer are given
+    # In bash 3.2, this is unbound under set -u if no arguments are left.
+    "the arguments from one on": r"\$\{@:\d",
 }
 
 

@@ -1,6 +1,6 @@
 """Trains with DDP along cables.
 
-torch meets through mccl://, because no TCPStore of its own is reachable from all ranks.
+The ranks connect through mccl://, because not all of them can reach a TCPStore.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ for _ in range(5):
     optimizer.zero_grad()
     model(torch.randn(16, 32)).square().mean().backward()
     optimizer.step()
-# Some of these groups have ranks that no cable joins.
+# No cable joins some pairs of ranks in these groups.
 for members in ([0, 2], [1, 3], [0, 1, 2]):
     group = dist.new_group(members)
     if dist.get_rank() in members:

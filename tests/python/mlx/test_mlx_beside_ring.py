@@ -81,7 +81,7 @@ def chain(held: list[mx.array], step) -> mx.array:
 
 
 def chain_of_gathers(held: list[mx.array], group) -> mx.array:
-    """Evaluates each step, since otherwise timing decides how early MLX allocates outputs."""
+    """Evaluates each step, because otherwise timing decides how early MLX allocates outputs."""
     x = held.pop()
     for _ in range(STEPS):
         x = mx.distributed.all_gather(x[: x.size // group.size()], group=group) * 0.5

@@ -462,7 +462,7 @@ def test_more_than_two_gib(pool):
 
 
 def check_default_dtype_orders() -> None:
-    # Floats that are no whole numbers also give the same bits on every rank.
+    # Sums of floats that are not whole numbers also have the same bits on every rank.
     torch.manual_seed(dist.get_rank())
     for dtype in FLOATS:
         for count in (10, 20000, 400000):

@@ -87,7 +87,7 @@ def check_set_timeout() -> None:
         assert re.search(begin, text), text
         assert "waiting for rank 0" in text, text
         assert "set a longer timeout" in text, text
-        # The message has each part only once.
+        # The error message contains each part only once.
         assert [text.count(part) for part in ("all_reduce", "rank 2", "timed")] == [1, 1, 1], text
     healthy()
 

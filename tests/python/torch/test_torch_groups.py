@@ -266,7 +266,7 @@ def check_use_after_fork() -> None:
         except Exception as error:
             text = str(error)
         try:
-            # Teardown in the child must not leave the job in the parent's name.
+            # The child's teardown must not make the parent leave the job.
             dist.destroy_process_group()
             os.write(writer, text.encode())
         finally:

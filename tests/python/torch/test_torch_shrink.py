@@ -1,4 +1,4 @@
-"""torch.distributed.shrink_group: the ranks that are left go on after a death."""
+"""torch.distributed.shrink_group: the remaining ranks continue after a death."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ void redirect(void* from, void* to) {
   ::mprotect(first, bytes, PROT_READ | PROT_EXEC);
 }
 
-/// Autograd asks for the streams of the accelerator. A torch built for CUDA takes CUDA for the
+/// Autograd requests the accelerator's streams. A torch built for CUDA takes CUDA for the
 /// accelerator, even without a GPU. A torch built for Macs takes MPS, and this torch must do the
 /// same.
 [[maybe_unused]] const bool is_accelerator = [] {
