@@ -145,7 +145,7 @@ def test_the_table_has_times_ratios_and_gaps():
     assert notes_of(results) == ["MLX ring, 2 ranks: no answer within 60 s (all_reduce 8 B)"]
 
 
-def test_the_machine_takes_part_where_its_rates_mean_something():
+def test_bounds_are_added_only_where_the_rates_apply():
     results = Results()
     cells = [Cell("all_reduce", 8), Cell("all_reduce", 1 << 20), Cell("broadcast", 1 << 20)]
     rates = {"pass_all_gbs": 8.0, "tcp_both_ways_gbs": 1.0}

@@ -261,7 +261,7 @@ def test_a_hostfile_of_other_machines_is_refused() -> None:
             assert "has the addresses of 4 ranks, but the job has 3" in line
 
 
-def test_a_rank_that_has_done_passes_on_what_others_still_send() -> None:
+def test_a_finished_rank_still_relays_for_others() -> None:
     """The middle one of three ranks in a line ends at once while the others continue."""
     with WiredHosts(3, [(0, 1), (1, 2)]) as hosts:
         started = time.monotonic()

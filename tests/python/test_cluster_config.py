@@ -66,7 +66,7 @@ def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Pa
     assert all_addresses(ring) == before
 
 
-def test_a_cable_that_has_only_just_come_up(ring: CabledHosts):
+def test_a_cable_that_was_just_plugged_in(ring: CabledHosts):
     """The link-local addresses of a new cable cannot be used as a source for a second or two."""
     for name in ("a", "b"):
         ring.ip(name, "link", "set", "c4", "down")

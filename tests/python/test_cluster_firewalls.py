@@ -104,7 +104,7 @@ def ipv6() -> Iterator[CabledHosts]:
         yield made
 
 
-def test_a_network_of_ipv6_alone_gets_a_hostfile_that_runs(ipv6: CabledHosts, tmp_path: Path):
+def test_an_ipv6_only_network_gets_a_working_hostfile(ipv6: CabledHosts, tmp_path: Path):
     expected = [[f"fd00:78::{number}"] for number in (1, 2, 3)]
     for flags in ((), ("--over", "ethernet")):
         file = tmp_path / "hosts.json"

@@ -61,7 +61,7 @@ def test_flags_are_those_of_mlx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
 @pytest.mark.parametrize("command", ["doctor", "config"])
-def test_more_hosts_than_files_are_refused_before_any_is_asked(command: str):
+def test_more_hosts_than_files_are_refused_before_any_is_queried(command: str):
     names = ",".join(f"no-such-host-{i}" for i in range(300))
     done = subprocess.run(
         ["prlimit", "--nofile=100:200", program(), command, "--hosts", names, "--json"],

@@ -52,7 +52,7 @@ def put_program(hosts: CabledHosts, name: str, folder: Path, file: str, text: st
     hosts.with_programs(name, folder)
 
 
-def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
+def test_auto_setup_asks_before_it_changes_anything(pair: CabledHosts, tmp_path: Path):
     before = addresses(pair)
     done = pair.mccl("config", *PAIR, status=1, cwd=tmp_path)
     assert "on a:\n  ip addr add 192.168.0.1/30 dev c0" in done.stderr
@@ -70,7 +70,7 @@ def test_it_asks_before_anything_is_changed(pair: CabledHosts, tmp_path: Path):
     assert " 192.168.0.1/30 " in pair.addresses("a")
 
 
-def test_the_operators_network_is_left_alone(pair: CabledHosts, tmp_path: Path):
+def test_the_operators_network_is_not_used(pair: CabledHosts, tmp_path: Path):
     """The operator's address is 192.168.0.2, behind a router.
 
     No route of a host shows its network.
@@ -289,7 +289,7 @@ def test_a_host_without_a_network_manager_is_named(pair: CabledHosts, tmp_path: 
 
 
 @without_netplan
-def test_networkmanager_gives_the_addresses_itself(pair: CabledHosts, tmp_path: Path):
+def test_networkmanager_assigns_the_addresses_itself(pair: CabledHosts, tmp_path: Path):
     """NetworkManager removes addresses that it does not manage when DHCP fails."""
     log = tmp_path / "log"
     nmcli = f"""

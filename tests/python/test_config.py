@@ -159,7 +159,7 @@ def test_an_empty_job_key_is_an_error_and_not_no_key():
     assert changed.job_key == ""
 
 
-def test_a_job_key_that_there_is_not_is_no_empty_one(monkeypatch):
+def test_a_missing_job_key_is_not_an_empty_one(monkeypatch):
     made = MCCLConfig.from_env({})
     assert "MCCL_JOB_KEY" not in made.to_env()
     assert MCCLConfig.from_env(made.to_env()) == made
@@ -245,7 +245,7 @@ def test_equality_is_of_values_and_configs_are_not_hashable():
         hash(MCCLConfig())
 
 
-def test_from_env_reads_what_it_is_given_only(monkeypatch):
+def test_from_env_reads_only_the_given_variables(monkeypatch):
     monkeypatch.setenv("MCCL_PORT_BASE", "31000")
     assert MCCLConfig.from_env({}).port_base == 29600
     assert MCCLConfig.from_env().port_base == 31000
@@ -273,7 +273,7 @@ def test_each_source_goes_over_the_one_before(monkeypatch, tmp_path):
     assert set(ROWS) - set(resolved_settings()) <= GIVE_WAY
 
 
-def test_a_default_that_gives_way_is_no_text_until_it_is_given(monkeypatch):
+def test_a_replaceable_default_has_no_text_until_it_is_set(monkeypatch):
     assert set(ROWS) - set(resolved_settings()) == GIVE_WAY
     assert get_config().port_base == 29600
     init(port_base=29600)

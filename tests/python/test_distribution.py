@@ -37,7 +37,7 @@ def other(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_beside_the_other_distribution_the_import_is_an_error_that_says_the_cure(other: Path):
+def test_beside_the_other_distribution_the_import_is_an_error_with_a_cure(other: Path):
     done = python("-c", "import mccl", before=other)
     assert done.returncode == 1
     assert f"mccl 6.8.0 in {other}" in done.stderr
@@ -76,7 +76,7 @@ import mccl
 
 
 @pytest.mark.parametrize("missing", ["torch", "mlx"])
-def test_a_missing_extension_is_an_error_that_says_what_to_run(missing: str):
+def test_the_error_for_a_missing_extension_names_the_command(missing: str):
     pytest.importorskip({"torch": "torch", "mlx": "mlx.core"}[missing])
     use = {
         "torch": "import torch.distributed as d; "

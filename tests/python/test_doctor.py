@@ -80,7 +80,7 @@ def test_settings_that_mccl_would_refuse():
     assert json.loads(done.stdout)["hosts"][0]["settings"]["MCCL_JOB_KEY"] == "(set)"
 
 
-def test_for_people_it_is_a_table():
+def test_the_default_output_is_a_table():
     lines = alone().stdout.splitlines()
     assert lines[0].split()[:3] == ["host", "system", "cores"]
     assert lines[-1] == "no faults found"

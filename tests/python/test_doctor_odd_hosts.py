@@ -95,7 +95,7 @@ def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
     ],
     ids=["killed", "silent"],
 )
-def test_a_host_that_goes_away_while_it_is_looked_at(
+def test_a_host_that_disappears_during_the_examination(
     pair: CabledHosts, tmp_path: Path, last: str, what: str
 ):
     gone = f"""
@@ -205,7 +205,7 @@ def test_a_host_that_is_named_twice(pair: CabledHosts, tmp_path: Path):
     assert "twice" in json.loads(refused.stdout)["error"]
 
 
-def test_json_is_json_when_a_host_cannot_be_asked(pair: CabledHosts):
+def test_json_is_valid_when_a_host_cannot_be_queried(pair: CabledHosts):
     pair.use_key("stranger")
     try:
         done = pair.mccl("config", *PAIR, "--json", status=1)
@@ -262,7 +262,7 @@ exec /sbin/ip "$@"
 
 
 @pytest.mark.long
-def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
+def test_sixty_four_hosts_are_queried_at_once(pair: CabledHosts, tmp_path: Path):
     """All 64 names lead to one host, which serves each of them separately."""
     names = [f"h{i}" for i in range(64)]
     text = pair.config.read_text()
@@ -288,7 +288,7 @@ def test_sixty_four_hosts_are_asked_at_once(pair: CabledHosts, tmp_path: Path):
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
-def test_more_hosts_are_asked_than_the_shells_limit_of_files_allows(pair: CabledHosts):
+def test_more_hosts_are_queried_than_the_shells_limit_of_files_allows(pair: CabledHosts):
     """Each host takes three open files, so mccl raises its soft limit as far as it may."""
     names = [f"h{i}" for i in range(24)]
     before = pair.config.read_text()
@@ -440,7 +440,7 @@ def test_an_ssh_that_never_answers_is_given_up(pair: CabledHosts):
     assert ["sleep", "71234.5"] not in commands()
 
 
-def test_ctrl_c_ends_what_waits(pair: CabledHosts):
+def test_ctrl_c_ends_a_waiting_examination(pair: CabledHosts):
     with silent(pair, "b", "71234.6"):
         running = started(pair, "config", "--patience", 1000)
         read_until(running, "mccl config: a: ")

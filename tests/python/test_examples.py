@@ -64,7 +64,7 @@ def test_digits_run_without_a_launcher():
     assert output.count("ok  ") == 3
 
 
-def test_digits_say_so_when_the_model_has_not_learned():
+def test_digits_report_a_model_that_has_not_learned():
     output = run(EXAMPLES / "ddp_digits.py", "--baseline", "--epochs", "1", status=1)
     assert "FAIL  test accuracy" in output
 
@@ -122,7 +122,7 @@ def test_mlx_digits_want_an_image_for_each_rank(
         digits.main()
 
 
-def test_mixed_digits_say_what_was_wanted():
+def test_mixed_digits_report_the_required_accuracy():
     words = ("--frameworks", "numpy", "--epochs", 1)
     output = run(EXAMPLES / "mixed/train_digits.py", *words, status=1)
     assert re.search(r"FAIL  accuracy: [\d.]+%, expected 95%", output)

@@ -186,9 +186,7 @@ def compiled(source: Path, folder: Path, *flags: str) -> Path:
 
 
 @pytest.mark.parametrize("flags", [STATIC_RUNTIME, ()], ids=["static", "shared"])
-def test_a_library_with_a_runtime_of_its_own_serves_two_ranks(
-    flags: tuple[str, ...], tmp_path: Path
-):
+def test_a_library_with_its_own_runtime_serves_two_ranks(flags: tuple[str, ...], tmp_path: Path):
     """The library uses its own C++ runtime, whether the program's is static or shared."""
     library = linked_with_static_runtime(tmp_path, STATIC_RUNTIME)
     assert undeclared(exported(library), *declared(headers())) == []

@@ -9,7 +9,7 @@ FLOOD = "HostilePeer.DISABLED_AHundredThousandConnectionsDelayNothing"
 
 
 @pytest.mark.long
-def test_a_hundred_thousand_connections_hold_nothing_up():
+def test_a_hundred_thousand_connections_delay_nothing():
     """The C++ test is disabled by default because it takes ten seconds or more."""
     program = BUILD / "tests/mccl_backend_test"
     done = subprocess.run(

@@ -63,7 +63,7 @@ def job(tmp_path: Path) -> Iterator[list[int]]:
             bench.terminate()
 
 
-def test_a_running_process_is_asked_for_its_calls(job, tmp_path):
+def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     records = [record_of(pid) for pid in job]
     assert sorted(record["rank"] for record in records) == [0, 1]
     assert len({record["job"] for record in records}) == 1

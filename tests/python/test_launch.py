@@ -189,7 +189,7 @@ def test_every_rank_has_a_log_in_a_folder_of_its_job(tmp_path: Path):
     assert len([path for path in logs.iterdir() if not path.is_symlink()]) == 2
 
 
-def test_lines_come_with_the_time(tmp_path: Path):
+def test_lines_may_have_timestamps(tmp_path: Path):
     script = "echo one; printf tw; sleep 0.3; echo o; printf end"
     done = run("-n", 2, "--timestamps", "--log-dir", tmp_path, *SH, script)
     stamp = r"\d\d:\d\d:\d\d\.\d{3} "
@@ -207,7 +207,7 @@ def test_standard_input_goes_to_all_with_its_end():
     assert f" {len(text)}" in sums.pop()
 
 
-def test_standard_input_goes_to_one():
+def test_one_rank_gets_standard_input():
     done = run("-n", 3, "--stdin-to", 1, *SH, "wc -c", text_in="12345")
     assert sorted(done.stdout.split()) == sorted(["[0]", "0", "[1]", "5", "[2]", "0"])
     assert "the ranks are 0 to 2" in run("-n", 3, "--stdin-to", 3, "true", status=2).stderr
@@ -445,7 +445,7 @@ def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
     assert re.search(r"a job of 400 ranks needs \d+ open files, .* may have 512", refused.stderr)
 
 
-def test_a_stray_process_does_not_hold_the_job(mark: str):
+def test_a_stray_process_does_not_delay_the_end_of_the_job(mark: str):
     script = f"[ $RANK = 1 ] && {{ setsid sh -c 'sleep 25; : {mark}' & exit 7; }}; sleep 1000"
     began = time.monotonic()
     done = run("-n", 2, *SH, script, status=7)

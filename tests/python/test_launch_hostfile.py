@@ -25,7 +25,7 @@ def test_a_large_hostfile_is_read_at_once(tmp_path: Path):
     assert "a list of 1 to 4096 hosts; found 100000" in said
 
 
-def test_a_key_that_comes_twice_is_an_error(tmp_path: Path):
+def test_a_duplicate_key_is_an_error(tmp_path: Path):
     file = tmp_path / "desk.json"
     file.write_text('[{"ssh": "a",\n "ssh": "b"}]')
     said = run("--check", file, status=2).stderr

@@ -249,7 +249,7 @@ def test_a_job_of_mccl_without_its_network_names_it(hosts):
 
 
 @pytest.mark.parametrize("heeding", ["exit 0", "trap - TERM; kill -TERM $$"])
-def test_a_launcher_that_stood_still_says_so_and_names_no_signal(hosts, heeding: str):
+def test_a_launcher_that_was_stopped_reports_so_and_names_no_signal(hosts, heeding: str):
     """The other hosts end the ranks. The job fails even if a rank then exits with status 0."""
     job = begin(
         hosts, "--hosts", "a,b", "--grace", 1, "--silence", 4, "--env", "MCCL_LIVENESS_INTERVAL=1",

@@ -127,7 +127,7 @@ def test_a_line_of_python_runs_on_mccl(on_mccl: Path):
     assert lines_of("-n", 2, "--mlx", "--", sys.executable, "-c", text) == BOTH
 
 
-def test_mlx_runs_nowhere_on_mccl_without_being_asked(on_mccl: Path):
+def test_mlx_does_not_run_on_mccl_unless_requested(on_mccl: Path):
     words = ("-n", 1, "--no-prefix", "--python", sys.executable, on_mccl)
     assert "backend" in run(*words, status=1).stderr
 
@@ -144,7 +144,7 @@ def test_a_program_that_mlx_does_not_reach_is_a_warning(hello: Path):
     assert run("-n", 2, "--mlx", "--python", sys.executable, hello).stderr == ""
 
 
-def test_python_starts_without_cost_where_nothing_is_asked():
+def test_python_starts_without_cost_unless_mccl_is_requested():
     code = "import sys; print(sorted(name for name in sys.modules if 'mccl' in name))"
     words = [sys.executable, "-I", "-c", code]
     plain = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)

@@ -75,7 +75,7 @@ def test_output_is_the_ranks_to_the_byte(hosts, bashrc):
     assert done.stderr == "c\nd"
 
 
-def test_a_stray_process_does_not_hold_the_job(hosts, mark: str):
+def test_a_stray_process_does_not_delay_the_end_of_the_job(hosts, mark: str):
     script = f"[ $RANK = 1 ] && {{ setsid sh -c 'sleep 25; : {mark}' & exit 7; }}; sleep 1000"
     began = time.monotonic()
     done = launch(hosts, "--hosts", "a,b", *SH, script, status=7)
@@ -147,7 +147,7 @@ def test_logins_that_are_dropped_are_tried_again(hosts):
     assert len(done.stdout.splitlines()) == 24
 
 
-def test_hosts_are_asked_again_where_their_logins_were_dropped(hosts):
+def test_hosts_are_queried_again_after_dropped_logins(hosts):
     with_sshd(hosts, "d", "-o", "MaxStartups=1:50:100")
     names = through_jump_host(hosts, 3)
     done = subprocess.run(

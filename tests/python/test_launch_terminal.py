@@ -67,7 +67,7 @@ def script(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_a_debugger_in_one_rank_that_has_the_keys(session, tmp_path: Path):
+def test_a_debugger_in_one_rank_that_gets_the_keyboard(session, tmp_path: Path):
     child = session(
         "-n", 3, "--stdin-to", 1, "--python", sys.executable, script(tmp_path, DEBUGGED)
     )
@@ -145,14 +145,14 @@ def test_prefixes_are_coloured_and_a_prompt_shows_before_its_line_ends(session):
     assert ends(child) == 0
 
 
-def test_a_rank_that_writes_alone_may_draw(session):
+def test_a_rank_that_writes_alone_may_move_the_cursor(session):
     draw = "[ $RANK = 0 ] && printf 'a\\nb\\rc\\n'"
     child = session("-n", 2, "--", "sh", "-c", f"{draw}; true")
     child.expect(pexpect.EOF)
     assert child.before == "a\r\nb\rc\r\n"
 
 
-def test_prefixes_come_with_the_second_rank_that_writes(session):
+def test_prefixes_start_when_a_second_rank_writes(session):
     script = (
         "[ $RANK = 1 ] && { read x; echo second; exit; }; echo alone; read x; read x; echo first"
     )
@@ -166,7 +166,7 @@ def test_prefixes_come_with_the_second_rank_that_writes(session):
     assert ends(child) == 0
 
 
-def test_prefixes_may_be_asked_for(session):
+def test_prefixes_may_be_requested(session):
     child = session("-n", 2, "--prefix", "--", "sh", "-c", "[ $RANK = 0 ] && echo alone; true")
     child.expect(r"\[0\]\x1b\[0m alone")
     assert ends(child) == 0

@@ -154,7 +154,7 @@ for name in ("mccl", "mpi"):
 """
 
 
-def test_mlx_that_names_mpi_after_another_backend_is_told(mpi: str):
+def test_naming_mpi_after_another_backend_warns(mpi: str):
     pytest.importorskip("mlx.core")
     said = python(mpi, 2, MLX_TOO_LATE, MCCL_BACKEND="auto", MCCL_PORT_BASE="0")
     assert said.count("with another backend than mpi, and can join only once: the group uses") == 2

@@ -15,7 +15,7 @@ print(json.dumps([before, dir(mccl), mccl.__all__, [n for n in sys.modules if "m
 """
 
 
-def test_dir_has_what_a_program_may_use_and_nothing_else():
+def test_dir_lists_exactly_the_public_names():
     done = subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True, text=True)
     before, after, public, loaded = json.loads(done.stdout)
     assert before == sorted(public)
@@ -41,7 +41,7 @@ assert not before and "{face}" in dir(mccl)
         ("mlx", "Compression", "mlx.core"),
     ],
 )
-def test_faces_come_with_the_package(face: str, name: str, needs: str):
+def test_submodules_are_imported_with_the_package(face: str, name: str, needs: str):
     pytest.importorskip(needs)
     code = USES_A_FACE.format(face=face, name=name)
     subprocess.run([sys.executable, "-c", code], check=True)

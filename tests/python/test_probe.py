@@ -135,7 +135,7 @@ REPEATER = f"""
 """
 
 
-def test_a_recorded_call_makes_no_neighbour(hosts: CabledHosts, pair: tuple[Probe, Probe]):
+def test_replayed_test_packets_make_no_neighbour(hosts: CabledHosts, pair: tuple[Probe, Probe]):
     """Host c replays to b all messages that a and b exchanged."""
     a, b = pair
     recorder = script(hosts, "a", RECORDER)
@@ -209,7 +209,7 @@ FLOOD = """
 """
 
 
-def test_a_stranger_does_not_make_it_deaf(hosts: CabledHosts, pair: tuple[Probe, Probe]):
+def test_a_flood_does_not_silence_a_probe(hosts: CabledHosts, pair: tuple[Probe, Probe]):
     """A stranger holds more connections than the probe does and keeps sending bytes on each."""
     a, b = pair
     port = b.listening["ports"][0]
@@ -227,7 +227,7 @@ def test_a_stranger_does_not_make_it_deaf(hosts: CabledHosts, pair: tuple[Probe,
         stranger.communicate()
 
 
-def test_it_answers_any_number_of_connections(pair: tuple[Probe, Probe]):
+def test_a_probe_answers_any_number_of_connections(pair: tuple[Probe, Probe]):
     a, b = pair
     port = b.listening["ports"][1]
     for number in range(700):
@@ -239,7 +239,7 @@ def test_it_answers_any_number_of_connections(pair: tuple[Probe, Probe]):
         assert a.answer("timed")["bytes_per_s"] > 0
 
 
-def test_it_ends_while_it_waits_for_an_answer(hosts: CabledHosts, pair: tuple[Probe, Probe]):
+def test_a_probe_ends_while_it_waits_for_an_answer(hosts: CabledHosts, pair: tuple[Probe, Probe]):
     a, _ = pair
     a.ask(do="dial", id=0, to="10.81.0.9", port=1)
     a.ask(do="call", name=0)
@@ -249,7 +249,7 @@ def test_it_ends_while_it_waits_for_an_answer(hosts: CabledHosts, pair: tuple[Pr
     assert time.monotonic() - begin < 2
 
 
-def test_it_takes_no_port_of_a_job(hosts: CabledHosts, pair: tuple[Probe, Probe]):
+def test_a_probe_takes_no_port_of_a_job(hosts: CabledHosts, pair: tuple[Probe, Probe]):
     """The probe avoids the first ports of ranks and those of `mccl launch`."""
     _, b = pair
     for port in b.listening["ports"]:

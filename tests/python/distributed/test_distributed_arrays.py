@@ -59,7 +59,7 @@ class LentElsewhere(Lent):
     ],
     ids=str,
 )
-def test_what_numpy_takes(alone, x):
+def test_everything_that_numpy_accepts_is_accepted(alone, x):
     found = alone.all_reduce(x)
     assert type(found) is np.ndarray
     assert found.dtype == np.asarray(x).dtype
@@ -78,7 +78,7 @@ def test_bytes_are_small_numbers(alone, lent):
     assert found.tobytes() == b"abc"
 
 
-def test_an_out_is_what_comes_back(alone):
+def test_the_result_is_the_given_out(alone):
     for out in (
         np.zeros(3, "f4"),
         array.array("f", [0] * 3),
@@ -139,7 +139,7 @@ def test_bfloat16(alone):
     ],
     ids=str,
 )
-def test_an_out_that_cannot_be(alone, out, says):
+def test_an_out_of_wrong_shape_or_dtype_is_refused(alone, out, says):
     with pytest.raises(dist.InvalidArgument, match="all_reduce: .*" + says):
         alone.all_reduce(np.ones((2, 3)), out=out)
 

@@ -53,7 +53,7 @@ def well(results) -> list[str]:
     return [out for _, out, _ in results]
 
 
-def test_those_left_go_on_after_a_death():
+def test_the_remaining_ranks_continue_after_a_death():
     code = """
         import os, signal
         world = dist.init()
@@ -126,7 +126,7 @@ def test_torchrun_tells_the_place():
         ("", {"MCCL_RANC": "1"}, "MCCL_RANK"),
     ],
 )
-def test_an_init_that_cannot_be(settings, environment, says):
+def test_an_impossible_init_is_an_error(settings, environment, says):
     code = f"""
         try:
             dist.init({settings})

@@ -101,6 +101,6 @@ def test_every_call_is_documented(kind):
         assert argument in dist.Group.__doc__
 
 
-def test_what_is_exported_exists():
+def test_exported_names_exist():
     assert all(hasattr(dist, name) for name in dist.__all__)
     assert (PACKAGE / "py.typed").exists()

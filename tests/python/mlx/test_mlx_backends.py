@@ -353,7 +353,7 @@ def test_variables_of_jaccl_take_precedence(tmp_path: Path):
         ({"MLX_JACCL_RING": "1"}, LINE, "rank 2  -     a     .        MISSING"),
     ],
 )
-def test_a_bad_place_of_jaccl(tmp_path: Path, changes: dict, table: object, expected: str):
+def test_invalid_variables_of_jaccl(tmp_path: Path, changes: dict, table: object, expected: str):
     environment = jaccl_environment(tmp_path, table, **changes)
     refusal = refusal_of(lambda: backends.jaccl(environment, NOTHING))
     assert str(refusal).startswith("jaccl: ")
@@ -371,7 +371,7 @@ def test_a_bad_place_of_jaccl(tmp_path: Path, changes: dict, table: object, expe
         ({"NCCL_PORT": "70000"}, "a port from 1 to 65535"),
     ],
 )
-def test_a_bad_place_of_nccl(changes: dict, expected: str):
+def test_invalid_variables_of_nccl(changes: dict, expected: str):
     refusal = refusal_of(lambda: backends.nccl(nccl_environment(**changes), NOTHING))
     assert str(refusal).startswith("nccl: ")
     assert expected in str(refusal)

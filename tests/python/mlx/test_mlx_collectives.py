@@ -176,7 +176,7 @@ def check_split_into_no_group() -> None:
     assert mx.distributed.all_sum(mx.array(1), group=world).item() == world.size()
 
 
-def test_a_rank_may_be_in_no_group(four):
+def test_split_may_leave_a_rank_without_a_group(four):
     four.run(check_split_into_no_group)
 
 

@@ -52,7 +52,7 @@ def check_exchange_that_is_used(elements: int) -> None:
 
 
 @pytest.mark.parametrize("elements", [1, LONG])
-def test_a_receive_whose_result_is_used_holds_up_no_send(ranks, elements: int):
+def test_a_receive_whose_result_is_used_delays_no_send(ranks, elements: int):
     ranks.run(check_exchange_that_is_used, elements)
 
 

@@ -135,7 +135,7 @@ def check_overlap() -> None:
     assert eager["last"][0].item() == lazy["last"][0].item() == 2.0
 
 
-def test_communication_starts_before_evaluation_is_asked_for(two):
+def test_communication_starts_before_evaluation_is_requested(two):
     two.run(check_overlap)
 
 

@@ -81,7 +81,7 @@ def test_touching_memory_before_its_event_kills_the_process():
         assert ended.stdout == ("" if dies else "0.0\n")
 
 
-def test_a_thread_of_the_librarys_that_gives_torchs_stream_work_is_seen():
+def test_the_double_detects_library_threads_that_use_torchs_stream():
     ended = run("""
         import torch, fake_device, threading
         fake = fake_device.load()

@@ -277,7 +277,7 @@ def check_nobody_waits() -> None:
     assert done["events"] == 1
 
 
-def test_a_call_begins_when_the_device_has_come_to_it(pool):
+def test_a_call_begins_when_the_device_reaches_it(pool):
     pool.run(check_nobody_waits)
 
 

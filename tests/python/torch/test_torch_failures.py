@@ -129,7 +129,7 @@ def check_wait_with_timeout() -> None:
     healthy()
 
 
-def test_a_wait_that_gives_up_leaves_the_call(pool):
+def test_a_wait_that_times_out_does_not_end_the_call(pool):
     pool.run(check_wait_with_timeout)
 
 
@@ -447,7 +447,7 @@ def check_monitored_barrier_by_default() -> None:
     healthy()
 
 
-def test_monitored_barrier_takes_what_torchs_takes(pool):
+def test_monitored_barrier_has_the_arguments_of_torchs(pool):
     pool.run(check_monitored_barrier_by_default)
 
 

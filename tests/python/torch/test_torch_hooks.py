@@ -257,7 +257,7 @@ def check_resume(rank: int, size: int, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["int8", "topk", "powersgd"])
-def test_training_goes_on_from_what_was_saved(pool, codec):
+def test_training_resumes_from_a_saved_state(pool, codec):
     run(pool, check_resume, codec)
 
 

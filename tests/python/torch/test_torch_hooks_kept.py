@@ -331,5 +331,5 @@ def check_sparse(rank: int, size: int, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["int8", "powersgd"])
-def test_sparse_gradients_are_exact_and_that_is_said_once(pool, codec):
+def test_sparse_gradients_are_exact_and_logged_once(pool, codec):
     run(pool, check_sparse, codec)

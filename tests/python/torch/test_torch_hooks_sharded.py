@@ -87,7 +87,7 @@ def check_sharded_errors(rank: int, size: int) -> None:
         mccl.hooks.compress(module, "int8")
 
 
-def test_what_is_not_sharded_is_refused(pool):
+def test_modules_that_are_not_sharded_are_refused(pool):
     run(pool, check_sharded_errors)
 
 
@@ -234,7 +234,7 @@ def check_partly_used(rank: int, size: int) -> None:
         assert said[0][0] == logging.WARNING and f"{64 * 256 * 4} bytes" in said[0][1]
 
 
-def test_a_unit_that_is_partly_used_is_exact_and_that_is_said_once(pool):
+def test_a_partly_used_unit_is_exact_and_logged_once(pool):
     run(pool, check_partly_used)
 
 
@@ -251,7 +251,7 @@ def check_divide_factor(rank: int, size: int) -> None:
     assert len([text for _, text in lines if "divide_factor" in text]) == (rank == 0)
 
 
-def test_what_no_codec_takes_is_exact_and_that_is_said(pool):
+def test_gradients_that_no_codec_supports_are_exact_and_logged(pool):
     run(pool, check_divide_factor)
 
 

@@ -43,7 +43,7 @@ def run_ranks(size: int, code: str) -> list[tuple[int, str]]:
     return [(rank.returncode, out) for rank, out in zip(ranks, outs, strict=True)]
 
 
-def test_the_default_group_goes_on_without_a_killed_rank():
+def test_the_default_group_continues_without_a_killed_rank():
     done = run_ranks(
         4,
         """

@@ -97,7 +97,7 @@ def check_failed_future() -> None:
     dist.barrier()
 
 
-def test_a_failure_comes_out_of_the_future_too(pool):
+def test_the_future_raises_the_failure_too(pool):
     pool.run(check_failed_future)
 
 
