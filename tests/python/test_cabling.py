@@ -44,7 +44,7 @@ def wrong_rows(table: str) -> list[str]:
     return [" ".join(row) for row in rows if row[-2] not in ("0", "-")]
 
 
-#: The shapes that every run tests. Between them they have a ring, relays and several cables per pair.
+#: The shapes that every run tests. They include a ring, relays and several cables per pair.
 FEW_SHAPES = {"ring of 3", "ring of 4, two cables per pair", "line", "mesh minus one cable"}
 
 
