@@ -56,14 +56,16 @@ struct StatusAnswer {
   json raw;
 };
 
-/// The rank's job is taken from the name of its socket, so that a rank that does not answer is
-/// shown with the others.
-StatusAnswer ask_for_status(const RankSocket& socket) {
+/// Returns nothing for a rank that has ended. The rank's job is taken from the name of its socket,
+/// so that a rank that does not answer is shown with the others.
+std::optional<StatusAnswer> ask_for_status(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   StatusAnswer answer;
   try {
     const std::string text = ask(socket, node::kRequestStatus);
     answer = {parse_status(text, who), json::parse(text)};
+  } catch (const RankGone&) {
+    return std::nullopt;
   } catch (const Error& error) {
     const std::string_view message = error.what();
     answer.report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
@@ -77,11 +79,12 @@ StatusAnswer ask_for_status(const RankSocket& socket) {
 
 /// Asks all ranks at once, because each that does not answer takes seconds.
 std::vector<StatusAnswer> ask_all(const std::vector<RankSocket>& sockets) {
-  std::vector<std::future<StatusAnswer>> asked;
+  std::vector<std::future<std::optional<StatusAnswer>>> asked;
   for (const RankSocket& socket : sockets)
     asked.push_back(std::async(std::launch::async, ask_for_status, std::cref(socket)));
   std::vector<StatusAnswer> answers;
-  for (std::future<StatusAnswer>& each : asked) answers.push_back(each.get());
+  for (auto& each : asked)
+    if (std::optional<StatusAnswer> answer = each.get()) answers.push_back(*std::move(answer));
   return answers;
 }
 
@@ -96,15 +99,14 @@ void keep_jobs_of(pid_t pid, std::vector<StatusAnswer>& answers) {
 }
 
 int run_status(const StatusFlags& flags) {
-  const std::vector<RankSocket> sockets = find_ranks();
   if (flags.pid) static_cast<void>(ranks_of(*flags.pid));  // throws if it has no rank
-  if (sockets.empty()) {
+  std::vector<StatusAnswer> answers = ask_all(find_ranks());
+  if (flags.pid) keep_jobs_of(*flags.pid, answers);
+  if (answers.empty()) {
     throw InvalidArgument(
         "no rank of this user runs on this host; jobs of other users, and jobs of one rank, are "
         "not shown");
   }
-  std::vector<StatusAnswer> answers = ask_all(sockets);
-  if (flags.pid) keep_jobs_of(*flags.pid, answers);
   std::vector<RankReport> reports;
   json raw = json::array();
   for (StatusAnswer& each : answers) {

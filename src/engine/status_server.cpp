@@ -90,8 +90,9 @@ std::string flight_record_path(std::string_view setting, const FlightOrigin& ori
     }
   }
   std::error_code ignored;
-  if (path.ends_with('/') || std::filesystem::is_directory(path, ignored))
-    return fmt::format("{}/mccl-{}-{}.json", path, origin.host, origin.rank);
+  const bool is_folder = path.ends_with('/') || std::filesystem::is_directory(path, ignored);
+  if (is_folder && !path.ends_with('/')) path += '/';
+  if (is_folder) return fmt::format("{}mccl-{}-{}.json", path, origin.host, origin.rank);
   return has_rank ? path : fmt::format("{}.{}", path, origin.rank);
 }
 

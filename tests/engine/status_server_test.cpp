@@ -64,6 +64,7 @@ TEST(FlightRecordPath, StandsForEachRank) {
   EXPECT_EQ(flight_record_path("/a/%p-%%r%x%", kOrigin), "/a/" + process + "-%r%x%.3");
   EXPECT_EQ(flight_record_path("/a/record", kOrigin), "/a/record.3");
   EXPECT_EQ(flight_record_path(folder.path(), kOrigin), folder.path() + "/mccl-desk-3.json");
+  EXPECT_EQ(flight_record_path("/a/", kOrigin), "/a/mccl-desk-3.json");
 }
 
 TEST(StatusServer, AnswersWithTheRecordAndTheStatus) {

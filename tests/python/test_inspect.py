@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -137,6 +138,24 @@ def test_a_job_that_waits_for_a_stopped_rank_is_stuck(job):
         wait_until(is_found)
     finally:
         os.kill(stopped, signal.SIGCONT)
+
+
+def test_a_socket_that_a_killed_process_left_is_no_job(job):
+    """A process that was killed and not yet waited for still has its socket's file."""
+    stale = subprocess.Popen(["sleep", "60"])
+    folder = Path(f"/run/user/{os.geteuid()}/mccl")
+    folder = folder if folder.is_dir() else Path(f"/tmp/mccl-{os.geteuid()}")
+    path = folder / f"{stale.pid}-0-0123abcd"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    try:
+        assert run("status", stale.pid, status=2).stderr.endswith("not shown\n")
+        assert status_of(job[0], "--stuck-after", "100")[0] == 0
+    finally:
+        stale.kill()
+        stale.wait()
+    run("status", job[0], "--stuck-after", 100)
+    assert not path.exists()
 
 
 def test_no_such_job():

@@ -115,7 +115,7 @@ std::string ask(const RankSocket& rank, std::string_view request) {
   const std::string who = fmt::format("rank {} (process {})", rank.rank, rank.pid);
   const auto [connection, busy] = LocalConnection::dial(rank.path);
   if (busy) throw Error(fmt::format("too many processes wait for an answer of {}", who));
-  if (!connection) throw Error(fmt::format("{} no longer listens at {}", who, rank.path));
+  if (!connection) throw RankGone(fmt::format("{} no longer listens at {}", who, rank.path));
   if (!connection.same_user())
     throw Error(fmt::format("the socket {} belongs to another user", rank.path));
   std::string answer;
@@ -126,7 +126,7 @@ std::string ask(const RankSocket& rank, std::string_view request) {
     // The rank has just ended.
   }
   if (answer.empty())
-    throw Error(fmt::format("{} closed the connection; it ended, or refused this user", who));
+    throw RankGone(fmt::format("{} closed the connection, because it has just ended", who));
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (!json.is_object()) throw Error(fmt::format("the answer of {} is truncated", who));
   if (const auto error = json.find("error"); error != json.end() && error->is_string()) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mccl/error.h"
+
 namespace mccl::cli::sight {
 
 /// The socket of one rank.
@@ -28,8 +30,14 @@ std::vector<RankSocket> find_ranks();
 /// The sockets of one process. Throws InvalidArgument if there are none; the message says why.
 std::vector<RankSocket> ranks_of(pid_t pid);
 
-/// Sends a request to a rank and returns the JSON that it answers. Throws Error if the rank does
-/// not answer in time, or is of another version.
+/// Thrown if nothing listens at a socket any more, as after its process was killed.
+class RankGone : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Sends a request to a rank and returns the JSON that it answers. Throws RankGone, and Error if
+/// the rank does not answer in time, or is of another version.
 std::string ask(const RankSocket& rank, std::string_view request);
 
 }  // namespace mccl::cli::sight

@@ -178,15 +178,17 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
       found.push_back(unfinished(collective));
       continue;
     }
-    if (!unknown.empty()) {
+    const bool is_sure = !absent.empty();
+    if (!is_sure) {
+      absent = std::move(unknown);
+    } else if (!unknown.empty()) {
       details += fmt::format(" {} gave no record.", ranks_text(unknown));
-      if (absent.empty()) absent = std::move(unknown);
     }
     found.push_back(fmt::format(
-        "{} did not make call {} of group '{}', {}. {} waited for it since {}, for {}.{}",
-        ranks_text(absent), key.second, collective.group->name,
-        call_text(*collective.places.front().call), ranks_text(present), time_text(since),
-        duration_text(static_cast<double>(until - since)), details));
+        "{} {} call {} of group '{}', {}. {} waited for it since {}, for {}.{}", ranks_text(absent),
+        is_sure ? "did not make" : "gave no record, and may not have made", key.second,
+        collective.group->name, call_text(*collective.places.front().call), ranks_text(present),
+        time_text(since), duration_text(static_cast<double>(until - since)), details));
   }
 }
 

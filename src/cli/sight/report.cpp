@@ -203,9 +203,11 @@ std::string_view name_of(Health health) {
 
 std::string to_text(const JobReport& job) {
   const auto answered = std::ranges::find(job.ranks, "", &RankReport::trouble);
-  const RankReport& first = answered == job.ranks.end() ? job.ranks.front() : *answered;
-  std::string text = fmt::format("job {}: {} ranks, {} of them on this host ({})\n", first.job,
-                                 first.size, job.ranks.size(), first.host);
+  std::string text =
+      answered == job.ranks.end()
+          ? fmt::format("job {}: no rank on this host answers\n", job.ranks.front().job)
+          : fmt::format("job {}: {} ranks, {} of them on this host ({})\n", answered->job,
+                        answered->size, job.ranks.size(), answered->host);
   cluster::TableRows rows = {{"rank", "process", "calls", "errors", "group", "call", "waits"}};
   for (const RankReport& rank : job.ranks) add_rows(rows, rank);
   add_far_rows(rows, job);
