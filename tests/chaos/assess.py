@@ -11,6 +11,7 @@ from scenario import (
     OMITTED_TIMEOUT,
     OPTIONAL,
     SILENCES,
+    Face,
     Fault,
     Moment,
     Scenario,
@@ -140,7 +141,8 @@ def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
         return kind in ("PeerError", "TimeoutError") and names(text, scenario.victim)
     if scenario.fault == Fault.ABORT:
         return kind == "AbortedError" and f"reason {scenario.seed}" in text
-    if kind not in _KINDS.get(scenario.fault, {"PeerError"}) and scenario.fault not in OPTIONAL:
+    typed = scenario.face == Face.NUMPY and scenario.fault not in OPTIONAL
+    if typed and kind not in _KINDS.get(scenario.fault, {"PeerError"}):
         return False
     gone = set(re.findall(r"\brank (\d+) is gone", text))
     if scenario.fault in OPTIONAL:

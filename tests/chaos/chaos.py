@@ -20,7 +20,6 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 
 import lanes
-import traffic
 from record import Record, counts, table
 from scenario import draw
 
@@ -32,8 +31,8 @@ examples:
   make chaos CHAOS="--list --seed 17 --trials 1"   what that trial does; runs nothing
   make chaos CHAOS="--record old.jsonl"  keep the results, for a later --compare old.jsonl
 
-Trials that cut a network need root and are left out without it. The exit status is 0 without
-defects, 1 with any, and 2 if the arguments are wrong.
+Trials that cut a network need root and are left out without it, and those of torch and MLX need
+these. The exit status is 0 without defects, 1 with any, and 2 if the arguments are wrong.
 """
 
 
@@ -70,7 +69,7 @@ def read(file: Path) -> list[Record]:
 
 def replay(seed: int, allowance: float) -> int:
     """Runs one trial and prints its events in order of time, and what its ranks wrote."""
-    traffic.prepare()
+    lanes.prepare([seed])
     lanes.privatize()
     hosts = lanes.make_hosts()
     try:
@@ -80,7 +79,9 @@ def replay(seed: int, allowance: float) -> int:
             hosts.close()
     print(f"seed {seed}: {record.text}")
     if outcome is None:
-        print("not run: it needs root, for network namespaces")
+        print(
+            "not run: it needs root, for network namespaces, or a framework that is not installed"
+        )
         return 2
     print(f"settings: {outcome.scenario.settings}")
     calls = outcome.scenario.calls(outcome.scenario.step)
@@ -144,7 +145,7 @@ def main(words: list[str] | None = None) -> int:
     print(table(records))
     left_out = sum(1 for each in records if not each.ran)
     print(f"\n{len(records) - left_out} trials in {seconds:.0f} s", end="")
-    print(f", {left_out} left out, because they need root" if left_out else "", end=": ")
+    print(f", {left_out} left out, which need root, torch or MLX" if left_out else "", end=": ")
     found = counts(records)
     print(", ".join(f"{number} {kind}" for kind, number in found.items()))
     return 1 if any(found.values()) else 0

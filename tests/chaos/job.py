@@ -14,7 +14,7 @@ from typing import Any
 from free_port import free_port
 from hosts import Hosts
 from rank import END, GO, RECOVER, Rank
-from scenario import HARMLESS, OPTIONAL, SILENCES, Fault, Moment, Scenario
+from scenario import HARMLESS, OPTIONAL, SILENCES, Face, Fault, Moment, Scenario
 
 #: Seconds after which whatever has not happened hangs. Beyond every bound that a trial checks.
 PATIENCE = 12.0
@@ -169,6 +169,8 @@ class Job:
 
     def _may_recover(self) -> bool:
         fault = self.scenario.fault
+        if self.scenario.face != Face.NUMPY:
+            return False
         return fault not in HARMLESS | OPTIONAL and self.scenario.moment != Moment.MEETING
 
     def _survivors(self) -> list[_Process]:

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 
+import faces
 import traffic
 from assess import assess
 from hosts import Hosts
@@ -20,12 +21,19 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 
 
 def run_trial(seed: int, allowance: float, hosts: Hosts | None) -> tuple[Record, Outcome | None]:
-    """Runs the trial of this seed. Without the hosts that it needs, it is left out."""
+    """Runs the trial of this seed. It is left out without the hosts or framework that it needs."""
     scenario = draw(seed)
-    if scenario.fault in NETWORKED and hosts is None:
+    if (scenario.fault in NETWORKED and hosts is None) or faces.is_missing(scenario.face):
         return Record.of_none(scenario), None
     outcome = Job(scenario, hosts if scenario.fault in NETWORKED else None).run()
     return Record.of(outcome, assess(outcome, allowance)), outcome
+
+
+def prepare(seeds: Iterable[int]) -> None:
+    """Makes and imports what the ranks of these trials need, before the processes are forked."""
+    traffic.prepare()
+    for face in {draw(seed).face for seed in seeds}:
+        faces.prepare(face)
 
 
 def privatize() -> bool:
@@ -80,7 +88,8 @@ def _serve(seeds: int, records: int, allowance: float) -> None:
 
 def run_all(seeds: Iterable[int], lanes: int, allowance: float, end: float) -> Iterator[Record]:
     """Yields the record of each trial as it ends. Starts none after the time `end`."""
-    traffic.prepare()
+    seeds = list(seeds)
+    prepare(seeds)
     waiting = iter(seeds)
     there, here = os.pipe()
     running: list[_Lane] = []

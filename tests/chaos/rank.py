@@ -18,8 +18,9 @@ import time
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import faces
 import traffic
-from scenario import OMITTED_TIMEOUT, Fault, Moment, Scenario
+from scenario import OMITTED_TIMEOUT, Face, Fault, Moment, Scenario
 from traffic import Call, Started
 
 import mccl.distributed as dist
@@ -37,6 +38,7 @@ class Rank:
         self._say, self._hear = say, hear
         self._limits: list[tuple[int, tuple[int, int]]] = []
         self._files: list[int] = []
+        self._errors = (dist.Error,) if scenario.face == Face.NUMPY else (RuntimeError, ValueError)
 
     @property
     def is_victim(self) -> bool:
@@ -71,10 +73,13 @@ class Rank:
         if self.is_victim and scenario.moment == Moment.MEETING:
             self._later(scenario.delay * 10)
         try:
-            world = dist.init(
-                rank=self.rank, size=scenario.size, root=root, port_base=0, **scenario.settings
-            )
-        except dist.Error as error:
+            if scenario.face != Face.NUMPY:
+                world = faces.join(scenario, self.rank, root)
+            else:
+                world = dist.init(
+                    rank=self.rank, size=scenario.size, root=root, port_base=0, **scenario.settings
+                )
+        except self._errors as error:
             self._tell(error, "meeting")
             return None
         self.say("met")
@@ -86,10 +91,10 @@ class Rank:
         try:
             for step in range(scenario.steps) if self._ends() else endless:
                 self._step(world, step)
-        except (dist.Error, MemoryError, OSError) as error:
+        except (*self._errors, MemoryError, OSError) as error:
             self._restore()
             self._tell(error, step)
-            if not isinstance(error, dist.Error):
+            if not isinstance(error, self._errors):
                 dist.shutdown()  # the program ends
             elif world.failure is None:
                 world.abort(str(error))  # others may wait for this rank, which makes no more calls

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from assess import Verdict
 from job import Outcome
-from scenario import Fault, Scenario
+from scenario import Face, Fault, Scenario
 
 #: Kinds of defects, in the order of the table. None of them may occur.
 DEFECTS = ("hangs", "crashes", "wrong", "misnamed", "late", "unrecovered")
@@ -19,6 +19,7 @@ class Record:
     fault: str
     transport: str
     size: int
+    face: str
     #: Seconds that the trial took; 0 if it was left out.
     seconds: float = 0.0
     #: Seconds from the fault to the error of each survivor.
@@ -40,6 +41,7 @@ class Record:
             fault=str(scenario.fault),
             transport=scenario.transport,
             size=scenario.size,
+            face=str(scenario.face),
             seconds=round(outcome.seconds, 3),
             times=[round(each, 4) for each in verdict.times],
             complaints=complaints,
@@ -51,7 +53,7 @@ class Record:
     def of_none(scenario: Scenario) -> "Record":
         return Record(
             scenario.seed, str(scenario), str(scenario.fault), scenario.transport, scenario.size,
-            ran=False,
+            str(scenario.face), ran=False,
         )  # fmt: skip
 
     def line(self) -> str:
@@ -78,6 +80,7 @@ def table(records: list[Record]) -> str:
     """Returns a table with a row per fault: trials, defects, and seconds until the errors."""
     heads = ["trials", *DEFECTS, "median s", "99 % s", "most s"]
     groups = {f"{fault}": [r for r in records if r.fault == fault] for fault in Fault}
+    groups |= {f"with {face}": [r for r in records if r.face == face] for face in list(Face)[1:]}
     rows = []
     for name, chosen in [*groups.items(), ("all", records)]:
         if not chosen:

@@ -34,6 +34,14 @@ class Moment(StrEnum):
     INSIDE = "inside a call"
 
 
+class Face(StrEnum):
+    """The interface through which the ranks call."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+    MLX = "mlx"
+
+
 #: Faults per hundred trials. Stopped ranks and cut networks take the liveness interval.
 WEIGHTS = {
     Fault.NONE: 3, Fault.KILL: 20, Fault.SEGV: 7, Fault.EXIT: 8, Fault.LEAVE: 7, Fault.STOP: 9,
@@ -50,6 +58,8 @@ NETWORKED = frozenset({Fault.CUT, Fault.LAPSE})
 HARMLESS = frozenset({Fault.NONE, Fault.PAUSE, Fault.LAPSE})
 #: Faults that the victim commits with the call itself.
 WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
+#: Faults that trials of torch and MLX have.
+FOR_FRAMEWORKS = DEATHS | {Fault.NONE, Fault.STOP, Fault.PAUSE}
 #: Faults for which the program may also go on unharmed.
 OPTIONAL = frozenset({Fault.FILES, Fault.MEMORY})
 
@@ -85,6 +95,7 @@ class Scenario:
     difference: str
     #: A stopped victim continues after the others have given it up.
     wakes: bool
+    face: Face
 
     @property
     def steps(self) -> int:
@@ -110,6 +121,10 @@ class Scenario:
 
     def calls(self, step: int) -> list[Call]:
         """Returns the calls of a step, the same on every rank."""
+        calls = self._draw_calls(step)
+        return calls if self.face == Face.NUMPY else [traffic.for_framework(each) for each in calls]
+
+    def _draw_calls(self, step: int) -> list[Call]:
         source = random.Random(f"{self.seed} {step}")
         if step == self.step and self.fault in WRONG_CALLS:
             return [traffic.draw_that_differs(source, self.size, self.difference)]
@@ -121,7 +136,8 @@ class Scenario:
         return [traffic.draw(source, self.size, small=many > 1) for _ in range(many)]
 
     def __str__(self) -> str:
-        extra = [self.algorithm] * (self.algorithm != "auto")
+        extra = [self.face] * (self.face != Face.NUMPY)
+        extra += [self.algorithm] * (self.algorithm != "auto")
         extra += [self.compression] * (self.compression != "none")
         extra += ["encrypted"] * self.encryption + [self.difference] * bool(self.difference)
         extra += [f"interval {self.liveness_interval:g} s"] * (
@@ -144,13 +160,15 @@ def draw(seed: int) -> Scenario:
     transport = source.choice(("shm", "tcp", "tcp", "auto"))
     if fault in NETWORKED:
         transport, size = "tcp", min(size, 4)
+    moment = _moment(source, fault)
+    may_be_of_a_framework = fault in FOR_FRAMEWORKS and moment != Moment.MEETING
     lossy = transport == "tcp" and source.random() < 0.3
     return Scenario(
         seed=seed,
         size=size,
         fault=fault,
         victim=source.randrange(size),
-        moment=_moment(source, fault),
+        moment=moment,
         step=source.choice((0, 1, 2, 3, 5, 8, 13, 21)),
         delay=_delay(source, fault),
         transport=transport,
@@ -161,6 +179,7 @@ def draw(seed: int) -> Scenario:
         liveness_interval=DEFAULT_INTERVAL if source.random() < 0.04 else SHORT_INTERVAL,
         difference=source.choice(traffic.DIFFERENCES) if fault == Fault.MISMATCH else "",
         wakes=fault == Fault.STOP and source.random() < 0.5,
+        face=source.choices(list(Face), (76, 12, 12))[0] if may_be_of_a_framework else Face.NUMPY,
     )
 
 

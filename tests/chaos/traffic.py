@@ -67,6 +67,17 @@ def draw_that_differs(source: random.Random, size: int, difference: str) -> Call
     return replace(_sized(source, kind, size, 8, LARGEST // 8), op="sum")
 
 
+def for_framework(call: Call) -> Call:
+    """Returns a similar call that torch and MLX have."""
+    kinds = ("all_reduce", "broadcast", "all_gather", "message", "barrier")
+    return replace(
+        call,
+        kind=call.kind if call.kind in kinds else "all_reduce",
+        dtype=call.dtype if call.dtype in ("u1", "i4", "f4") else "f4",
+        count=min(call.count, 1 << 20),
+    )
+
+
 def other(call: Call, size: int, difference: str) -> Call:
     """Returns the call of a rank that differs from `call` in one respect."""
     if difference == "count":

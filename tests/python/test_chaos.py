@@ -16,14 +16,14 @@ import traffic
 from assess import assess, names, names_well
 from job import Outcome
 from record import Record, counts, table
-from scenario import Fault, Moment, Scenario, draw
+from scenario import Face, Fault, Moment, Scenario, draw
 
 CHAOS = Path(__file__).resolve().parents[1] / "chaos" / "chaos.py"
 GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has ended"
 
 
 def scenario(fault: Fault, **changes: object) -> Scenario:
-    facts = {"fault": fault, "victim": 1, "moment": Moment.INSIDE, "size": 3}
+    facts = {"fault": fault, "victim": 1, "moment": Moment.INSIDE, "size": 3, "face": Face.NUMPY}
     base = dataclasses.replace(draw(0), liveness_interval=1.0, **facts)
     return dataclasses.replace(base, **changes)
 
@@ -97,6 +97,8 @@ def test_a_seed_gives_the_same_trial_and_all_faults_occur():
     assert {each.size for each in drawn} == set(range(2, 9))
     assert {each.transport for each in drawn} == {"shm", "tcp", "auto"}
     assert sum(each.liveness_interval == 10 for each in drawn) >= 20
+    for face in (Face.TORCH, Face.MLX):
+        assert sum(each.face == face for each in drawn) >= 30
     assert KILLED.calls(3) == KILLED.calls(3)
 
 
@@ -147,7 +149,7 @@ def test_thirty_trials_have_no_defect(tmp_path: Path):
 def test_a_trial_is_replayed_alone():
     ran = run("--replay", "4", "--allowance", "5")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "rank 1  fault" in ran.stdout
+    assert f"rank {draw(4).victim}  fault" in ran.stdout
 
 
 @pytest.mark.parametrize("words", [["--trials", "0"], ["--trials", "x"], ["--sed", "1"]])
