@@ -22,6 +22,8 @@ from scenario import (
 AFTER_DEATH, AFTER_SILENCE = 1.0, 0.5
 #: Seconds that rank 0 may stay, after the ranks have not met, to tell an absent rank why.
 LAST_WORDS = 5.0
+#: Share of the interval by which a rank is given up later if its messages pass through others.
+RELAYED = 0.4
 _KINDS = {
     Fault.ABORT: {"AbortedError"},
     Fault.MISMATCH: {"MismatchError"},
@@ -58,7 +60,8 @@ def bound(scenario: Scenario) -> float:
     if scenario.moment == Moment.MEETING:
         return CONNECT_TIMEOUT + LAST_WORDS
     if scenario.fault in SILENCES:
-        return scenario.liveness_interval + AFTER_SILENCE
+        relayed = RELAYED * scenario.liveness_interval if scenario.cabled else 0
+        return scenario.liveness_interval + AFTER_SILENCE + relayed
     if scenario.fault == Fault.OMIT:
         return OMITTED_TIMEOUT + 0.1
     return AFTER_DEATH
@@ -148,7 +151,8 @@ def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
     if scenario.fault in OPTIONAL:
         # A group that some ranks could not make ends for the others without a reason.
         return names(text, scenario.victim) or "it has destroyed this group" in text
-    return names(text, scenario.victim) and gone <= {str(scenario.victim)}
+    # Ranks that are reached through the victim are gone too. The message then names the cable.
+    return names(text, scenario.victim) and (scenario.cabled or gone <= {str(scenario.victim)})
 
 
 def names(text: str, rank: int) -> bool:
@@ -176,6 +180,8 @@ def _assess_recovery(outcome: Outcome, verdict: Verdict) -> None:
 def may_go_on(scenario: Scenario) -> bool:
     """Returns whether the survivors may shrink their group.
 
-    A silent victim may go on elsewhere. Of two ranks, only the first may then go on.
+    A silent victim may go on elsewhere. Of two ranks, only the first may then go on. Along cables,
+    ranks may have reached each other only through the victim, and are then not found again.
     """
-    return not (scenario.fault in SILENCES and scenario.size == 2 and scenario.victim == 0)
+    alone = scenario.fault in SILENCES and scenario.size == 2 and scenario.victim == 0
+    return not (alone or scenario.cabled)

@@ -1,10 +1,10 @@
-"""Hosts for the ranks of one trial: network namespaces on one switch, whose cables can be cut."""
+"""Hosts for the ranks of one trial: network namespaces on one switch, and in a ring of cables."""
 
 import ctypes
 import os
 import subprocess
 
-_NETWORK = "10.83.0"
+_NETWORK, _RING = "10.83.0", "10.84"
 _CLONE_NEWNET = 0x40000000
 
 
@@ -46,9 +46,24 @@ class Hosts:
             peer = f"link add c{host} type veth peer name cable netns {self._name(host)}"
             lines += [peer, f"link set c{host} master switch up"]
         _ip(f"-n {switch} -batch -", "\n".join(lines))
+        for host in range(self._size if self._size > 2 else 0):
+            following = self._name((host + 1) % self._size)
+            _ip(f"-n {self._name(host)} link add next type veth peer name last netns {following}")
         for host in range(self._size):
             lines = [f"addr add {self.address(host)}/24 dev cable", "link set lo up"]
+            for name, address in self._ends(host) if self._size > 2 else ():
+                lines += [f"addr add {address}/30 dev {name}", f"link set {name} up"]
             _ip(f"-n {self._name(host)} -batch -", "\n".join([*lines, "link set cable up"]))
+
+    def _ends(self, host: int) -> list[tuple[str, str]]:
+        """Returns the interfaces of a host in the ring, with their addresses."""
+        before = (host - 1) % self._size
+        return [("next", f"{_RING}.{host}.1"), ("last", f"{_RING}.{before}.2")]
+
+    def table(self, port: int) -> list[list[str]]:
+        """Returns the addresses of all hosts in the ring, in the form of a hostfile."""
+        hosts = range(self._size)
+        return [[f"{address}:{port}" for _, address in self._ends(host)] for host in hosts]
 
     def enter(self, host: int) -> None:
         """Moves the calling process to the host."""

@@ -106,6 +106,7 @@ class Job:
         self.scenario = scenario
         self.hosts = hosts
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by _end()
+        self.hostfile = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         self.processes: list[_Process] = []
         self.outcome = Outcome(scenario)
 
@@ -114,7 +115,7 @@ class Job:
         began = time.monotonic()
         before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
         try:
-            root = f"{self.hosts.address(0) if self.hosts else '127.0.0.1'}:{free_port()}"
+            root = self._meeting_place()
             for rank in range(scenario.size):
                 self.processes.append(_Process(scenario, rank, root, self))
             self._run()
@@ -124,6 +125,15 @@ class Job:
         if os.path.isdir("/dev/shm"):
             outcome.left = sorted(set(os.listdir("/dev/shm")) - before)
         return outcome
+
+    def _meeting_place(self) -> str:
+        """Returns the address of rank 0's store, or the file that describes the cables."""
+        port = free_port()
+        if self.hosts is None or not self.scenario.cabled:
+            return f"{self.hosts.address(0) if self.hosts else '127.0.0.1'}:{port}"
+        self.hostfile.write(json.dumps(self.hosts.table(port)))
+        self.hostfile.flush()
+        return self.hostfile.name
 
     def _run(self) -> None:
         scenario, victim = self.scenario, self.processes[self.scenario.victim]
@@ -259,5 +269,6 @@ class Job:
         self.stderr.seek(0)
         self.outcome.stderr = self.stderr.read().decode(errors="replace")[-6000:]
         self.stderr.close()
+        self.hostfile.close()
         if self.hosts is not None:
             self.hosts.mend(self.scenario.victim)

@@ -15,7 +15,7 @@ from assess import assess
 from hosts import Hosts
 from job import Job, Outcome
 from record import Record
-from scenario import NETWORKED, draw
+from scenario import RING, draw
 
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 
@@ -23,9 +23,9 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 def run_trial(seed: int, allowance: float, hosts: Hosts | None) -> tuple[Record, Outcome | None]:
     """Runs the trial of this seed. It is left out without the hosts or framework that it needs."""
     scenario = draw(seed)
-    if (scenario.fault in NETWORKED and hosts is None) or faces.is_missing(scenario.face):
+    if (scenario.needs_hosts and hosts is None) or faces.is_missing(scenario.face):
         return Record.of_none(scenario), None
-    outcome = Job(scenario, hosts if scenario.fault in NETWORKED else None).run()
+    outcome = Job(scenario, hosts if scenario.needs_hosts else None).run()
     return Record.of(outcome, assess(outcome, allowance)), outcome
 
 
@@ -49,7 +49,7 @@ def privatize() -> bool:
 
 
 def make_hosts() -> Hosts | None:
-    return None if Hosts.missing() else Hosts(4)
+    return None if Hosts.missing() else Hosts(RING)
 
 
 class _Lane:

@@ -76,9 +76,8 @@ class Rank:
             if scenario.face != Face.NUMPY:
                 world = faces.join(scenario, self.rank, root)
             else:
-                world = dist.init(
-                    rank=self.rank, size=scenario.size, root=root, port_base=0, **scenario.settings
-                )
+                place = {"hostfile": root} if scenario.cabled else {"root": root, "port_base": 0}
+                world = dist.init(rank=self.rank, size=scenario.size, **place, **scenario.settings)
         except self._errors as error:
             self._tell(error, "meeting")
             return None

@@ -39,7 +39,7 @@ class Record:
             seed=scenario.seed,
             text=str(scenario),
             fault=str(scenario.fault),
-            transport=scenario.transport,
+            transport="cables" if scenario.cabled else scenario.transport,
             size=scenario.size,
             face=str(scenario.face),
             seconds=round(outcome.seconds, 3),
@@ -81,6 +81,7 @@ def table(records: list[Record]) -> str:
     heads = ["trials", *DEFECTS, "median s", "99 % s", "most s"]
     groups = {f"{fault}": [r for r in records if r.fault == fault] for fault in Fault}
     groups |= {f"with {face}": [r for r in records if r.face == face] for face in list(Face)[1:]}
+    groups["along cables"] = [r for r in records if r.transport == "cables"]
     rows = []
     for name, chosen in [*groups.items(), ("all", records)]:
         if not chosen:

@@ -1,7 +1,7 @@
 """One trial as a value: ranks, settings, calls, and the fault that one of them suffers."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import traffic
@@ -60,6 +60,9 @@ HARMLESS = frozenset({Fault.NONE, Fault.PAUSE, Fault.LAPSE})
 WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
 #: Faults that trials of torch and MLX have.
 FOR_FRAMEWORKS = DEATHS | {Fault.NONE, Fault.STOP, Fault.PAUSE}
+#: Faults of trials along cables, which need as many ranks as the ring has hosts.
+FOR_CABLES = FOR_FRAMEWORKS | {Fault.ABORT, Fault.MISMATCH}
+RING = 4
 #: Faults for which the program may also go on unharmed.
 OPTIONAL = frozenset({Fault.FILES, Fault.MEMORY})
 
@@ -96,6 +99,12 @@ class Scenario:
     #: A stopped victim continues after the others have given it up.
     wakes: bool
     face: Face
+    #: Cables in a ring join the ranks, which reach only their neighbours.
+    cabled: bool
+
+    @property
+    def needs_hosts(self) -> bool:
+        return self.cabled or self.fault in NETWORKED
 
     @property
     def steps(self) -> int:
@@ -105,7 +114,7 @@ class Scenario:
     @property
     def settings(self) -> dict[str, object]:
         secret = {"encryption": "on"} if self.encryption else {}
-        if self.encryption or self.fault in NETWORKED:
+        if self.encryption or self.needs_hosts:
             secret["job_key"] = "5" * 32
         return {
             "transport": self.transport,
@@ -143,7 +152,7 @@ class Scenario:
         extra += [f"interval {self.liveness_interval:g} s"] * (
             self.liveness_interval != SHORT_INTERVAL
         )
-        network = " ".join([self.transport, *extra])
+        network = " ".join(["cables" if self.cabled else self.transport, *extra])
         if self.fault == Fault.NONE:
             return f"{self.size} ranks, {network}: no fault"
         return (
@@ -163,7 +172,8 @@ def draw(seed: int) -> Scenario:
     moment = _moment(source, fault)
     may_be_of_a_framework = fault in FOR_FRAMEWORKS and moment != Moment.MEETING
     lossy = transport == "tcp" and source.random() < 0.3
-    return Scenario(
+    may_be_cabled = size == RING and transport == "tcp" and fault in FOR_CABLES
+    scenario = Scenario(
         seed=seed,
         size=size,
         fault=fault,
@@ -180,7 +190,10 @@ def draw(seed: int) -> Scenario:
         difference=source.choice(traffic.DIFFERENCES) if fault == Fault.MISMATCH else "",
         wakes=fault == Fault.STOP and source.random() < 0.5,
         face=source.choices(list(Face), (76, 12, 12))[0] if may_be_of_a_framework else Face.NUMPY,
+        cabled=False,
     )
+    cabled = may_be_cabled and moment != Moment.MEETING and source.random() < 0.5
+    return replace(scenario, cabled=cabled and scenario.face == Face.NUMPY)
 
 
 def _moment(source: random.Random, fault: Fault) -> Moment:

@@ -24,6 +24,7 @@ GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has en
 
 def scenario(fault: Fault, **changes: object) -> Scenario:
     facts = {"fault": fault, "victim": 1, "moment": Moment.INSIDE, "size": 3, "face": Face.NUMPY}
+    facts["cabled"] = False
     base = dataclasses.replace(draw(0), liveness_interval=1.0, **facts)
     return dataclasses.replace(base, **changes)
 
