@@ -113,13 +113,13 @@ std::uint8_t FlightRecorder::index_of(std::string_view algorithm) {
 
 std::optional<FlightEntry> FlightRecorder::read(std::uint64_t number) const noexcept {
   const Slot& slot = slots_[number % kCalls];
-  const std::uint64_t whole = 2 * number + 2;
-  if (slot.version.load(std::memory_order_acquire) != whole) return std::nullopt;
+  const std::uint64_t version = slot.version.load(std::memory_order_acquire);
+  if (!contains(version, number)) return std::nullopt;
   Words words;
   for (std::size_t i = 0; i < words.size(); ++i)
     words[i] = slot.words[i].load(std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (slot.version.load(std::memory_order_relaxed) != whole) return std::nullopt;
+  if (slot.version.load(std::memory_order_relaxed) != version) return std::nullopt;
   return unpack(words);
 }
 

@@ -88,12 +88,14 @@ class FlightRecorder {
       next_.store(next + 1, std::memory_order_relaxed);
     }
     Slot& slot = slots_[number % kCalls];
-    slot.version.store(2 * number + 1, std::memory_order_relaxed);
+    const std::uint64_t before = slot.version.load(std::memory_order_relaxed);
+    const std::uint64_t after = next_version(before, number);
+    slot.version.store(after - 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
     const Words words = pack(entry);
     for (std::size_t i = 0; i < words.size(); ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
-    slot.version.store(2 * number + 2, std::memory_order_release);
+    slot.version.store(after, std::memory_order_release);
     return number;
   }
 
@@ -125,8 +127,21 @@ class FlightRecorder {
   }
   static FlightEntry unpack(const Words& words);
 
-  /// `version` is 0 if nothing was written, odd while the slot changes, and otherwise twice the
-  /// call's number plus 2.
+  static constexpr int kWriteBits = 16;
+  /// Returns the version of a slot after the next write of call `number`: even, and not 0.
+  static std::uint64_t next_version(std::uint64_t before, std::uint64_t number) {
+    constexpr std::uint64_t kWrites = (std::uint64_t{1} << kWriteBits) - 1;
+    const std::uint64_t writes = before >> kWriteBits == number ? before & kWrites : 0;
+    return number << kWriteBits | (writes == kWrites - 1 ? 2 : writes + 2);
+  }
+  /// True if the slot contains call `number` and is not being changed.
+  static bool contains(std::uint64_t version, std::uint64_t number) {
+    return version != 0 && version >> kWriteBits == number && version % 2 == 0;
+  }
+
+  /// `version` is 0 if nothing was written. Otherwise its upper 48 bits are the call's number, and
+  /// its lower 16 bits count the writes of this call, twice each: they are odd while the slot
+  /// changes. So a reader notices any write that happens while it copies the slot.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> version{0};
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Words>> words{};
