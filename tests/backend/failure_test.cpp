@@ -111,6 +111,29 @@ TEST(Timeout, NamesTheMissingRank) {
   expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
 }
 
+/// Rank 1 waits for rank 0, which waits for the others and finally for rank 3.
+TEST(Timeout, NamesTheMissingRankBehindRanksThatWaitToo) {
+  const auto ring = [](int) {
+    Config config = test_config();
+    config.algorithm = "ring";
+    return config;
+  };
+  const auto errors = run_failing_ranks(
+      5,
+      [](Context& context) {
+        all_reduce(*context.world(), 4);
+        if (context.rank() == 3) {
+          while (context.world()->failure().empty())
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        const int ms = context.rank() == 1 ? 1500 : 60'000;
+        all_reduce(*context.world(), 1'000'000, {.timeout = std::chrono::milliseconds(ms)});
+      },
+      ring);
+  expect_all(errors, {"waiting for rank 3 (which is in or after all_reduce #1"});
+  for (const std::string& error : errors) EXPECT_EQ(error.find("waiting for rank 0"), error.npos);
+}
+
 /// A timeout while ranks connect must not leave a thread that is never joined: that would end the
 /// process.
 TEST(Timeout, OfConnectingIsAnErrorThatLeavesNoThread) {

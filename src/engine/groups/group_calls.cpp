@@ -1,5 +1,6 @@
 // The part of GroupState that advances its calls.
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "engine/groups/group_state.h"
@@ -152,11 +153,23 @@ bool GroupState::confirm_suspicion() {
     const bool may_say_why = !gone || around_.peers.connected(membership_.members[gone->member()]);
     const Clock::duration grace = may_say_why ? kAnnouncementGrace : kDeathGrace;
     if (!fell_silent_ && now - suspected_at_ < grace) return false;
+    blame_the_dead(*suspicion_);
     fail(std::move(*suspicion_));
   } catch (const std::exception& error) {
     fail(failure_in(call_under_way(), error));
   }
   return true;
+}
+
+/// If a member is dead, attributes the failure to it. A member that learned of the death first has
+/// closed its links, which is not the cause.
+void GroupState::blame_the_dead(Failure& failure) noexcept {
+  if (!dead_.valid() || failure.kind != FailureKind::peer) return;
+  try {
+    failure.reason = why_dead();
+  } catch (const std::bad_alloc&) {
+    // The reason stays that of the broken link.
+  }
 }
 
 /// Asks peers to take in messages, because a receiver without calls reads nothing by itself.

@@ -213,6 +213,7 @@ class GroupState {
   bool advance_messages();
   void finish_messages();
   bool confirm_suspicion();
+  void blame_the_dead(Failure& failure) noexcept;
   bool stay_awake(Clock::time_point now) const;
   void suspect(const std::exception& error);
   bool give_up_messages(const MemberGone& gone) noexcept;
@@ -258,11 +259,13 @@ class GroupState {
   bool end_late_messages(Clock::time_point now);
   bool fail_when_late(Clock::time_point now);
   bool fail_without_the_dead(Clock::time_point now);
+  std::string why_dead();
   bool fail_without_the_gone();
   bool fail_without_carrier();
   void probe(Clock::time_point now);
   Clock::duration probe_after() const;
   std::vector<GroupRank> missing() const;
+  std::vector<GroupRank> late_instead_of(std::vector<GroupRank> members) const;
   void note_missing(Operation& call) noexcept;
   std::string stuck_on(const Heartbeats* heart = nullptr) const;
   std::string member_text(GroupRank member, const Heartbeats* heart) const;
@@ -345,6 +348,7 @@ class GroupState {
   Wait collective_wait_;
   Wait message_wait_;
   ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
+  std::uint64_t probed_ = 0;  ///< Sequence number of the call that the last probe was about.
 };
 
 }  // namespace mccl::engine

@@ -100,10 +100,14 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   if (!dead_.valid() || !call) return false;
   const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
   if (now - std::max(lost_at_, collectives_moved_) < grace) return false;
-  const std::string& reason = channels_.at(transport::Purpose::collective, dead_).lost;
-  fail({FailureKind::peer, fmt::format("rank {} is gone: {}", dead_, reason), *call,
-        membership_.rank});
+  fail({FailureKind::peer, why_dead(), *call, membership_.rank});
   return true;
+}
+
+/// Returns the reason of a failure because of the member `dead_`.
+std::string GroupState::why_dead() {
+  return fmt::format("rank {} is gone: {}", dead_,
+                     channels_.at(transport::Purpose::collective, dead_).lost);
 }
 
 /// Fails the group if a member destroyed its group object before it made the current collective
@@ -158,6 +162,8 @@ void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
   ControlMessage probe = about_group(ControlKind::probe);
   if (!calls_.empty()) probe.call = calls_.front().call;
+  if (!carrier_ && std::exchange(probed_, probe.call.sequence) != probe.call.sequence)
+    std::ranges::fill(statuses_, std::nullopt);
   if (carrier_ && !calls_.empty()) probe.blob = digest_of(probe.call.sequence);
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
@@ -264,12 +270,28 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
   return status;
 }
 
+/// Replaces members that wait for others themselves by those that have not made the call, if the
+/// answers to the last probe show any. In a chain, only the first of the others may be connected.
+std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
+  if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
+  std::vector<GroupRank> late;
+  for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
+    if (statuses_[member] && statuses_[member]->sequence < probed_) late.push_back(member);
+  }
+  if (late.empty()) return members;
+  for (const GroupRank member : members) {
+    if (!statuses_[member]) late.push_back(member);
+  }
+  std::ranges::sort(late, {}, &GroupRank::number);
+  return late;
+}
+
 /// Returns the members that the current collective waits for. With a carrier, these are the members
 /// that have not reported reaching the last collective.
 std::vector<GroupRank> GroupState::missing() const {
   if (!carrier_) {
     const bool meets = !collective_runs() && window_.pending();
-    return meets ? window_.missing_members() : executor_.waiting_for();
+    return meets ? window_.missing_members() : late_instead_of(executor_.waiting_for());
   }
   std::vector<GroupRank> members;
   for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
