@@ -92,6 +92,13 @@ void shutdown() {
   callback_thread().stop();
 }
 
+/// Called when the process ends. Removes the key file of a store that this rank serves.
+void close_stores() {
+  auto stores = std::exchange(registry().stores, {});
+  const nb::gil_scoped_release without_gil;
+  stores.clear();
+}
+
 /// Releases the GIL: another thread that forks may hold the engine's locks and need the GIL to
 /// release them.
 void before_fork() {
@@ -122,6 +129,7 @@ void bind_world(nb::module_& module) {
              "Makes the world from resolved settings: connects to all other ranks.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
+  module.def("close_stores", &close_stores, "Closes the stores by which the ranks met.");
   module.def("before_fork", &before_fork, "Waits until no call of the world is in progress.");
   module.def("after_fork_in_parent", &after_fork_in_parent, "Lets the world continue.");
   module.def("after_fork_in_child", &after_fork_in_child,

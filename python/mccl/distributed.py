@@ -177,6 +177,7 @@ def _forget_after_fork() -> None:
 def _shut_down(process: int) -> None:
     if os.getpid() == process:
         shutdown()
+        _distributed.close_stores()
 
 
 os.register_at_fork(
