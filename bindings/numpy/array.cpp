@@ -189,7 +189,8 @@ template <typename Tensor>
 Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Tensor tensor;
   if (!nb::try_cast(x, tensor)) {
-    x.attr("__dlpack__")();  // raises the error of the other library, if that refuses
+    // If the other library refuses to export the array, this raises its error.
+    x.attr("__dlpack__")();
     throw InvalidArgument(
         fmt::format("{}: the memory of this {} cannot be used: it is not in host memory, or not "
                     "writable; copy it to a NumPy array",

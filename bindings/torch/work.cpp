@@ -193,7 +193,8 @@ void WorkMCCL::start(const mccl::Work& work) {
   // that the call took on the caller's thread, as NCCL does.
   if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (device_ && work_.done()) {
-    complete();  // the rest runs in the caller's stream
+    // The call is complete for the host. end_in() enqueues the copies of the results in a stream.
+    complete();
     return;
   }
   // The engine holds this object, and with it the tensors, until the call is over. Dropping the
@@ -275,7 +276,8 @@ void WorkMCCL::announce(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(future_mutex_);
     future_due_ = true;
-    // If the call has an end, streams wait for it, and the future is already complete.
+    // If the call has a StreamEnd, its future is already complete and streams wait for the end. A
+    // failed device call without a StreamEnd completes its future here.
     if (!device_ || (error && !end_)) future = future_;
     if (end_ && !error) end_->let_go();
   }

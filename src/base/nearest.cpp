@@ -48,7 +48,8 @@ bool is_word_of(std::string_view part, std::string_view whole) {
          (end == whole.end() || ends_word(*end));
 }
 
-/// True if the distance is small enough. At least one letter must match.
+/// True if `candidate` is similar enough to `name` to be suggested: the edit distance is at most 1
+/// or less than half the length of `name`, and at least one letter matches.
 bool is_near(std::size_t distance, std::string_view name, std::string_view candidate) {
   const bool few = distance <= 1 || 2 * distance < name.size();
   return few && distance < std::max(name.size(), candidate.size());

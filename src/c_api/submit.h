@@ -1,4 +1,4 @@
-// Turns a C function into a call of a group.
+// Helpers with which the C functions for collectives and messages call the methods of a Group.
 #pragma once
 
 #include <atomic>

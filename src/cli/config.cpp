@@ -252,7 +252,8 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
     cluster.found.findings.insert(cluster.found.findings.end(), more->begin(), more->end());
   found.findings = std::move(cluster.found.findings);
   cluster.found = std::move(found);
-  if (flags.dot || flags.svg) return;  // A picture shows no addresses.
+  // --dot and --svg print only a picture, which shows no addresses, so none are chosen.
+  if (flags.dot || flags.svg) return;
   const std::vector<HostFacts> here = {probe::gather_networks(kForOwnNetworks)};
   cluster.links = give_addresses(cluster.facts, cluster.found.choice.links,
                                  {.others = here, .within = cluster::parse_network(flags.subnet)});

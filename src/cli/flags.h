@@ -1,4 +1,4 @@
-// Flags of commands: how they are added, checks of their values, and messages about wrong ones.
+// Command-line flags: how they are added and checked, and the messages about invalid ones.
 #pragma once
 
 #include <fmt/format.h>

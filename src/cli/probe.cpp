@@ -99,7 +99,8 @@ struct Target {
 /// Executes the requests of `mccl doctor` and `mccl config` on this host.
 class Agent {
  public:
-  /// If `as_macos` is true, the facts of this host are taken from the programs of macOS.
+  /// `as_macos`: gather the facts of this host with macOS's programs. Tests replay their output on
+  /// other systems.
   explicit Agent(bool as_macos) : as_macos_(as_macos) {}
   ~Agent() {
     for (std::thread& thread : threads_) thread.join();

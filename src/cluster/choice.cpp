@@ -55,10 +55,10 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
           "is fastest on a ring",
       .cure = ""};
   if (!ring.missing.empty())
-    finding.cure =
-        fmt::format("{} would complete a ring: {}{}", one ? "this cable" : "these cables",
-                    cables_text(hosts, ring.missing),
-                    ring.fewest ? "" : " (fewer may be enough: not all orders were tried)");
+    finding.cure = fmt::format(
+        "{} would complete a ring: {}{}", one ? "this cable" : "these cables",
+        cables_text(hosts, ring.missing),
+        ring.fewest ? "" : " (the search was not exhaustive: fewer cables may be enough)");
   return finding;
 }
 

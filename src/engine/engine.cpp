@@ -73,7 +73,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 EngineOptions checked(EngineOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     throw InvalidArgument(
-        fmt::format("rank {} of {} ranks: a rank is at least 0 and below the "
+        fmt::format("invalid rank {} of {} ranks: a rank must be at least 0 and less than the "
                     "number of ranks",
                     options.rank, options.size));
   }

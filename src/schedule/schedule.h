@@ -163,7 +163,8 @@ struct Schedule {
   std::size_t window_count = 0;   ///< Elements of window needed; equal on all ranks of a node.
   /// Arrivals of each rank; equal on all ranks of a node. 0 if the schedule uses no window.
   std::uint32_t arrivals = 0;
-  /// True if every step waits for exactly the step before it. There are no messages then.
+  /// True if each step waits for the step before it. Such a schedule uses only the window and sends
+  /// no messages.
   bool in_order = false;
 
   /// Step i may start when waits[i] earlier steps have ended. These are the steps that list i among

@@ -100,7 +100,8 @@ void KernelPath::exchange_windows() {
   const std::string objection = area_->exchange_windows(group());
   if (objection.empty()) return;
   options_.notices->warn(
-      group(), fmt::format("the ranks cannot access each other's memory on {}, so it is copied: {}",
+      group(), fmt::format("the ranks cannot access each other's memory on {}, so collectives copy "
+                           "data through a staging area: {}",
                            device::name_of(device_), objection));
 }
 

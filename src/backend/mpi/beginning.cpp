@@ -21,7 +21,8 @@ bool is_aligned(const void* data, DType dtype) {
 
 }  // namespace
 
-/// Begins one call of a flight.
+/// Starts the MPI call or calls that carry out one request, and stores their MPI requests in the
+/// Flight.
 class Beginning {
  public:
   Beginning(Flight& flight, const CallCommunicator& place, const engine::Request& request,

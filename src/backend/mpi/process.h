@@ -53,7 +53,7 @@ class MpiProcess {
   bool is_over() const {
     return over_.load(std::memory_order_acquire) || (joined_ && library_->finalized());
   }
-  /// The reason why MPI must not be called any more; empty while it may be.
+  /// The reason why MPI must not be called any more; empty if it may be called.
   std::string failure() const;
   /// Forbids all further MPI calls. Needed if MPI still has pointers to memory that the program is
   /// about to reuse, because any MPI call may write into it.

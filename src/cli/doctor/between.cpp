@@ -147,7 +147,7 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
   std::vector<InterfacePath*> all;
   bool spared = false;
   for (InterfacePath& path : paths) {
-    // If large packets are lost, a stream of them would stall.
+    // A path that loses large packets is not timed, because the bulk transfer would stall.
     if (!path.good() || path.loses_packets() || goes_by_ipv4_too(paths, path)) continue;
     if (runs_a_job(path.from) || runs_a_job(path.to)) {
       spared = true;

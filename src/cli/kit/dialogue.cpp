@@ -47,7 +47,7 @@ struct Running {
     signal(SIGKILL);
     ::waitpid(process.id, nullptr, 0);
   }
-  /// Signals the program by its own id as well, because its process group may not exist yet.
+  /// Signals the process as well as its process group, because the group may not exist yet.
   void signal(int number) const {
     ::kill(process.id, number);
     ::kill(-process.id, number);

@@ -95,8 +95,8 @@ void Contact::rank_ended(Time now) {
   if (end_) answered_ = now;
 }
 
-/// Returns advice for the user. If ranks failed before the launcher gave up the host, the limit
-/// that expired was their own liveness interval.
+/// Returns advice for the user. If ranks failed before the launcher gave up on the host, the limit
+/// that expired was the ranks' own MCCL_LIVENESS_INTERVAL.
 std::string Contact::advice() const {
   const bool ranks_were_first = !ended_there_ && !end_->broken;
   const std::string limit = ranks_were_first

@@ -101,7 +101,8 @@ class RankWords {
   std::string token_;  ///< Empty: the stream has no such lines.
   bool begun_ = true;
   std::optional<int> status_;
-  std::string held_;     ///< Possible beginning of a line of the script.
+  /// Bytes held back because they may begin a line that the script prints.
+  std::string held_;
   std::string dropped_;  ///< Output before the program began; shown if it never does.
 };
 

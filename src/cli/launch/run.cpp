@@ -342,7 +342,8 @@ class JobRun {
   const Job& job_;
   const RunOptions& options_;
   Signals signals_;
-  std::optional<Guardian> guardian_;  ///< Made before anything that starts a thread.
+  /// Constructed before any member that starts a thread, because it forks.
+  std::optional<Guardian> guardian_;
   Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;
   std::optional<StoreWays> store_ways_;

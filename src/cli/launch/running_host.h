@@ -72,9 +72,9 @@ class RunningHost {
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
   /// Starts the rank. The streams of the returned process are the rank's.
   virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
-  /// Called when a rank has ended. Returns `exit`, completed with whether the connection to the
-  /// host was lost. If `announced` is true, the shell wrapper of the rank has already printed the
-  /// rank's status; the local `process` (such as ssh) may still run.
+  /// Called when a rank has ended. Returns `exit`, with `connection_lost` set if the connection to
+  /// the host was lost. `announced`: the rank's shell wrapper has already printed the exit status,
+  /// although the local `process` (such as ssh) may still run.
   virtual Exit ended(const ChildProcess& process, Exit exit, bool announced) = 0;
 
   /// The network failure that hit the ranks there. Empty if messages passed until the job was

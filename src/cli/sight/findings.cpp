@@ -192,7 +192,8 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
   }
 }
 
-/// Adds up, for each rank, by how much it was the last to come to a collective.
+/// Reports the ranks that came last to collectives, and the total time by which each delayed the
+/// others.
 void find_late_ranks(const Collectives& collectives, std::vector<std::string>& found) {
   struct Lateness {
     long long calls = 0;

@@ -59,8 +59,8 @@ void UnmadeGroups::keep(WorldRank peer, const ControlMessage& message) {
   std::size_t& bytes = bytes_[peer];
   if (bytes + bytes_of(message) > kMostBytesOfPeer) {
     throw CorruptionError(
-        fmt::format("rank {} uses groups that this rank has not made, and its messages about them "
-                    "take {} bytes: do both ranks make the same groups?",
+        fmt::format("rank {} has sent {} bytes of messages about groups that this rank has not "
+                    "created, and no more are kept: create the same groups on both ranks",
                     peer, bytes));
   }
   said_[message.key.group].emplace_back(peer, message);

@@ -138,8 +138,9 @@ class Messages {
   struct Outgoing {
     Frame frame = {};
     std::span<const std::byte> payload = {};
-    /// Owner of the payload; null for a frame that ends no message. The operation completes once
-    /// the frame is sent, unless the frame is one of several pieces.
+    /// The operation that this frame completes: when the frame has been sent or, for a data frame,
+    /// when all pieces of the message have been sent. The operation owns the payload. Null if the
+    /// frame completes no operation.
     Operation* operation = nullptr;
   };
   /// A message without a posted receive: the bytes of an eager message, or a request.

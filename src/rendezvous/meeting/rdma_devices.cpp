@@ -103,7 +103,7 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
   if (!verbs) verbs = rdma::load_verbs(why);
   Survey found = rdma::survey(config, rank, size, verbs, why);
   if (config.encryption != "on" || !found.has_devices) return found;
-  // This also applies if MCCL_TRANSPORT is rdma; the job then fails with this reason.
+  // Encryption rules out RDMA even if MCCL_TRANSPORT is rdma; the job then fails with this reason.
   return {rdma::card_without("RDMA does not encrypt, and MCCL_ENCRYPTION is on there"), true, {}};
 }
 

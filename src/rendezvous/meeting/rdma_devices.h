@@ -37,9 +37,9 @@ struct RdmaOptions {
   double ranks_per_core = 1;  ///< Ranks per core on this host.
 };
 
-/// Returns null if RDMA reaches no peer. If a peer is not reached because something is missing,
-/// logs a warning. With MCCL_TRANSPORT=rdma it throws PeerError instead; the message shows what is
-/// missing.
+/// Returns null if no peer is reached by RDMA. Logs a warning for each peer on another host that
+/// lacks something RDMA needs, and a single warning if this host has RDMA devices but cannot use
+/// them. With MCCL_TRANSPORT=rdma, throws PeerError instead, and the message names what is missing.
 std::unique_ptr<transport::rdma::RdmaTransport> make_rdma(const RdmaOptions& options,
                                                           transport::rdma::Survey found);
 

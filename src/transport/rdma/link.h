@@ -56,7 +56,7 @@ class RdmaLink final : public Link {
   void join_ends(std::size_t at_least);
   /// Begins or continues a loan of `bytes`. Returns false if they must be copied.
   bool borrow(std::span<const std::byte> bytes);
-  /// Ends the loan once the device has read all of it.
+  /// Ends the loan if the device has read all of the lent memory.
   void settle_loan() const;
   /// Throws if no more bytes can be received or sent.
   void fail_if_over() const;

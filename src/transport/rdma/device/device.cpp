@@ -27,7 +27,7 @@ struct Open {
     std::weak_ptr<VerbsDevice> used;  ///< Expired while the device closes.
   };
   std::mutex mutex;
-  std::map<Key, Entry> devices;  // guarded by mutex
+  std::map<Key, Entry> devices;  ///< Guarded by mutex_of_open_devices().
 };
 
 std::mutex& mutex_of_open_devices();
