@@ -135,8 +135,10 @@ std::string unfinished(const MatchedCollective& collective) {
     text += fmt::format("{} rank {} {}", &place == &collective.places.front() ? "" : ",",
                         place.record->rank, place.call->state);
     if (place.call->waits_for < 0) continue;
+    // Records are foreign: groups of one id may have other members in another record.
+    const RecordedGroup& group = place.record->groups[place.call->group];
     const auto member = static_cast<std::size_t>(place.call->waits_for);
-    text += fmt::format(", waiting for rank {}", collective.group->members[member]);
+    text += fmt::format(", waiting for rank {}", group.members[member]);
   }
   return text + ".";
 }
