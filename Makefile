@@ -204,6 +204,7 @@ packages-cluster: | packages
 		echo "test: what runs in a guest with RDMA is left out" >&2
 
 test-long: MARKS := -m long
+test-long: build-tests
 test-python test-long: build $(TEST_ENVIRONMENT) packages-cluster
 	@echo "test: Python, examples and installation$(if $(MARKS), ($(MARKS)))"
 	@$(RUN_PYTEST)

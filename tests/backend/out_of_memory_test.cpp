@@ -257,7 +257,11 @@ enum class Where { caller, anywhere };
 /// Set in each rank's process before the ranks meet.
 Store* the_store = nullptr;
 
-/// Fails each allocation of a call on `victim` in turn: those of the caller's thread, or those of
+/// Distance between two allocations that fail. `make test` fails every third one, and
+/// tests/python/test_sweeps.py (`make test-long`) every one.
+int distance_of_points() { return std::getenv("MCCL_TEST_EVERY_POINT") != nullptr ? 1 : 3; }
+
+/// Fails the allocations of a call on `victim` in turn: those of the caller's thread, or those of
 /// all threads of the process. After each failure, every Work of the call must end on both ranks
 /// long before its timeout. The call's memory must not be accessed again, and the next group must
 /// work.
@@ -327,7 +331,8 @@ TEST_P(OutOfMemoryAtEachPoint, OfACallEveryWorkEndsAndTheNextGroupWorks) {
                   context.world()->barrier().wait();
                   for (const int victim : {0, 1}) {
                     int point = 1;
-                    while (reached(context, kSwept[index], where, victim, point)) ++point;
+                    while (reached(context, kSwept[index], where, victim, point))
+                      point += distance_of_points();
                     say(point > 1 ? "well" : "no allocation failed");
                     // Both ranks must finish here: a failure on the next victim would end the last
                     // group of this rank.

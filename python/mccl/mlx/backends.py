@@ -223,7 +223,7 @@ def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
         )
     if not started and settings.get("backend") != "mpi":
         raise Refusal(
-            "mpi: this process was not started by mpirun or srun; start it with mpirun, "
+            "mpi: neither mpirun nor srun has started this process; start it with mpirun, "
             "srun --mpi=pmix or mccl launch --backend mpi",
             absent=True,
         )
