@@ -12,7 +12,10 @@ import ssh_hosts
 from cabled_hosts import CabledHosts, shell
 from launching import PATIENCE, environment, program, run, wait_until
 
-pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-"),
+]
 needs_nft = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 PAIR = ("--hosts", "a,b")
 

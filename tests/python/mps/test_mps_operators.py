@@ -8,10 +8,12 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 import torch
 
 from mccl import torch_backend
 
+pytestmark = pytest.mark.long
 HERE = Path(__file__).parent
 
 #: All operators of torch except monitored_barrier_, which only gloo has.
