@@ -69,14 +69,15 @@ def run(*arguments: object, status: int = 0, text_in: str | None = None, **optio
     return subprocess.CompletedProcess(arguments, status, stdout, stderr)
 
 
-def wait_until(condition, what: object = "") -> None:
-    """Polls `condition` until it is true, sleeping between polls. Fails with `what` after PATIENCE
-    s.
+def wait_until(condition, what: object = ""):
+    """Polls `condition` until it is true, sleeping between polls, and returns its value. Fails with
+    `what` after PATIENCE s.
     """
     deadline = time.monotonic() + PATIENCE
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
+    return value
 
 
 def folders() -> set[str]:

@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from launching import program
+from launching import program, wait_until
 
 
 def run(*words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -24,27 +24,17 @@ def run(*words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def children_of(pid: int) -> list[int]:
-    """Lists the processes that `pid` has started."""
-    done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return [int(word) for word in done.stdout.split()]
-
-
-def wait_until(condition, patience: float = 60):
-    """Returns the first true value of `condition()`."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise TimeoutError(condition)
-
-
 def record_of(pid: int) -> dict | None:
     """Returns the flight record of a process once it has made a call."""
     done = subprocess.run([program(), "dump", str(pid)], capture_output=True, text=True)
     record = json.loads(done.stdout) if done.returncode == 0 else {"calls": []}
     return record if record["calls"] else None
+
+
+def ranks_of(pid: int) -> list[int]:
+    """Returns the two processes that `pid` has started, once both have made a call."""
+    ranks = [each.pid for each in psutil.Process(pid).children() if record_of(each.pid)]
+    return ranks if len(ranks) == 2 else []
 
 
 @pytest.fixture
@@ -58,8 +48,7 @@ def job(tmp_path: Path) -> Iterator[list[int]]:
     words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
         try:
-            ranks = wait_until(lambda: [p for p in children_of(bench.pid) if record_of(p)][1:])
-            yield [p for p in children_of(bench.pid) if record_of(p)] if ranks else []
+            yield wait_until(lambda: ranks_of(bench.pid))
         finally:
             bench.terminate()
 
