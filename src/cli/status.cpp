@@ -31,7 +31,7 @@ constexpr double kYear = 31536000;
 constexpr const char* kFooter =
     R"(Shows the jobs of this user whose ranks run on this host: for each rank its calls, the call that
 it is in now, and the ranks that it waits for. Ranks on other hosts are shown as the ranks here see
-them. A job that nobody looks at pays nothing for this.
+them. The ranks compute their status only when this command asks for it.
 
 A job is stuck if a call has made no progress for --stuck-after seconds, or if a rank does not
 answer or falls silent. It has failed if a group has failed or a rank is lost.

@@ -25,6 +25,10 @@ class Fields {
   Fields(const json& object, std::string_view who) : object_(object), who_(who) {
     if (!object.is_object()) refuse("object");
   }
+  /// Requires version 1 of this format, which the fields `format` and `version` state.
+  void require_format(std::string_view format) const {
+    if (text("format") != format || integer("version", 0, INT32_MAX) != 1) refuse("version");
+  }
   std::string text(const char* name) const {
     const json& value = at(name);
     if (!value.is_string()) refuse(name);

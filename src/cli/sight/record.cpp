@@ -17,7 +17,6 @@ namespace {
 constexpr std::string_view kExpectedRecord = "a flight record of mccl";
 /// Latest time that is accepted, in the year 2043. Differences of such times do not overflow.
 constexpr std::int64_t kLatest = INT64_MAX / 4;
-constexpr std::size_t kMostMembers = kMostRanks;
 constexpr std::string_view kStates[] = {"queued", "running", "done", "failed"};
 
 RecordedGroup read_recorded_group(const json& object, std::string_view origin) {
@@ -27,7 +26,7 @@ RecordedGroup read_recorded_group(const json& object, std::string_view origin) {
   group.name = fields.text("name");
   group.id = fields.text("id");
   group.members = fields.ranks("members");
-  if (group.members.empty() || group.members.size() > kMostMembers) fields.refuse("members");
+  if (group.members.empty() || group.members.size() > kMostRanks) fields.refuse("members");
   group.rank =
       static_cast<int>(fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
   return group;
@@ -69,8 +68,7 @@ RecordedCall read_call(const json& object, std::string_view origin, int members)
 FlightRecord parse_record(std::string_view text, const std::string& origin) {
   const json object = parse_json(text, origin, kExpectedRecord);
   const Fields fields(object, origin);
-  if (fields.text("format") != "mccl flight record" || fields.integer("version", 0, INT32_MAX) != 1)
-    fields.refuse("version");
+  fields.require_format("mccl flight record");
   FlightRecord record;
   record.origin = origin;
   record.job = fields.text("job");

@@ -142,16 +142,15 @@ void add_rows(cluster::TableRows& rows, const RankReport& rank) {
 void add_far_rows(cluster::TableRows& rows, const JobReport& job) {
   std::set<int> here;
   for (const RankReport& rank : job.ranks) here.insert(rank.rank);
-  for (const RankReport& rank : job.ranks) {
-    if (rank.peers.empty()) continue;
-    for (const PeerReport& peer : rank.peers) {
-      if (here.contains(peer.rank)) continue;
-      rows.push_back({std::to_string(peer.rank), "", "", "", "",
-                      fmt::format("not on this host; {} over {}, as rank {} sees it", peer.state,
-                                  peer.transport, rank.rank),
-                      ""});
-    }
-    return;
+  const auto rank =
+      std::ranges::find_if(job.ranks, [](const RankReport& each) { return !each.peers.empty(); });
+  if (rank == job.ranks.end()) return;
+  for (const PeerReport& peer : rank->peers) {
+    if (here.contains(peer.rank)) continue;
+    rows.push_back({std::to_string(peer.rank), "", "", "", "",
+                    fmt::format("not on this host; {} over {}, as rank {} sees it", peer.state,
+                                peer.transport, rank->rank),
+                    ""});
   }
 }
 
@@ -160,8 +159,7 @@ void add_far_rows(cluster::TableRows& rows, const JobReport& job) {
 RankReport parse_status(std::string_view text, std::string_view who) {
   const json object = parse_json(text, who, kExpected);
   const Fields fields(object, who);
-  if (fields.text("format") != "mccl status" || fields.integer("version", 0, INT32_MAX) != 1)
-    fields.refuse("version");
+  fields.require_format("mccl status");
   RankReport rank;
   rank.job = fields.text("job");
   rank.host = fields.text("host");
