@@ -58,7 +58,7 @@ struct Met {
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
-  /// For each rank that has no direct cable to this rank: the relay that connections to it use.
+  /// Maps each rank that has no direct cable to this rank to the relay that its connections use.
   std::map<int, int> relayed;
   /// The RDMA cables between ranks; set only if collectives must be restricted to them.
   std::optional<Cabling> rdma_cabling;

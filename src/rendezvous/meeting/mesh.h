@@ -60,7 +60,7 @@ class Mesh final : public transport::Transport {
   /// rate, those from the peers' addresses take precedence, and further control connections cause
   /// no event.
   void everyone_is_here();
-  /// For each rank that has no direct cable to this rank: the relay that connections to it use.
+  /// Maps each rank that has no direct cable to this rank to the relay that its connections use.
   std::map<int, int> relayed() const;
 
   std::string_view name() const override { return "tcp"; }
