@@ -83,14 +83,14 @@ struct LaunchFlags {
   bool print_python = false;
 };
 
-/// Returns the hosts of the job, and the settings that the hostfile has for all of them.
+/// Returns the hosts of the job, and the settings in the hostfile that apply to all hosts.
 Hostfile hosts_of(const LaunchFlags& flags, const Variables& inherited) {
   return hosts::hosts_of(flags.which,
                          flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
 }
 
-/// Returns the backend that the flag or else the file specifies. Returns `any` if neither specifies
-/// one.
+/// Returns the backend that --backend or else the hostfile specifies, or `any`. Throws
+/// InvalidArgument if the name is unknown, or if the hosts' RDMA devices do not suffice for it.
 Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.which.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
@@ -101,8 +101,8 @@ Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   return backend;
 }
 
-/// Returns the hostfile's variables, overridden by those of --env. These have the form NAME=VALUE,
-/// or NAME to take the value in the launcher's environment.
+/// Returns the hostfile's variables, overridden by those of --env. A value of --env is NAME=VALUE,
+/// or NAME for a variable that has its value in the launcher's environment.
 Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {
@@ -145,8 +145,8 @@ std::string python_of(const LaunchFlags& flags, const Variables& inherited) {
   return found;
 }
 
-/// Used with --mlx. A bare name such as mlx_lm.generate means the console script in the folder of
-/// the Python interpreter, if there is one, regardless of PATH.
+/// Returns the path of the console script for a bare name such as mlx_lm.generate, with --mlx: the
+/// script beside the Python interpreter, if it exists, regardless of PATH.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside = find_program(program, std::filesystem::path(python).parent_path().string());
@@ -252,11 +252,11 @@ int run_launch(const LaunchFlags& flags, std::vector<std::string> program) {
   const Job job = plan_job(request, key_of(inherited));
   require_one_rank_per_device(job);
   if (!flags.mpi_arguments.empty() && request.backend != Backend::mpi)
-    throw InvalidArgument("--mpi-arg needs --backend mpi; give that too");
+    throw InvalidArgument("--mpi-arg needs --backend mpi; add that flag");
   if (request.backend == Backend::mpi && flags.run.max_restarts > 0) {
     throw InvalidArgument(
         "--max-restarts does not work with --backend mpi, because mpirun starts the ranks; omit "
-        "one of them");
+        "one of the flags");
   }
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);

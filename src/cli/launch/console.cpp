@@ -79,7 +79,7 @@ bool same_file(int a, int b) {
 constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
 
 /// Maximum number of bytes by which a rank may lag behind in reading its input. Up to this limit, a
-/// rank that does not read holds up no other rank. The limit bounds the memory used.
+/// rank that does not read delays no other rank. The limit bounds the memory used.
 constexpr std::uint64_t kMostBehind = std::uint64_t{64} << 20;
 /// Interval at which a job in the background checks whether it has come to the foreground of its
 /// terminal.

@@ -1,4 +1,5 @@
-// Passes the output of ranks to the launcher's own output and to log files.
+// Passes the output of ranks to the launcher's own output and to log files, and standard input to
+// ranks.
 #pragma once
 
 #include <termios.h>
@@ -19,8 +20,8 @@
 
 namespace mccl::cli::launch {
 
-/// A queue of output and the thread that writes it, in the order of the calls, so that a write that
-/// blocks delays nothing else. Thread-safe.
+/// Queues output and writes it on a thread of its own, in the order of the calls of write(), so
+/// that a blocked write does not block the caller. Thread-safe.
 class Writer {
  public:
   Writer();
@@ -32,7 +33,7 @@ class Writer {
   /// Blocks until everything is written or writing has failed. Later calls of write() have no
   /// effect.
   void finish();
-  /// True if producers should pause. room() reports when that may have changed.
+  /// True if producers should pause, because 4 MiB or more are queued.
   bool full() const;
   /// Descriptor that becomes readable when full() or lost_output() may have changed. The caller
   /// must read it until it is empty.
@@ -68,8 +69,8 @@ class Writer {
 enum class Prefix {
   none,
   all,
-  /// All lines. On a terminal, no lines until a second rank writes, because a program may draw on
-  /// the terminal if only one of its ranks writes.
+  /// All lines, except on a terminal as long as only one rank has written: the program may then
+  /// draw on the terminal, which prefixes would disturb.
   where_several_write,
 };
 
@@ -77,8 +78,8 @@ struct ConsoleOptions {
   Prefix prefix = Prefix::where_several_write;
   bool colour = true;       ///< True if prefixes are coloured; applies to terminals only.
   bool timestamps = false;  ///< True if lines begin with the time of their arrival.
-  /// Folder for log files, in which each job makes a folder of its own. The link "latest" points to
-  /// the newest. Empty: no log files.
+  /// Folder in which each job makes a folder for its log files. The link "latest" points to the
+  /// newest of these. Empty: no log files.
   std::string log_folder;
 };
 
@@ -86,18 +87,18 @@ enum class OutputStream { output, error };
 
 class Console {
  public:
-  /// The number of the job's restart, 0 at first, is part of the name of its folder for log files.
-  /// Throws InvalidArgument if a log file cannot be made.
+  /// `restarts` is the number of earlier starts of the job. If it is not 0, the name of the log
+  /// folder contains it. Throws InvalidArgument if a log file cannot be created.
   Console(int ranks, const ConsoleOptions& options, int restarts);
 
-  /// Writes whole lines, or a piece of a line that must be shown now. First ends the line that
-  /// another rank left unfinished, if any.
+  /// Writes whole lines, or a piece of a line that must be shown now. First ends any unfinished
+  /// line of another rank or stream.
   void put(int rank, OutputStream stream, std::string_view text);
   /// Writes a message of the launcher to standard error, on lines of its own.
   void say(std::string text);
   /// True if the stream is a terminal, where unfinished lines are shown.
   bool shows_pieces(OutputStream stream) const { return sink(stream).is_terminal; }
-  /// True if so much output is pending that the output of ranks should not be read.
+  /// True if so much output is queued that the output of ranks should not be read now.
   bool full() const;
   /// A failed write, if any. All later output to the same stream is dropped.
   std::optional<Writer::LostOutput> lost_output() const;
@@ -148,15 +149,16 @@ class Console {
 /// Character that a terminal interprets as the end of input (Ctrl-D).
 inline constexpr char kEndOfInput = '\x04';
 
-/// Distributes standard input to several ranks, each at its own pace. The bytes are held in memory
-/// only once.
+/// Copies standard input to several ranks, each of which reads at its own pace. Keeps one copy of
+/// the bytes in memory.
 class Input {
  public:
   /// The readers are numbered from 0 to `readers` - 1.
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
-  /// Registers standard input with `watch` if a reader wants more, unless this process may not read
-  /// it now, because it is in the background of its terminal. `at_terminal`: input is a terminal.
+  /// If wants_more(), registers standard input with `watch`. A process in the background of its
+  /// terminal must not read; it only makes `watch` wake up later, to check again. `at_terminal`:
+  /// standard input is a terminal.
   void watch(Watch& watch, bool at_terminal);
   void add(std::string_view bytes);
   /// Called when nothing more will be added.

@@ -37,11 +37,11 @@ std::string time_of_day(Clock::time_point time) {
 
 constexpr int kLargestSignal = 64;
 
-/// Least difference between the silence and the liveness interval, in seconds.
+/// Minimum by which the default silence exceeds the liveness interval, in seconds.
 constexpr double kLeastMargin = 5;
 
-/// Returns the interval that the rank's variables give, or the default if they are invalid. The
-/// ranks will report that.
+/// Returns the liveness interval that the rank's variables set, in seconds. Returns the default if
+/// the variables are invalid, because the ranks will report the error.
 double liveness_interval_of(const Variables& rank) {
   Variables ours;
   for (const std::string& name : {std::string(kConfigFileVariable),
@@ -87,8 +87,8 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// Ignores a report that arrives after the launcher ended the job, unless the host was already
-/// silent then. Such a report is not the cause of the end.
+/// Does not count a report that arrives after the launcher has ended the job, unless the host was
+/// already silent at that time: the report does not explain why the job ended.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {

@@ -24,7 +24,7 @@ struct RankFailure {
 /// failures may be noticed first. So lost hosts take precedence, then killed ranks.
 const RankFailure& first_cause(const std::vector<RankFailure>& failures);
 
-/// True if a signal ended the process. That is an outside event or a fault, not an orderly exit.
+/// True if a signal ended the process, as after a crash or a kill command.
 bool killed(const Exit& exit);
 
 /// Returns text such as "exited with status 3" or "was killed by signal 9 (Killed)".
@@ -56,8 +56,8 @@ class Contact {
   void answered(Time now) { answered_ = now; }
   /// Called when the host reports that it ended its ranks because no beat arrived.
   void ended_there();
-  /// Called when the host reports the end of a rank. After the job was ended, this counts as an
-  /// answer.
+  /// Called when the host reports the end of a rank. If the launcher has begun to end the job, the
+  /// report counts as an answer to a beat.
   void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
   /// Called when ssh has ended while ranks ran there. `complaint` is its standard error.
@@ -72,13 +72,13 @@ class Contact {
   struct End {
     Time time;
     Time answered;  ///< Time of the last answer before the end.
-    bool broken;
+    bool broken;    ///< True if ssh has ended.
     std::string complaint;
 
     bool in_silence() const;
   };
 
-  /// Ignores all calls after the first.
+  /// Stores how the contact ended. Only the first call has an effect.
   void end(End end) {
     if (!end_) end_ = std::move(end);
   }
@@ -93,12 +93,12 @@ class Contact {
   std::optional<End> end_;
 };
 
-/// Returns the time limit after which launcher and host give each other up if no message arrives:
-/// `asked` (in seconds) if it is set. It must exceed the liveness interval of the ranks, which the
-/// variables of rank 0 give. An outage that the ranks survive must not end the job. The default is
-/// twice that interval, and at least 5 s longer than it. TCP doubles its pauses during an outage,
-/// so data may arrive only after twice the length of the outage. Throws InvalidArgument if `asked`
-/// is too short.
+/// Returns the time without messages after which launcher and host give each other up: `asked` (in
+/// seconds) if it is set. The default is twice the liveness interval of the ranks, and at least 5 s
+/// longer than that interval. TCP doubles its pauses during an outage, so data may arrive only
+/// after twice the length of the outage. The interval is taken from the variables of rank 0. Throws
+/// InvalidArgument if `asked` does not exceed it: an outage that ranks survive must not end the
+/// job.
 std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
                                 const std::optional<int>& asked);
 

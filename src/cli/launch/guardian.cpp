@@ -26,12 +26,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooks = 10ms;
-/// Grace time for leftovers of ranks that have ended. They have already received SIGTERM.
+/// Time from SIGTERM to SIGKILL for processes that ended ranks left behind. reap() has already sent
+/// SIGTERM to the process groups of these ranks.
 constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
-/// Closes all descriptors except `kept`. If the guardian held a stream open, its reader would never
-/// see the end.
+/// Closes all descriptors except `kept`. As long as the guardian held a pipe open, the reader of
+/// the pipe would not see its end.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;
@@ -44,8 +45,8 @@ void close_all_but(int kept) {
     if (stream != nowhere && stream != kept) ::dup2(nowhere, stream);
 }
 
-/// Returns processes that left their rank's process group. They are identified by their
-/// environment, which only Linux shows.
+/// Returns all processes with this job's kMark in their environment. They include processes that
+/// left their rank's process group. Only Linux shows the environment of processes.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string mark = fmt::format("{}={}/", kMark, folder);
@@ -65,7 +66,8 @@ class Leftovers {
   Leftovers(std::string folder, std::set<pid_t> groups)
       : folder_(std::move(folder)), groups_(std::move(groups)) {}
 
-  /// Sends the signal to all leftovers. Returns how many there were.
+  /// Sends the signal to all groups that still exist and to all marked processes. Returns the
+  /// number of both.
   std::size_t signal(int number) {
     std::erase_if(groups_, [&](pid_t group) { return ::kill(-group, number) != 0; });
     const std::vector<pid_t> strays = marked_processes(folder_);

@@ -10,8 +10,9 @@
 
 namespace mccl::cli::launch {
 
-/// A small process beside the launcher, in a session of its own. When the launcher has ended, it
-/// ends all ranks and their children (SIGTERM, a grace time, SIGKILL) and removes the folder.
+/// A child process of the launcher, in a session of its own. When the launcher has ended, the
+/// guardian ends all ranks and their children (SIGTERM, a grace time, SIGKILL) and removes the
+/// job's folder.
 class Guardian {
  public:
   /// Makes the folder, which only this user can enter, and forks. Must be called while this process
@@ -24,8 +25,8 @@ class Guardian {
 
   /// Folder for files of the job.
   const std::string& folder() const { return folder_; }
-  /// Adds (watch) or removes (forget) the leader of a rank's process group. Groups that are watched
-  /// are ended with the launcher.
+  /// Adds (watch) or removes (forget) a process group, named by its leader. When the launcher ends,
+  /// the guardian ends the groups that have been added and not removed.
   void watch(pid_t leader);
   void forget(pid_t leader);
 

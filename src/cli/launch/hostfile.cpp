@@ -100,7 +100,8 @@ std::vector<std::string> addresses_at(const ValuePath& place, const json& value)
   return addresses;
 }
 
-/// Checks the devices that lead to each host: null, a name, or a list of names.
+/// Checks a host's "rdma" list and returns it. Its entry for each host must be null, the name of a
+/// device, or a list of such names.
 const json& rdma_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {
@@ -181,8 +182,8 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
       has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
 }
 
-/// Lists pairs without a device, such as "a (#0) to b (#1)", and the number of further ones. Empty
-/// if all pairs have one.
+/// Lists pairs of hosts without a device, such as "a (#0) to b (#1)": at most kMostLinksNamed
+/// pairs, and the number of further pairs. Empty if every pair has a device.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
   std::vector<std::string> missing;
   const std::size_t count = hosts.size();
@@ -332,7 +333,7 @@ std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& 
   const std::vector<int> slots = expand_tasks_per_node(tasks->second);
   if (slots.size() != hosts.size()) {
     throw InvalidArgument(fmt::format(
-        "--slurm: SLURM_JOB_NODELIST has {} nodes and SLURM_TASKS_PER_NODE {}; give --hosts",
+        "--slurm: SLURM_JOB_NODELIST lists {} nodes, but SLURM_TASKS_PER_NODE {}; give --hosts",
         hosts.size(), slots.size()));
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = slots[i];

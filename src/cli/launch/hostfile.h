@@ -1,5 +1,5 @@
 // Describes the machines of a job: hostfiles, Slurm allocations, and RDMA devices between hosts. A
-// hostfile is a JSON list of hosts, or an object around one.
+// hostfile is a JSON list of hosts, or an object that contains such a list.
 #pragma once
 
 #include <map>
@@ -48,7 +48,7 @@ bool is_whole_table(const std::vector<Host>& hosts);
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives
-/// ("4(x2),3"). Throws InvalidArgument outside an allocation, or if the two do not match.
+/// ("4(x2),3"). Throws InvalidArgument outside an allocation, or if the two lists differ in length.
 std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment);
 
 /// Expands "4(x2),3" to 4, 4, 3. Throws InvalidArgument.

@@ -21,7 +21,8 @@ using nlohmann::json;
 /// are reached by ssh.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
-/// Variables that give a process its place in MLX's ring, jaccl or nccl.
+/// Variables from which MLX's ring, jaccl and nccl read their rank and the addresses of other
+/// ranks.
 constexpr std::string_view kPlaces[] = {"MLX_RANK",
                                         "MLX_WORLD_SIZE",
                                         "MLX_HOSTFILE",
@@ -75,15 +76,16 @@ int ranks_of(const JobRequest& request, const Host& host) {
   return request.ranks_per_host.value_or(host.slots.value_or(1));
 }
 
-/// Returns the addresses at which a rank listens: those of its entry, or else the one at which its
-/// host was reached.
+/// Returns the addresses at which a rank listens: those of its host's entry, or else the address at
+/// which the launcher reached that host.
 std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
                                       const std::vector<ReachedHost>& reached) {
   const std::vector<std::string>& given = job.entry_of(rank).addresses;
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-/// Returns this rank's CUDA device, out of those that the launcher sees.
+/// Returns the CUDA device of this rank. On this machine, chooses from the launcher's
+/// CUDA_VISIBLE_DEVICES, if set; otherwise the device has the number of the local rank.
 std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;
@@ -121,7 +123,7 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
 }
 
 /// Sets the variables of one backend only, because MLX tries its backends in an order of its own.
-/// The only rank of a job gets none for ring and jaccl, which cannot make a group of one rank.
+/// In a job of one rank, sets none for ring and jaccl, which cannot create a group of one rank.
 void add_mlx(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
@@ -210,7 +212,7 @@ Job plan_job(const JobRequest& request, std::string key) {
   std::map<std::string, std::size_t> known;
   for (std::size_t entry = 0; entry < request.hosts.size(); ++entry) {
     const Host& host = request.hosts[entry];
-    // This machine has many names, so all of them share one key.
+    // This machine has several names, so all of them use the empty key in `known`.
     const auto [place, is_new] =
         known.emplace(is_here(host) ? "" : text_of(host), job.hosts.size());
     if (is_new) job.hosts.push_back(host);

@@ -1,4 +1,4 @@
-// Plans a job: its ranks, what each runs and where, and its environment.
+// Plans a job: the number of its ranks, and the program, host and environment of each.
 #pragma once
 
 #include <cstddef>
@@ -40,18 +40,18 @@ struct Ports {
 
 /// Address at which ranks find torch's store.
 struct StorePlace {
-  std::string address;  ///< Empty: ranks use the meeting address and Ports::master.
+  std::string address;  ///< Empty: ranks use rank 0's address and Ports::master.
   std::uint16_t port = 0;
 };
 
 /// Facts about a host, known once it has been reached.
 struct ReachedHost {
   std::string address;  ///< Address at which the other hosts reach this host.
-  std::string folder;   ///< Folder of this job's files there.
+  std::string folder;   ///< Folder of the job's files on this host.
   /// The launcher's address as seen by this host; empty for this machine.
   std::string launcher = {};
-  /// Ports that have a TCP listener there, read from /proc/net/tcp. Empty for this machine, and for
-  /// systems without that file.
+  /// Ports of this host that have a TCP listener, read from /proc/net/tcp. Empty for this machine,
+  /// and for systems without that file.
   std::set<std::uint16_t> taken = {};
   StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
 };
@@ -59,7 +59,7 @@ struct ReachedHost {
 struct RankPlan {
   int rank = 0;
   std::size_t host = 0;   ///< Index into Job::hosts.
-  std::size_t entry = 0;  ///< Index into JobRequest::hosts: the entry that describes it.
+  std::size_t entry = 0;  ///< Index into JobRequest::hosts: the rank's entry.
   int local_rank = 0;
   std::vector<std::string> argv;
   std::string directory;
@@ -67,7 +67,7 @@ struct RankPlan {
 
 struct Job {
   JobRequest request;
-  std::vector<Host> hosts;      ///< The machines, in order of first mention, without duplicates.
+  std::vector<Host> hosts;      ///< The distinct machines, in the order of the request.
   std::vector<RankPlan> ranks;  ///< Indexed by rank.
   std::string key;              ///< Secret key of this job.
   int restarts = 0;             ///< Number of earlier starts of the same job.
@@ -83,19 +83,19 @@ struct Job {
 /// MODULE).
 bool runs_under_python(const JobRequest& request);
 
-/// Numbers the ranks in the order of the hosts; those of one entry are consecutive. Throws
-/// InvalidArgument if there are more than kMostRanks.
+/// Numbers the ranks in the order of the request's hosts. Throws InvalidArgument if there are more
+/// than kMostRanks.
 Job plan_job(const JobRequest& request, std::string key);
 
-/// Returns the key in the launcher's environment, so that processes outside the job can share it.
-/// Makes a new key if there is none, or if a rank of another job started this launcher.
+/// Returns the job key of the launcher's environment, so that processes outside the job can share
+/// the key. Returns a new key if none is set, or if a rank of another job started this launcher.
 std::string key_of(const Variables& inherited);
 
 /// The script that Python runs in this rank. Null if it runs none.
 const std::string* script_of(const RankPlan& rank);
 
-/// True if some hosts may be unable to reach all others: there are several hosts, and at least one
-/// lists its addresses, which may be the only ones it has.
+/// True if a host may be unable to reach another: there are several hosts, and the hostfile lists
+/// addresses of at least one. Such a host may be reachable at no other address.
 bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.
@@ -116,28 +116,28 @@ inline constexpr const char* kMark = "_MCCL_LAUNCH";
 /// File in the job's folder. A program creates it when it imports MLX while MCCL_MLX is set.
 inline constexpr const char* kOnMccl = "on-mccl";
 
-/// True if a variable of this name gives a process its place in an MLX job, such as its rank. A
-/// launcher that itself has such a place must not pass the variable on.
+/// True if MLX reads its rank, or how to reach the other ranks, from this variable. If the launcher
+/// is itself a rank of an MLX job, it must not pass its own value on to the ranks that it starts.
 bool sets_mlx_rank(std::string_view name);
 
 /// True if the launcher sets this variable for each rank: its identity, or the address at which
-/// ranks meet. A value from the user would break the job. With mpirun, the user may set the meeting
+/// ranks meet. A value from the user would break the job. With Backend::mpi, the user may set that
 /// address.
 bool is_set_per_rank(std::string_view name, Backend backend);
 
 /// Returns the launcher's variables that every rank gets on every host, because all must agree on
-/// them: the settings of MCCL, MLX and NCCL. Omits variables that give a place in an MLX job. If
+/// them: the settings of MCCL, MLX and NCCL. Omits variables for which sets_mlx_rank() is true. If
 /// the launcher itself runs in an outer job, also omits variables that refer to files of that job.
 Variables forwarded(const Variables& inherited);
 
 /// Returns the variables that give a rank its identity and the addresses of the others: for MCCL,
-/// for torch, and for the one backend of MLX that is requested. Forwarded variables are included.
-/// Variables of the request override those, and variables of the host override both.
+/// for torch, and for the one backend of MLX that is requested. Includes forwarded(). Variables of
+/// the request override all these, and variables of the host's entry override those of the request.
 Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
                          const std::vector<ReachedHost>& reached, const Variables& inherited);
 
-/// Describes a job that is not started: what each rank would run and where, or only its variables
-/// if `commands` is false. Secrets are masked.
+/// Returns the variables of each rank, for --print-env, and also its host and command line if
+/// `commands` is true, for --dry-run. Secrets are masked.
 std::string text_of(const Job& job, const Ports& ports, const std::vector<ReachedHost>& places,
                     const Variables& inherited, bool commands);
 

@@ -28,22 +28,22 @@ constexpr const char* kMpiruns[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpir
 /// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
-/// Shell code that sets the variables that torch reads, from those in which mpirun gives each rank
-/// its identity. Then it runs the program.
+/// Shell code that copies each rank's number and the number of ranks from mpirun's variables to
+/// those that torch reads, and then runs the program.
 constexpr const char* kAsTorchrun =
     "export RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE} "
     "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
     "LOCAL_WORLD_SIZE=${OMPI_COMM_WORLD_LOCAL_SIZE:-$MPI_LOCALNRANKS}; exec \"$@\"";
 
-/// True for a variable that gives the launcher its own place in an outer job. It is not passed on,
-/// because mpirun gives each rank a place.
+/// True for a variable that holds the launcher's own rank in an outer job. Such a variable is not
+/// passed on, because mpirun numbers the ranks.
 bool sets_own_rank(const Variables::value_type& variable) {
   const std::string& name = variable.first;
   return sets_mlx_rank(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
 }
 
-/// Returns the name of the library that belongs to Open MPI's mpirun. Empty if it is in no usual
-/// folder.
+/// Returns the file name of the MPI library that belongs to Open MPI's mpirun. Empty if the usual
+/// folders do not contain it, or if mpirun is not Open MPI's.
 std::string library_of(const Mpirun& mpirun) {
   std::error_code none;
   const fs::path real = fs::canonical(mpirun.program, none);
@@ -52,7 +52,7 @@ std::string library_of(const Mpirun& mpirun) {
   for (const char* name : kLibraries) {
     for (const char* folder : {"lib", "lib64"}) {
       if (fs::exists(prefix / folder / name, none)) return name;
-      // Debian has a folder for each architecture.
+      // Debian keeps libraries in a subfolder for each architecture.
       for (const auto& inner : fs::directory_iterator(prefix / folder, none))
         if (fs::exists(inner.path() / name, none)) return name;
     }
@@ -125,8 +125,8 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun&
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
   variables["MCCL_JOB_KEY"] = job.key;
   variables.emplace("MCCL_BACKEND", "mpi");
-  // MCCL's own engine, if the user chose it, needs the address of rank 0. Open MPI does not provide
-  // it.
+  // MCCL's own engine, if the user chose it, needs the address of rank 0, which Open MPI does not
+  // provide.
   if (!job.all_here()) {
     const Ports ports = ports_from(job, options.starting_port.value_or(kUsualPort));
     variables.emplace("MCCL_ROOT", with_port(meeting_of(job), ports.root));

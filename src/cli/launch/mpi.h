@@ -28,15 +28,16 @@ struct MpiOptions {
   std::uint16_t master_port = 0;  ///< MASTER_PORT, for torch.
 };
 
-/// Returns the kind of mpirun, given its output for --version. Throws Error if it is neither.
+/// Returns the kind of the mpirun `program`. `version` is its output for --version. Throws Error if
+/// that output names no known kind.
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 
 /// Returns the mpirun in the launcher's PATH. Throws Error if there is none.
 Mpirun find_mpirun(const Variables& inherited);
 
-/// Returns the variables that ranks get in addition to mpirun's own: those that are forwarded or
-/// requested, the backend, the key, the meeting address, and the MPI library of this `mpirun` for
-/// MLX.
+/// Returns the variables that ranks get in addition to those of mpirun: the forwarded and requested
+/// ones, the backend, the job key, rank 0's address, and, for MLX, the MPI library of this
+/// `mpirun`.
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
 /// Returns the argv of an mpirun that starts the job's ranks on its hosts, with these variables.

@@ -136,7 +136,7 @@ std::string check_of(const RankPlan& rank, std::size_t number) {
 constexpr std::string_view kMoreRoom =
     "free some space there, or make sshd set another TMPDIR for its sessions (SetEnv)";
 
-/// Returns a fault, given a word of the guard about something that the rank lacks.
+/// Returns the error message for the guard's message `word`, such as "no-program", about this rank.
 std::string missing_text(std::string_view word, const RankPlan& rank) {
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
@@ -231,8 +231,8 @@ std::string rank_script(const RankPlan& rank, const Variables& variables, const 
   const std::string group = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
   const std::string process = shell_word(fmt::format("{}/run.{}", folder, rank.rank));
   text += fmt::format("cd -- {} || exit 126\n", shell_word(rank.directory));
-  // The shell must outlive the program to report how it ended. Its traps do nothing; the program
-  // gets the default actions again.
+  // The shell must outlive the program to report how the program ended. Its traps do nothing; the
+  // program gets the default actions again.
   text += "trap : HUP INT QUIT TERM USR1 USR2\n";
   text += fmt::format("echo $$ > {} || exit 126\n", group);
   // Hides the shell's own "Killed" message.

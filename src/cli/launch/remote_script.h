@@ -1,22 +1,22 @@
-// Scripts for a shell on another machine: plain text for any POSIX sh, written here and run there.
+// Scripts that the launcher writes for any POSIX sh and runs on another machine through ssh.
 //
 // The first session on a host runs its guard, a shell that prepares and ends the ranks there. The
-// guard makes a folder that only the user can enter. It reads scripts from its standard input, each
-// ended by a line that is the token, and runs them. Its messages are lines that begin with the
-// token. It writes a line end before each, because the host's start-up files may have printed an
-// unfinished line.
+// guard makes a folder that only the user can enter. It reads scripts from its standard input and
+// runs them. A line with only the token, a random word, ends each script. Messages of the guard are
+// lines that begin with the token. The guard writes a line end before each message, because the
+// host's start-up files may have printed an unfinished line.
 //
 // After the scripts, the guard reads one word per line:
 // - beat: it answers with the same word.
 // - usr1, usr2, quit: it sends that signal to the ranks.
 // - term: it sends SIGTERM to the process groups of the ranks.
-// - kill: it sends SIGKILL to these, and to processes that have left them.
+// - kill: it sends SIGKILL to these groups, and to processes that have left them.
 // - finish: it ends all ranks and removes the folder.
 //
-// The end of its input has the same effect as "finish". A long time without a beat also has it; the
-// guard then first says "silence" if ranks still run. Each rank is a script in that folder, run by
-// a session of its own; RankWords reads the messages of that script. Because the environment
-// is in the script, neither it nor the key ever appears on a command line.
+// The guard also finishes if its input ends, or if no beat arrives for a long time. In the second
+// case, it first says "silence" if ranks still run. Each rank is started by a script in that
+// folder, in a session of its own. RankWords reads the messages of that script. The script sets the
+// environment, so neither the variables nor the job key ever appear on a command line.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ std::string guard_command(const std::string& token);
 /// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, the host's
 /// own is used. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a beat,
 /// the guard considers the launcher dead. The script says:
-/// - "from" with ssh's addresses.
+/// - "from" and the value of SSH_CONNECTION: the addresses and ports of both ends.
 /// - "cores TASKSET ALLOWED PLACES" if ranks can be bound (see processors_of).
 /// - "taken PORT", in hexadecimal, for each TCP port that has a listener.
 /// - "mccl PATH" if the host has that program.
@@ -56,28 +56,28 @@ std::string check_script(const std::string& token, const std::vector<const RankP
 using NamedText = std::pair<std::string, std::string>;
 
 /// Script that writes the files into the folder, says "ready", or "full PATH" if there is no space,
-/// and then reads words.
+/// and then reads the words listed above.
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
-/// status: 128 + the signal number if it was killed. It reports begin and end in its output, after
-/// the token, because processes that the program left behind may hold the session open.
+/// status: 128 + the signal number if the program was killed. The script writes begin_word() and
+/// exit_word(), because processes that the program left behind may hold the session open.
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);
 /// The command of a rank's session.
 std::string rank_command(const std::string& folder, int rank);
 
-/// The command of a session that keeps a further connection open.
+/// The command of a session that only keeps an additional ssh connection to the host open.
 std::string holder_command(const std::string& token);
 
 /// Return the lines that rank_script() writes into the output of the rank: begin_word() when the
 /// program begins, exit_word() when it has ended. Each line begins with a token that nothing else
-/// in the output contains. It may follow text without a line end.
+/// in the output contains, and may follow text without a line end.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 
-/// Removes those lines from one stream. A default-constructed object lets everything pass.
+/// Removes these lines from one stream of a rank. A default-constructed object removes nothing.
 class RankWords {
  public:
   RankWords() = default;
@@ -85,8 +85,8 @@ class RankWords {
   /// is dropped.
   RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
 
-  /// Copies the bytes that were held back to the start of `space`; the next read follows them.
-  /// Returns their number.
+  /// Moves the bytes that were held back to the start of `space` and returns their number. The
+  /// caller must read new bytes to the space after them.
   std::size_t put_held(std::span<char> space);
   /// Removes the script's lines from `bytes`, and holds back bytes that may become such a line.
   /// Returns how many bytes are left.
@@ -106,7 +106,7 @@ class RankWords {
   std::string dropped_;  ///< Output before the program began; shown if it never does.
 };
 
-/// Answers of a host's guard.
+/// Results of the check that a host's guard has reported.
 struct GuardReport {
   ReachedHost reached;
   std::string no_folder;  ///< Folder in which the host could not make the job's folder.
@@ -115,10 +115,10 @@ struct GuardReport {
   Processors processors;
   std::vector<std::string> faults;  ///< Reasons why ranks cannot run there, with advice.
 
-  /// Takes a message: `word`, and the text after it. Ignores messages about other things.
+  /// Stores a message: its first word, and the text after it. Ignores words that it does not know.
   void take(std::string_view word, const std::string& rest,
             const std::vector<const RankPlan*>& ranks);
-  /// Returns the reason why no folder was made, from the error text of the guard.
+  /// Returns the reason why no folder was made. `complaint` is the standard error of the guard.
   std::string fault_of_folder(std::string_view complaint) const;
 };
 

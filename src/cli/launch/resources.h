@@ -21,7 +21,7 @@ enum class BindTo {
 inline constexpr int kBindToCount = 3;
 std::string_view name_of(BindTo bind_to);
 
-/// The processors of a host, numbered as its kernel does: one for each hardware thread of a core.
+/// The processors of a host: one for each hardware thread of a core, with the kernel's numbers.
 struct Processors {
   /// Pairs of processor and core, for each processor that the job may use. Threads of a core are
   /// adjacent, and so are cores of a socket. Threads of the same core have the same core number.
@@ -64,7 +64,7 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
 /// Number of ports that MLX's ring needs.
 std::size_t ring_ports(const Job& job);
 /// Returns consecutive ports from `first` - 2 up: root, master, and those of the ring. Throws
-/// InvalidArgument if they do not fit.
+/// InvalidArgument if they are not all from 1 to 65535.
 Ports ports_from(const Job& job, int first);
 
 /// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws

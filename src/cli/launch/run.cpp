@@ -30,7 +30,7 @@ constexpr int kConnectionLost = 255;
 /// have the same cause are collected.
 constexpr auto kSettling = 100ms;
 
-/// Number of open files for each rank, or session of ssh: its three streams.
+/// Number of open files for each child process (a rank or an ssh connection): its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
 /// Number of open files for everything else. Log files are counted separately.
 constexpr std::size_t kOtherFiles = 64;
@@ -92,7 +92,7 @@ class JobRun {
     throw Error("nothing was started:" + faults);
   }
 
-  /// Prints a line of the launcher; say_if_verbose() only if --verbose was given.
+  /// Prints a message of the launcher. say_if_verbose() prints it only if --verbose was given.
   void say(const std::string& what) {
     console_.say(fmt::format("{}: {}\n", options_.command, what));
   }
@@ -112,7 +112,8 @@ class JobRun {
     if (stopped()) return;
     std::vector<ReachedHost> reached;
     for (const auto& host : hosts_) reached.push_back(host->reached());
-    // Other hosts cannot reach this machine at 127.0.0.1. They use the address from which ssh came.
+    // Other hosts cannot reach this machine at 127.0.0.1. They use the source address of the
+    // launcher's ssh connections.
     const auto other =
         std::ranges::find_if(reached, [](const ReachedHost& r) { return !r.launcher.empty(); });
     for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
@@ -212,8 +213,8 @@ class JobRun {
     for (const auto& host : hosts_)
       if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
     const bool failed = !failures_.empty();
-    // If the job failed and no host has MCCL, the programs probably failed before they imported
-    // MLX.
+    // If the job failed and no program on any host imported MLX, the programs probably failed
+    // before they reached the import.
     if (without.empty() || (failed && without.size() == hosts_.size())) return;
     say(fmt::format(
         "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
@@ -240,8 +241,9 @@ class JobRun {
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
   }
 
-  /// If a network failure ended ranks, counts them as lost with their host, because the launcher or
-  /// its guard sent the signal that killed them. Returns a report on the network failures.
+  /// Adds a lost host to `failures_` if a network failure ended its ranks. The exit status of these
+  /// ranks hides the cause, because the launcher or the host's guard killed them. Returns messages
+  /// about the network failures.
   std::vector<std::string> name_the_network() {
     std::vector<std::string> texts;
     for (std::size_t host = 0; host < hosts_.size(); ++host) {
@@ -258,8 +260,8 @@ class JobRun {
     return texts;
   }
 
-  /// Reports the loss. Returns the exit status: the one that a shell shows for SIGPIPE if the
-  /// reader has closed the output, else kFailed.
+  /// Prints why output was lost. Returns the exit status: the one that a shell shows for SIGPIPE if
+  /// the reader has closed the output, else kFailed.
   int report_lost_output(const Writer::LostOutput& lost) {
     const std::string_view then = output_lost_ ? "; the job was ended" : "";
     Console::say_last(fmt::format("{}: {}{}\n", options_.command, console_.text_of(lost), then));
@@ -309,7 +311,7 @@ class JobRun {
     for (const auto& host : hosts_) host->collect();
     if (store_ways_) store_ways_->collect();
     for (const auto& rank : ranks_) {
-      // Once the launcher ends the job, a rank's exit says nothing about the cause.
+      // Once the launcher has begun to end the job, a rank's exit is a consequence, not the cause.
       const bool ending = kill_at_ || killed_;
       if (!rank->collect() || rank->exit()->good() || ending) continue;
       failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});

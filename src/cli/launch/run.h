@@ -1,4 +1,4 @@
-// Runs a job, from the first connection to the last exit.
+// Runs a job: connects to its hosts, starts its ranks and waits until all of them have ended.
 #pragma once
 
 #include <chrono>
@@ -16,19 +16,19 @@ namespace mccl::cli::launch {
 inline constexpr int kUsualPatience = 30;
 
 struct RunOptions {
-  std::string command = "mccl launch";  ///< Begins each message of the launcher.
+  std::string command = "mccl launch";  ///< Prefix of each message of the launcher.
   Variables inherited;                  ///< The launcher's own environment.
   ConsoleOptions console;
-  /// True if ranks read nothing, and write to the launcher's own standard output and error. Then
-  /// the launcher reports only ranks that were killed, because the others report their own
-  /// failures. Only for jobs whose ranks all run on this machine.
+  /// True if ranks get no input, and write directly to the launcher's standard output and error.
+  /// The launcher then reports only ranks that were killed, because ranks that exit with an error
+  /// print it themselves. Only for jobs whose ranks all run on this machine.
   bool inherits_streams = false;
   /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
   /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
   std::optional<int> starting_port;
-  std::optional<int> input_rank;                     ///< Unset: all ranks get standard input.
-  std::chrono::milliseconds grace{5000};             ///< Time between SIGTERM and SIGKILL.
-  std::optional<std::chrono::milliseconds> timeout;  ///< Limits all starts together.
+  std::optional<int> input_rank;          ///< The rank that gets standard input. Unset: all.
+  std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
+  std::optional<std::chrono::milliseconds> timeout;  ///< Limit of the job, restarts included.
   /// Maximum number of times that all ranks are started again after a failure.
   int max_restarts = 0;
   std::vector<std::string> ssh_arguments;
@@ -48,13 +48,14 @@ struct Ended {
   /// cannot be written; 128 + SIGPIPE if the reader of the output has closed it.
   int status = 0;
   int signal = 0;  ///< The signal to this process that ended the job; 0 if none did.
-  /// True if a rank failed, or its host was lost, while nothing else ended the job.
+  /// True if a rank failed or its host was lost, and no signal, timeout or lost output ended the
+  /// job.
   bool by_rank = false;
 };
 
-/// Runs the job to its end and prints its failures. Starts all ranks again, with new ports, if one
-/// fails and a restart is left. Throws Error if a host cannot run its ranks.
-/// Must be called while the process has one thread.
+/// Runs the job to its end and prints its failures. If a rank fails, chooses ports anew and starts
+/// all ranks again, at most RunOptions::max_restarts times. Throws Error if a host cannot run its
+/// ranks. Must be called while the process has one thread, because it forks.
 Ended run(const Job& job, const RunOptions& options);
 
 }  // namespace mccl::cli::launch

@@ -41,9 +41,9 @@ std::string fault_of(const RankPlan& rank, const std::string& path) {
   if (script == nullptr) return {};
   const bool whole = script->starts_with('/') || rank.directory.empty();
   if (::access((whole ? *script : rank.directory + "/" + *script).c_str(), R_OK) == 0) return {};
-  return fmt::format("there is no script {} on this machine; is the path right from {}?",
+  return fmt::format("there is no script {} on this machine; check its path (ranks run in {})",
                      in_quotes(*script),
-                     rank.directory.empty() ? "here" : in_quotes(rank.directory));
+                     rank.directory.empty() ? "this directory" : in_quotes(rank.directory));
 }
 
 void write_secret(const std::string& path, const std::string& text) {
@@ -56,9 +56,9 @@ void write_secret(const std::string& path, const std::string& text) {
                             path, std::strerror(errno)));
 }
 
-/// This machine. Its ranks are children, started without a shell. They inherit the launcher's
-/// environment, except the variables that give it a place in an MLX job. The guardian ends leftover
-/// processes and removes the folder.
+/// This machine. Its ranks are child processes, started without a shell. They inherit the
+/// launcher's environment, except variables that would make them ranks of an outer MLX job. The
+/// guardian ends processes that ranks left behind, and removes the job's folder.
 class LocalHost final : public RunningHost {
  public:
   LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)

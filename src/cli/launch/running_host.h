@@ -1,4 +1,4 @@
-// The machines on which ranks run: each is prepared, starts its ranks and ends them.
+// One machine of a job: code that prepares it, and starts and ends the ranks on it.
 #pragma once
 
 #include <map>
@@ -16,14 +16,15 @@
 
 namespace mccl::cli::launch {
 
-/// Contents of the files that ranks read. The same for all ranks.
+/// Contents of kRingFile and kDevicesFile, which are the same for all ranks.
 struct Files {
   std::string ring;
-  std::string devices;  ///< Empty: there is no such file.
+  std::string devices;  ///< Empty: kDevicesFile is not written.
 };
 
-/// The functions are called in the order of their declaration. Operations that take time continue
-/// while the caller waits in a Watch.
+/// A machine on which ranks of the job run. The functions must be called in the order of their
+/// declaration; watch() and collect() are called repeatedly. Long operations continue while the
+/// caller waits in a Watch.
 class RunningHost {
  public:
   /// Runs the ranks on job.hosts[host]. The arguments must outlive this object.
@@ -37,38 +38,40 @@ class RunningHost {
   const Host& host() const { return host_; }
   const std::vector<const RankPlan*>& ranks() const { return ranks_; }
 
-  /// Registers with `watch` everything that this host waits for, and does the periodic work of its
-  /// connections.
+  /// Registers with `watch` the descriptors and times that this host waits for. Also sends due
+  /// beats, and ends connections whose time limit has passed.
   virtual void watch(Watch& watch) = 0;
-  /// Reaps the host's own child processes, but not those of ranks. Called when some child may have
-  /// ended.
+  /// Reaps the child processes of this object, except ranks. Called when any child of the launcher
+  /// may have ended.
   virtual void collect() = 0;
 
-  /// True once the check of the host has ended. Then fault() and reached() hold its result.
+  /// True once the check of the host has ended. fault() and reached() then return its results.
   virtual bool checked() const = 0;
-  /// The reason why ranks cannot run there, and how to fix it. Empty if there is none. May change
-  /// until the host is prepared.
+  /// The reason why ranks cannot run on the host, with advice. Empty if they can. May change until
+  /// prepared() returns true.
   virtual std::string fault() const = 0;
   virtual ReachedHost reached() const = 0;
 
   virtual bool has_mccl() const = 0;
-  /// Starts `mccl` there with these arguments. It ends when its standard input closes.
+  /// Starts `mccl` on the host with these arguments. They must be those of a command that ends when
+  /// its standard input closes.
   virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
-  /// Returns a function to call when a process that this object has started does not exist any
-  /// more.
+  /// Returns a function that makes the guardian forget a process. It must be called once a process
+  /// that this object started no longer exists.
   Dialogue::Reaped forgets() const {
     return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
   }
-  /// Asks ssh to forward a socket or port while the job runs. `flag` is -L or -R. The returned
-  /// process exits with status 0 if ssh has accepted the request. Returns nothing for this machine.
+  /// Asks ssh to forward a socket or port while the job runs. `flag` is ssh's -L or -R, and
+  /// `from_and_to` its argument. The returned process exits with status 0 if ssh has accepted the
+  /// request. Returns nothing if the host is this machine, because no ssh is involved.
   virtual std::optional<ChildProcess> request_forward(const std::string& flag,
                                                       const std::string& from_and_to) = 0;
 
-  /// Gives the host the files that its ranks need. `variables` holds those of each of ranks(), in
-  /// the same order.
+  /// Begins to write the files that the ranks read into the job's folder on the host. `variables`
+  /// holds the environment of each rank, in the order of ranks().
   virtual void prepare(const Files& files, const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
-  /// The cores on which the rank will run. Known once prepare() has been called.
+  /// The processors to which the rank is bound. Valid once prepare() has been called.
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
   /// Starts the rank. The streams of the returned process are the rank's.
   virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
@@ -77,18 +80,18 @@ class RunningHost {
   /// although the local `process` (such as ssh) may still run.
   virtual Exit ended(const ChildProcess& process, Exit exit, bool announced) = 0;
 
-  /// The network failure that hit the ranks there. Empty if messages passed until the job was
-  /// ended.
+  /// The network failure between the launcher and the host while ranks ran there. Empty if the
+  /// launcher received messages until the job was ended.
   virtual std::optional<Trouble> trouble() const = 0;
-  /// Sends SIGTERM or SIGKILL to all ranks and their children, and SIGUSR1, SIGUSR2 or SIGQUIT to
-  /// the ranks alone.
+  /// Sends SIGTERM or SIGKILL to the ranks of the host and their children, but SIGUSR1, SIGUSR2 or
+  /// SIGQUIT only to the ranks.
   virtual void signal(int number) = 0;
-  /// Ends leftover processes there and removes the job's files. finished() returns true once that
-  /// is done.
+  /// Begins to end processes that ranks left behind on the host, and to remove the job's files.
+  /// finished() returns true once that is done.
   virtual void finish() = 0;
   virtual bool finished() const = 0;
-  /// True if a program there has imported MLX with MCCL's hook active. Valid once finished() is
-  /// true.
+  /// True if a program on the host has imported MLX with MCCL's hook active. Valid once finished()
+  /// is true.
   bool had_mlx_on_mccl() const { return had_mlx_on_mccl_; }
 
  protected:
@@ -100,12 +103,13 @@ class RunningHost {
   bool had_mlx_on_mccl_ = false;
 };
 
-/// Number of connections that `ranks` ranks on one host need.
+/// Number of ssh connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks);
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
                                              const RunOptions& options, Guardian& guardian);
-/// Starts to connect. `logins` limits the number of logins in progress.
+/// Returns a host to which ssh has begun to connect. `logins` limits the logins in progress of all
+/// hosts together.
 std::unique_ptr<RunningHost> make_ssh_host(const Job& job, std::size_t host,
                                            const RunOptions& options, Guardian& guardian,
                                            Logins& logins);

@@ -21,8 +21,8 @@ namespace mccl::cli::launch {
 
 class RunningRank {
  public:
-  /// If `pieces_at_once` is true, output is shown before its line ends. This is for a rank that
-  /// receives the user's keys.
+  /// If `pieces_at_once` is true, output is shown before its line ends, for a rank that receives
+  /// the user's keys.
   RunningRank(const RankPlan& rank, RunningHost& host, ChildProcess process, bool pieces_at_once)
       : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
     output(OutputStream::output).descriptor = std::move(process_.output);
@@ -94,7 +94,8 @@ class RunningRank {
     for (const OutputStream stream : {OutputStream::output, OutputStream::error})
       if (!output(stream).closed()) end(stream, console);
     process_.input.close();
-    // The ssh session would stay as long as other processes hold it open.
+    // Without the signal, ssh would run as long as processes that the rank left behind hold its
+    // session open.
     if (!collected_) ::kill(process_.id, SIGTERM);
   }
 
@@ -107,12 +108,12 @@ class RunningRank {
   }
 
  private:
-  /// Number of reads of one stream before the others get a turn.
+  /// Maximum number of reads of one stream before other streams are read.
   static constexpr int kReadsInTurn = 4;
-  /// Time before an unfinished line is shown. It lets programs that write a line in pieces finish
-  /// it.
+  /// Time before an unfinished line is shown, so that a program that writes a line in pieces can
+  /// finish it.
   static constexpr std::chrono::milliseconds kBeforePiece{60};
-  /// Time for output after the rank has ended, while other processes hold its streams open.
+  /// How long output is read after the rank has ended, while other processes hold its streams open.
   static constexpr std::chrono::seconds kForRest{1};
 
   struct Output {
@@ -166,14 +167,14 @@ class RunningRank {
       const ssize_t n = ::write(process_.input.get(), bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return;
-      if (n < 0) {  // The rank does not read any more.
+      if (n < 0) {  // The rank has closed its input.
         input.leave(reader);
         break;
       }
       input.taken(reader, static_cast<std::size_t>(n));
     }
     if (!input.exhausted(reader) && input.reading(reader)) return;
-    // Input of a terminal ends with Ctrl-D. Closing the terminal would hang up.
+    // Ctrl-D ends the input of a terminal. Closing the terminal would send SIGHUP to the rank.
     if (process_.has_terminal && ::write(process_.input.get(), &kEndOfInput, 1) < 0) return;
     process_.input.close();
   }
@@ -181,7 +182,7 @@ class RunningRank {
   const std::optional<int>& announced_status() const { return outputs_[0].words.status(); }
   /// True if everything that the program wrote before it ended has been read.
   bool has_read_all() const {
-    // The streams of a reaped process report their end themselves.
+    // A reaped process writes no more, so the remaining output is already in its streams.
     if (collected_) return true;
     const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
     return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));

@@ -79,7 +79,8 @@ class SshHost final : public RunningHost {
   void collect() override {
     if (route_ && route_->collect()) {
       machines_ = machines_of_login(route_text_);
-      // The user's ssh settings are faulty. The login will report the reason.
+      // "ssh -G" printed no machine, so the user's ssh settings are invalid. The login will report
+      // the reason.
       if (machines_.empty()) machines_ = {text_of(host_)};
     }
     for (const auto& connection : connections_)
@@ -164,8 +165,7 @@ class SshHost final : public RunningHost {
     return process;
   }
 
-  /// Status 255 is ambiguous: ssh exits with it if the connection fails, and a program may do so
-  /// too.
+  /// Status 255 is ambiguous: ssh exits with it if the connection fails, but so may a program.
   Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
@@ -195,7 +195,7 @@ class SshHost final : public RunningHost {
   void finish() override {
     become(State::finishing);
     for (const auto& connection : connections_) {
-      // Such a connection has nothing running on the host yet.
+      // No command runs on the host through this connection yet, so there is nothing to clean up.
       if (!connection->answered) connection->session.end(SIGTERM);
     }
     route_.reset();
@@ -209,14 +209,15 @@ class SshHost final : public RunningHost {
   }
 
  private:
-  /// A shared ssh, with the session that keeps it open. The first one carries the guard's session.
+  /// An ssh connection that sessions share, and the session that keeps it open. On the first
+  /// connection, this session is the guard.
   struct Connection {
     std::string socket;
     Dialogue session;
     bool answered = false;  ///< The host has run a command of the launcher.
     bool ready = false;     ///< The session has said "ready": sessions of ranks may follow.
   };
-  /// become() lists the steps between them. Each connection has a state of its own.
+  /// become() lists the transitions. Dialogue has the state of a single connection.
   enum class State {
     checking,   ///< The host checks whether it can run its ranks.
     checked,    ///< The host has sent all its results; other hosts may not have.
@@ -224,16 +225,15 @@ class SshHost final : public RunningHost {
     running,
     killing,  ///< The ranks were sent SIGKILL.
     finishing,
-    late,  ///< A time limit has passed. The connections were killed.
+    late,  ///< A time limit has passed, and the connections were killed.
   };
-  /// Goes to the next state, and sets the limit of its duration.
-  ///
-  /// All steps between states. A signal may end the job at any time.
+  /// Enters a state and sets its time limit. All transitions are listed below; SIGKILL or finish()
+  /// may come in any state.
   ///
   ///   checking   --guard says "checked"-------> checked
   ///   checked    --prepare()------------------> preparing
   ///   preparing  --start() of the first rank--> running, once all connections are ready
-  ///   any        --signal(SIGKILL)------------> killing; finishing only gets the limit of killing
+  ///   any        --signal(SIGKILL)------------> killing; in finishing, only the limit changes
   ///   any        --finish()-------------------> finishing
   ///   checking, preparing, killing, finishing --limit--> late, which is the last state
   void become(State next) {
@@ -310,8 +310,8 @@ class SshHost final : public RunningHost {
                                [](const auto& each) { return each->session.ended(); });
   }
 
-  /// Kills the connections once the limit has passed. While a connection waits for its turn to log
-  /// in, the time to become ready has not begun.
+  /// Kills the connections once the limit has passed. The time to become ready starts again as long
+  /// as a connection waits for its turn to log in.
   void keep_limit(Watch& watch) {
     const auto waits_for_turn = [](const auto& each) { return each->session.waits_for_turn(); };
     const bool logs_in = state_ == State::checking || state_ == State::preparing;
@@ -355,21 +355,21 @@ class SshHost final : public RunningHost {
     return process;
   }
 
-  const std::size_t number_;  ///< Identifies this host within the job.
+  const std::size_t number_;  ///< Index into Job::hosts.
   Logins& logins_;
   const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's.
   const std::string token_;
-  /// The ssh that prints which machines a login involves, and its output.
+  /// The "ssh -G" whose output names the machines that a login involves, and that output.
   std::optional<Dialogue> route_;
   std::string route_text_;
-  std::vector<std::string> machines_;  ///< Empty until they are known.
+  std::vector<std::string> machines_;  ///< Machines that a login involves; empty until known.
   std::vector<std::unique_ptr<Connection>> connections_;
   GuardReport report_;
   State state_ = State::checking;
-  std::optional<Clock::time_point> limit_;  ///< Time at which the state must have ended.
+  std::optional<Clock::time_point> limit_;  ///< Time by which the state must have changed.
   Clock::time_point next_beat_ = {};
   Contact contact_;
-  std::map<pid_t, const Connection*> sessions_;  ///< Sessions of ranks that have not ended.
+  std::map<pid_t, const Connection*> sessions_;  ///< The ssh of each running rank.
 };
 
 }  // namespace

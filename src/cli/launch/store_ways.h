@@ -1,5 +1,5 @@
 // Makes torch's store reachable from hosts that cannot reach the host of rank 0, where the store
-// is. Each such host has a forwarder (`mccl forward`). ssh forwards the forwarder's socket to this
+// is. Each such host runs a forwarder (`mccl forward`). ssh forwards the forwarder's socket to this
 // machine, and from here to the store. torch's env:// supports only one address and no relays.
 #pragma once
 
@@ -26,9 +26,9 @@ class StoreWays {
  public:
   using Hosts = std::vector<std::unique_ptr<RunningHost>>;
 
-  /// Asks each host except that of rank 0 at which address it gets an answer from rank 0's host.
-  /// All hosts must have been checked, and none prepared. `folder` is the job's folder on this
-  /// machine.
+  /// Starts a forwarder on each host except rank 0's, which first looks for an address at which
+  /// rank 0's host answers. All hosts must have been checked, and none prepared. `folder` is the
+  /// job's folder on this machine.
   StoreWays(const Job& job, const Hosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
@@ -86,7 +86,7 @@ class StoreWays {
            });
   }
 
-  /// Sets ReachedHost::store of each host.
+  /// Sets ReachedHost::store of each host for which an address of the store was found.
   void enter(std::vector<ReachedHost>& reached) const {
     for (const auto& way : ways_) {
       ReachedHost& host = reached[way->host];
@@ -105,7 +105,7 @@ class StoreWays {
               ? fmt::format(
                     "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
                     "does not "
-                    "run there ({}); is its mccl another version?",
+                    "run there ({}); install the same version of MCCL on both",
                     printable(last_line_of(way->forwarder.complaint())))
               : "it does not reach the host of rank 0, and ssh does not forward a socket from one "
                 "to "
@@ -138,7 +138,7 @@ class StoreWays {
     ChildProcess request = {};  ///< The ssh that forwards the socket.
   };
 
-  /// Returns how a request to ssh ended, or nothing if it still runs.
+  /// Returns how a request to ssh ended. Returns nothing if it still runs, or if there is none.
   static std::optional<Exit> ended(ChildProcess& request) {
     if (request.id < 0) return {};
     std::optional<Exit> exit = reap(request.id);
@@ -160,8 +160,8 @@ class StoreWays {
     }
   }
 
-  /// Forwards the forwarder's socket to this machine, and from here to the store. The second part
-  /// serves all hosts.
+  /// Requests that ssh forward the forwarder's socket to this machine, and from here to the store.
+  /// All hosts share the connection from here to the store.
   void lead(Way& way) {
     way.state = State::leading;
     if (!led_here_) {
@@ -173,7 +173,7 @@ class StoreWays {
         hosts_[way.host]->request_forward("-R", fmt::format("{}:{}", socket_on(way.host), here_));
     if (request) {
       way.request = std::move(*request);
-    } else {  // This machine: the forwarder's socket already leads to the store.
+    } else {  // The forwarder runs on this machine, and its socket already leads to the store.
       way.state = State::led;
     }
   }
@@ -183,8 +183,8 @@ class StoreWays {
   const Job& job_;
   const Hosts& hosts_;
   const std::uint16_t port_;
-  const std::size_t first_;           ///< The host of rank 0.
-  std::vector<std::string> folders_;  ///< Indexed by host.
+  const std::size_t first_;           ///< Index of rank 0's host.
+  std::vector<std::string> folders_;  ///< Job folders, indexed by host.
   std::string here_;                  ///< Port or socket on this machine that leads to the store.
   bool led_here_ = false;  ///< True if `here_` is a port, or ssh has been asked to forward it.
   ChildProcess request_here_;
