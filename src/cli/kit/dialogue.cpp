@@ -37,7 +37,7 @@ std::size_t character_length(unsigned char c) {
 /// Interval between checks of a program that has closed its output but has not ended.
 constexpr auto kBetweenChecks = 20ms;
 
-/// A running program, which the destructor kills.
+/// A program that the destructor kills if it still runs.
 struct Running {
   ChildProcess process;
   bool over = false;
@@ -261,7 +261,7 @@ Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with
     if (Clock::now() < limit) continue;
     const bool again = captured.late || limits.grace == 0s;
     running.signal(again ? SIGKILL : SIGTERM);
-    if (again) {  // A process that it has started may still hold the streams open.
+    if (again) {  // A process that the program has started may still hold the streams open.
       process.output.close();
       process.error.close();
     }

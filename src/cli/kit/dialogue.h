@@ -1,4 +1,4 @@
-// Lines of text that are exchanged with a child process, such as a remote shell.
+// Exchanges lines of text with a child process, such as a remote shell.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ namespace mccl::cli {
 /// Bytes that are not valid UTF-8 count as characters.
 std::size_t whole_characters(std::string_view text);
 
-/// Holds bytes that have been read but not yet taken. Views are valid until the next call of
-/// space().
+/// A buffer that splits a stream into lines. The views that it returns are valid until the next
+/// call of space().
 class Lines {
  public:
   /// Maximum length of a line, in bytes. A longer line is taken in pieces of about this length, cut
@@ -29,11 +29,11 @@ class Lines {
 
   /// Returns free space of at least 64 KiB to read into.
   std::span<char> space();
-  /// Adds the first `bytes` bytes of that space to the contents.
+  /// Adds the first `bytes` bytes of space() to the contents, once they have been read.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Takes all complete lines with their line ends, or a piece of a line that is too long.
+  /// Takes all complete lines with their line ends, or a piece of a line that reaches kLongest.
   std::string_view take_lines();
-  /// Takes everything up to the last whole character, in order to show a line before it ends.
+  /// Takes everything up to the last whole character, so that an unfinished line can be shown.
   std::string_view take_characters();
   /// Takes everything that is left.
   std::string_view take_rest();
@@ -53,7 +53,7 @@ class Lines {
 /// none.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);
 
-/// A child process that is sent text and answers in lines, such as a remote shell. watch() and
+/// A child process that receives text and answers in lines, such as a remote shell. watch() and
 /// collect() advance its state:
 ///
 ///   waiting --its turn to log in--> started --first line--> open
@@ -72,10 +72,9 @@ class Dialogue {
   using Hear = std::function<void(std::string_view line)>;
   using Reaped = std::function<void(pid_t process)>;
 
-  /// `start` starts the process, each time that it must be started. `hear` receives each line of
+  /// `start` starts the process, and is called again for each retry. `hear` receives each line of
   /// standard output, without its line end, and must not destroy this object. `reaped` is called
-  /// when a process no longer exists. `logins`, which may be null, limits how many log in at a
-  /// time.
+  /// when a process no longer exists. `logins`, which may be null, limits the logins in progress.
   Dialogue(Start start, Hear hear, Logins* logins = nullptr, Reaped reaped = {})
       : start_(std::move(start)),
         hear_(std::move(hear)),
@@ -86,18 +85,19 @@ class Dialogue {
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Starts the process if it is its turn, and registers it with `watch`. `machines` are the
-  /// machines at which `logins` counts this login; while they are unknown, `machines` is empty and
-  /// the login waits.
+  /// Starts the process if `logins` permits another login, and registers its streams with `watch`.
+  /// `machines` are the machines at which `logins` counts this login. If `machines` is empty, they
+  /// are still unknown, and the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
-  /// Sends the text as soon as the process takes it. Drops it if the process reads no more.
+  /// Sends the text as soon as the process can take it. Drops it if the process has closed its
+  /// input.
   void send(std::string_view text);
   /// Closes the process's input once all text has been sent.
   void end_input();
   bool has_unsent() const { return !unsent_.empty(); }
   /// Reads and handles what the process has sent. Returns false if nothing has arrived.
   bool read();
-  /// Reaps the process if it has ended, after reading all that it wrote. Returns true only once:
+  /// Reaps the process if it has ended, and reads the rest of its output. Returns true only once:
   /// when the process has ended and will not be started again.
   bool collect();
   /// Sends the signal to the process. If it has not been started, it never will be.
@@ -106,7 +106,7 @@ class Dialogue {
   bool ended() const { return state_ == State::ended; }
   /// True if the process has not been started yet, because other logins are in progress.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
-  /// The first 8 KiB of standard error of the last process.
+  /// The first 8 KiB of standard error of the process that was started last.
   const std::string& complaint() const { return complaint_; }
 
  private:
@@ -134,7 +134,7 @@ class Dialogue {
 struct Captured {
   std::string output;  ///< The last bytes of standard output, and of standard error if requested.
   int status = 0;      ///< Exit status, or 128 + the number of the signal that killed it.
-  bool late = false;   ///< True if it was ended at the time limit.
+  bool late = false;   ///< True if the program was ended at the time limit.
 };
 
 struct CaptureLimits {
@@ -143,8 +143,9 @@ struct CaptureLimits {
   std::size_t bytes = std::size_t{1} << 20;  ///< Largest output that is kept.
 };
 
-/// Runs the program without input. Throws Error if no process can be made, or if one of `signals`
-/// asks this program to end; the program is killed then. `signals` may be null.
+/// Runs the program without input, until it ends. Throws Error if no process can be created. If one
+/// of `signals` asks this process to end, kills the program and throws Error. `signals` may be
+/// null.
 Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
                  Signals* signals = nullptr);
 

@@ -47,7 +47,7 @@ Descriptor open_beside(std::string& path, mode_t mode) {
   return file;
 }
 
-/// Makes a backup, as a hard link if possible. The old file also keeps its name until the new one
+/// Makes a backup, as a hard link if possible. The old file also stays at `path` until the new one
 /// replaces it.
 void keep_old(const std::string& path) {
   const std::string backup = path + ".bak";

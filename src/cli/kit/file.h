@@ -10,19 +10,19 @@ namespace mccl::cli {
 /// Returns the contents of a file; empty if it cannot be read.
 std::string contents_of(const std::filesystem::path& path);
 
-/// Returns the contents of a file of at most 64 MiB. Throws InvalidArgument; the message begins
-/// with `where` and says what was `expected`.
+/// Returns the contents of a file. Throws InvalidArgument if the file cannot be read or is larger
+/// than 64 MiB; the message begins with `where` and says what was `expected`.
 std::string read_file(std::string_view where, const std::string& path, std::string_view expected);
 
-/// Throws InvalidArgument if the file cannot be written. Called before measurements, which may take
-/// minutes. An empty path is valid.
+/// Throws InvalidArgument if the file cannot be written. Commands call it first, because their
+/// measurements may take minutes. An empty path is valid.
 void check_writable(const std::string& flag, const std::string& path);
 
 /// Writes the file. Throws Error if that fails; the message contains the path.
 void write_file(const std::string& path, const std::string& text);
 
-/// Writes the file atomically: a reader finds either the whole old text or the whole new one. An
-/// old file with another text is kept as PATH.bak. If `path` is not a regular file, such as
+/// Writes the file atomically: a reader finds either the whole old text or the whole new one. If
+/// the texts differ, keeps the old file as PATH.bak. If `path` is not a regular file, such as
 /// /dev/stdout, writes to it directly. Throws Error.
 void write_keeping_old(const std::string& path, const std::string& text);
 

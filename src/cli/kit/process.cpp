@@ -170,7 +170,8 @@ ProcessorSet set_of(const std::vector<int>&) { return {}; }
 void bind_to(const ProcessorSet&) {}
 #endif
 
-/// Becomes the program. Called in the child after fork(), so it must do only what is safe there.
+/// Executes the program. Called in the child after fork(), where other threads do not exist but may
+/// have held locks, such as the allocator's. So it must not allocate memory.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
                          const Streams& streams, bool terminal, const rlimit& files,
                          const ProcessorSet& processors) {
@@ -196,7 +197,7 @@ constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// Pipe to which the signal handler writes. It is global, because the handler needs it.
+/// Pipe to which the signal handler writes. It is global, because a handler gets no pointer.
 Pipe gathered;
 volatile std::sig_atomic_t gathered_writer = -1;
 
@@ -270,7 +271,7 @@ std::optional<Exit> reap(pid_t child) {
   if (::waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOHANG | WNOWAIT) != 0)
     return Exit{.status = kNotFound};
   if (about.si_pid == 0) return {};
-  // The group's number cannot be reused until the child is reaped.
+  // The group's number cannot be reused before the child is reaped, so this signals no other group.
   ::kill(-child, SIGTERM);
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -37,7 +37,7 @@ inline constexpr int kSignalBase = 128;
 /// How a process ended.
 struct Exit {
   int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
-  /// True if the host was lost, so the process's real end is unknown.
+  /// True if the host was lost, so that the real exit status is unknown.
   bool connection_lost = false;
 
   bool good() const { return status == 0 && !connection_lost; }
@@ -64,20 +64,21 @@ struct ProcessPlan {
   std::optional<TerminalPlan> terminal = {};
   /// CPUs that the process may use. Empty: those of this process.
   std::vector<int> processors = {};
-  /// True if the process reads nothing, and writes to the standard output and error of this
+  /// True if the process gets no input, and writes to the standard output and error of this
   /// process.
   bool inherits_streams = false;
 };
 
-/// A running child, which leads a session of its own. The descriptors are the parent's ends of its
-/// streams and are non-blocking. They are empty if it inherits its streams.
+/// A running child, which leads a session of its own. The descriptors are the parent's ends of the
+/// child's streams and are non-blocking. They are empty if the child inherits its streams.
 struct ChildProcess {
   pid_t id = -1;
   Descriptor input;
   Descriptor output;
   Descriptor error;
   bool has_terminal = false;  ///< True if `input` and `output` are the same terminal.
-  /// Token that begins the script's lines in the output; see RankWords. Empty if there are none.
+  /// Token that begins the lines of a rank's script in the output (see RankWords). Empty if the
+  /// output has no such lines.
   std::string token = {};
 };
 
@@ -86,8 +87,9 @@ struct ChildProcess {
 /// files, and gives `fewer` as advice.
 void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer);
 
-/// Starts the process. Throws Error if none can be made. If the program cannot be executed, the
-/// child reports that on its standard error and exits with status 126 or 127, like a shell.
+/// Starts the process. Throws Error if no process can be created. If the program cannot be
+/// executed, the child reports that on its standard error and exits with status 126 or 127, like a
+/// shell.
 ChildProcess start_process(const ProcessPlan& plan);
 
 /// Replaces this process with the program. Returns only on failure, with the cause in errno.
@@ -98,7 +100,7 @@ void execute(const std::string& program, std::vector<std::string> argv,
 /// rest of its process group.
 std::optional<Exit> reap(pid_t child);
 
-/// The events that a loop waits for. They are registered again before each wait.
+/// The events that a loop waits for. The caller must register them again before each wait.
 class Watch {
  public:
   /// `then` is called when poll() reports any of `events`, or an error of the descriptor.

@@ -41,7 +41,7 @@ void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
 
 bool has_gpu(const fs::path& devices) {
   std::error_code unknown;
-  // The second device is that of Linux under Windows (WSL).
+  // WSL (Linux under Windows) has the GPU device dxg.
   return fs::exists(devices / "nvidiactl", unknown) || fs::exists(devices / "dxg", unknown);
 }
 

@@ -25,7 +25,7 @@ std::string text_of_rate(double bytes_per_s);
 /// Returns text for a column of a table: up to five significant digits, at most three of them after
 /// the decimal point.
 std::string number_text(double value);
-/// Returns text for a column of a table: the rate without its unit.
+/// Returns text for a column of a table: a rate in GB/s, without the unit.
 std::string rate_text(double gbs);
 
 }  // namespace mccl::cli

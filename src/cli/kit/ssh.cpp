@@ -19,20 +19,19 @@ constexpr std::array kOptions = {
     "RemoteCommand=none", "EscapeChar=none",
 };
 constexpr std::string_view kExchange = "exchange_identification";
-/// Number of keep-alive requests that ssh sends to a silent server, at equal intervals. It gives up
-/// one interval after the last.
+/// Number of keep-alive requests that ssh sends to a silent server, at equal intervals. One
+/// interval after the last request, ssh ends.
 constexpr int kQuestions = 3;
 
 constexpr std::chrono::seconds kSilenceOfShells{8};
 /// Number of open files of each shell: standard input, output and error of its process.
 constexpr std::size_t kFilesOfShell = 3;
-/// Number of other open files: the child's ends of these pipes, for a short time, and files to
-/// write.
+/// Number of other open files: output files, and, while a shell is started, its ends of the pipes.
 constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {
   std::string_view text;
-  std::string_view meaning;  ///< {} is replaced by the host, with its user.
+  std::string_view meaning;  ///< {} stands for [user@]host.
 };
 
 constexpr std::array kComplaints = {

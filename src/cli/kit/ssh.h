@@ -1,4 +1,4 @@
-// Command lines of ssh, limits and retries of logins, and explanations of error messages.
+// Runs ssh: builds its command lines, limits and retries logins, and explains its error messages.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@
 namespace mccl::cli {
 
 enum class SshRole {
-  master,            ///< Opens a connection that others share through a socket.
-  session,           ///< Uses such a connection.
-  terminal_session,  ///< Uses such a connection, with a terminal on the other side.
-  alone,             ///< Has a connection of its own.
+  master,            ///< Opens a connection that sessions share through a local socket.
+  session,           ///< Uses the connection of a master.
+  terminal_session,  ///< Uses the connection of a master, with a terminal on the remote host.
+  alone,             ///< Opens a connection for itself only.
 };
 
 /// Default time to connect and to log in.
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
-/// Returns the argv of an ssh that never prompts. It ends if the other side is silent for `silence`
-/// and up to four seconds more. `socket` is that of the shared connection, or "none" for
-/// SshRole::alone. `extra` holds the user's arguments.
+/// Returns the argv of an ssh that never prompts. It ends if the server sends nothing for `silence`
+/// and up to four seconds more. `socket` is the path of the shared connection's socket, or "none"
+/// for SshRole::alone. `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
@@ -36,15 +36,15 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
 /// follow them.
 std::vector<std::string> destination_words(const Host& host, const std::vector<std::string>& extra);
 
-/// Starts ssh, or a shell, which is searched for in the PATH of the plan's environment. Throws
-/// Error if it is not there; the message says which `purpose` fails.
+/// Starts the program of the plan, ssh or sh, from the PATH of the plan's environment. Throws Error
+/// if PATH does not contain the program; the message begins with "cannot" and `purpose`.
 ChildProcess start_ssh(ProcessPlan plan, std::string_view purpose);
 
 /// Options for connecting to hosts, the same for all hosts.
 struct Reaching {
   std::map<std::string, std::string> environment;
   std::vector<std::string> ssh_arguments;
-  bool verbose = false;  ///< True if everything that is sent to hosts is reported.
+  bool verbose = false;  ///< True if the requests to each host are printed.
 };
 
 /// Starts a shell on this machine or on another host.
@@ -62,7 +62,7 @@ class LoginRetry {
   bool has_begun() const { return tries_ > 0; }
   void begin() { ++tries_; }
   /// Called after a login failed with this error text of ssh. Returns true and sets `next_try` if
-  /// it should be retried.
+  /// the login should be retried.
   bool tries_again(std::string_view complaint);
   void give_up() { tries_ = kMostTries; }
 
