@@ -154,7 +154,7 @@ def test_new_connections_must_be_possible_afterwards(pair: CabledHosts, tmp_path
         "config", *PAIR, "--yes", "--revert-after", 3, "--output", tmp_path / "hosts.json", status=1
     )
     assert 'after the set-up: b: the connection was lost during "connect again"' in done.stderr
-    assert "b cannot be reached, and undoes its part by itself" in done.stderr
+    assert "b cannot be reached, but undoes its changes itself" in done.stderr
     until(lambda: addresses(pair) == before)
 
 

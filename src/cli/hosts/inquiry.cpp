@@ -45,10 +45,10 @@ double clock_off(double shown, double asked_at) {
   return std::max(0.0, shown - now_in_epoch());
 }
 
-/// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. Its
-/// reports begin on a line of their own, because a start-up file may have printed an unfinished
-/// line. Nothing more may be sent before the report, because the shell reads ahead, and the probe
-/// would miss it.
+/// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. The
+/// report begins on a new line, because a start-up file may have printed an unfinished line. The
+/// caller must not send more before it has the report: the shell reads ahead, so the probe could
+/// miss that text.
 std::string finding_script(const std::string& token, const std::vector<std::string>& places) {
   return fmt::format(
       "LC_ALL=C; LANG=C; export LC_ALL LANG\n"
@@ -73,20 +73,20 @@ std::string Inquiry::python_of(const Host& host) const {
   return find_python(path_of(reaching_.environment));
 }
 
-/// The conversation with one host.
+/// The session with one host, and what the host has sent.
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Dialogue> session;
-  json request;             ///< The first request; sent once the probe runs.
-  bool is_missing = false;  ///< True if the host has no mccl.
-  std::string program;      ///< Path of the host's mccl; empty until it is found.
-  std::string busy;         ///< The program that the probe last reported as running.
-  bool told = false;
+  json request;                 ///< The first request; sent once the probe runs.
+  bool is_missing = false;      ///< True if the host has no mccl.
+  std::string program;          ///< Path of the host's mccl; empty until it is found.
+  std::string busy;             ///< The program that the probe last reported as running.
+  bool told = false;            ///< True once the facts are complete.
   bool other_build = false;     ///< True if the host's probe uses another protocol.
   std::size_t heard_bytes = 0;  ///< Number of bytes received before the facts were complete.
   double asked_at = 0;          ///< Seconds since the epoch, by this machine's clock.
   std::optional<double> clock_off_s;
-  std::string odd;  ///< The first answer that could not be understood.
+  std::string odd;  ///< Beginning of the first answer that could not be parsed.
   std::vector<json> answers;
   cluster::CallResults calls;  ///< All discovery messages that the host has received.
 };
@@ -105,7 +105,8 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, S
 }
 
 Inquiry::~Inquiry() {
-  // Lets all sessions end at the same time, before each destructor waits for its own.
+  // Ends the input of all sessions first, so that they end in parallel. Then each destructor waits
+  // for its own session.
   for (const auto& line : lines_)
     if (line->session) line->session->end_input();
 }
@@ -308,7 +309,7 @@ cluster::CallResults Inquiry::call() {
     requests[host] = {{{"do", "call"}, {"name", host}}};
     if (!asked_[host].hears_calls) all.deaf.push_back(static_cast<int>(host));
   }
-  // Repeated, because a packet may be lost.
+  // Calls are repeated, because a packet may be lost.
   for (int round = 0; round < kCalls; ++round) {
     probe(requests, kForCalling);
     wait(Clock::now() + kForHearing, [](std::size_t) { return false; });

@@ -1,5 +1,5 @@
-// Queries all hosts in parallel: first for their facts, then for the connections between them.
-// `mccl probe` answers on each host.
+// Queries all hosts in parallel: first for their facts, then for the connections between them. The
+// command `mccl probe` runs on each host and answers.
 #pragma once
 
 #include <chrono>
@@ -36,17 +36,18 @@ struct Asked {
   std::string lost;
 };
 
-/// Returns the problem that the host was not reached, or that its mccl cannot be used.
+/// Returns a problem for a host that was not reached, or whose mccl cannot be used.
 cluster::Finding finding_of_unreached(const Asked& asked);
 /// Returns a problem for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
-/// Returns a warning for each host whose probe does not listen. `why` describes the consequence.
+/// Returns a warning for each host whose probe does not listen. `why` is the consequence, as text
+/// for the user.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
 /// Receives lines that report progress.
 using Say = std::function<void(const std::string& line)>;
 
-/// Requests for each host, or the answers of each. Indexed by host.
+/// Requests to each host, or answers from each host. Indexed by host.
 using Messages = std::vector<std::vector<nlohmann::json>>;
 
 class Inquiry {
@@ -99,15 +100,16 @@ class Inquiry {
 
 // Parts of Inquiry, in asked.cpp.
 
-/// Returns a line for the user, which is shown as soon as a host has answered.
+/// Returns a line with the main facts of a host, which is shown as soon as the host has answered.
 std::string summary_of(const cluster::HostFacts& facts);
 
 /// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
 /// packets.
 void take_ports(Asked& asked, const nlohmann::json& listening);
 
-/// Parses the two ends of a cable from an answer such as {"at": "c0", "name": 1, "from": "c1"} of
-/// host `at`, one of `hosts` hosts.
+/// Parses an answer of host `at`. For example, {"at": "c0", "name": 1, "from": "c1"} says that its
+/// interface c0 received a call that host 1 sent through c1. `hosts` is the number of hosts.
+/// Returns nothing for an invalid answer.
 std::optional<cluster::Heard> hearing_of(const nlohmann::json& said, std::size_t at,
                                          std::size_t hosts);
 

@@ -51,7 +51,7 @@ std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
 /// Sends a request for each test in `indices` whose hosts both have probes, and passes the answers
 /// named `kind` to `then`. `request_for` returns the request without its id and addresses; its port
 /// is 0 if the test must be skipped. Gives up hosts that do not answer all requests in time,
-/// because each further request would take as long.
+/// because further requests would probably time out, too.
 void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
          const char* kind, const std::function<json(std::size_t test)>& request_for,
          const std::function<void(std::size_t test, const json& answer)>& then) {
@@ -103,7 +103,8 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
         const std::string why = printable(value_at<std::string>(answer, "why"));
         if (results[i].good || !why.empty()) results[i].why = results[i].good ? "" : why;
       });
-  // If a host was lost meanwhile, the cause of a failed connection to or from it is unknown.
+  // If a host was lost meanwhile, why a connection to or from this host failed is unknown. Such a
+  // test counts as not tried.
   for (std::size_t i = 0; i < tests.size(); ++i) results[i].tried = can_be_tried(inquiry, tests[i]);
   return results;
 }

@@ -1,4 +1,4 @@
-// Tries connections between hosts.
+// Tests connections between hosts: whether they can be opened, which packets pass, and their speed.
 #pragma once
 
 #include <cstddef>
@@ -35,12 +35,12 @@ struct LinkTime {
 
 /// Tries all connections. Returns the results in the order of the tests.
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
-/// Sends one packet per test, of the size that `bytes` gives for it. Returns true for each
-/// packet that arrived.
+/// Sends one UDP packet per test, with the size at the same index of `bytes`. Returns, for each
+/// test, whether its packet arrived.
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests,
                                std::span<const int> bytes);
-/// Measures latency and rate. No host takes part in two measurements at a time. Starts none after
-/// `limit`.
+/// Measures latency and rate. No host takes part in two measurements at a time. Starts no
+/// measurement after `limit`.
 std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
                                  Clock::time_point limit);
 

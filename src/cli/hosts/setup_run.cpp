@@ -67,7 +67,7 @@ class HostShell {
     if (busy()) watch.at(limit_);
   }
 
-  /// Called when the shell may have ended.
+  /// Reaps the shell if it has ended.
   void collect() { session_.collect(); }
 
   bool busy() const { return job_ && !status_ && !session_.ended() && Clock::now() < limit_; }
@@ -83,7 +83,7 @@ class HostShell {
   bool lost() const { return session_.ended(); }
   bool knows_outcome() const { return status_.has_value(); }
 
-  /// The failure of the job that is over. Empty if it succeeded.
+  /// Describes how the current job failed. Empty if it succeeded. Valid once busy() is false.
   std::string fault() const {
     if (status_ == 0) return {};
     const std::string said(cluster::trimmed(output_));
@@ -116,15 +116,16 @@ class HostShell {
   Dialogue session_;
 };
 
-/// Scripts of the guards. Each host has a folder with a file `undecided`. The session renames it to
-/// `kept`, or the guard renames it to `reverted`; the first rename decides. A rename takes no
-/// space, and a guard that does not find `kept` undoes the steps, so a full or lost /tmp is safe.
+/// Returns scripts that start, renew and end the guards of hosts. Each host has a folder with a
+/// file `undecided`. The session renames this file to `kept`, or the guard renames it to
+/// `reverted`; the first rename decides. A rename takes no space, and a guard that does not find
+/// `kept` undoes the steps. So the steps are undone even if /tmp is full or has been emptied.
 class Guard {
  public:
-  /// Starts a process that survives the session, and undoes the steps if it is not renewed for
-  /// `limit`. While it waits, it touches its file `waits`. That file contains the name of the
-  /// host's network namespace, because containers may share /tmp. Fails while the guard of another
-  /// set-up waits, because that guard would undo this set-up.
+  /// Starts the guard: a process that survives the session, and undoes the steps if it is not
+  /// renewed for `limit`. While the guard waits, it touches its file `waits`, which contains the
+  /// name of the host's network namespace, because containers may share /tmp. Fails while the guard
+  /// of another set-up waits, because that guard would undo this set-up.
   std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
     return fmt::format(
         "me=$(readlink /proc/self/ns/net); for w in $(find /tmp/{3}*/waits -type f -user $(id -u) "
@@ -144,12 +145,12 @@ class Guard {
   std::string renew(std::size_t host) const {
     return fmt::format("[ -e {0}/undecided ] && touch {0}/alive", folder_of(host));
   }
-  /// Runs the command. Fails unless the guard is still waiting before and after it.
+  /// Runs the command. Fails if the guard has stopped waiting before the command or during it.
   std::string guarded(std::size_t host, const std::string& command) const {
     return fmt::format("{} && {{ {}; }} && [ -e {}/undecided ]", renew(host), command,
                        folder_of(host));
   }
-  /// Undoes a step. Also succeeds if the guard undoes it.
+  /// Undoes a step. Also succeeds if the guard has begun to undo all steps.
   std::string undoing(std::size_t host, const std::string& undo) const {
     return fmt::format("touch {0}/alive; {{ {1}; }} || [ -e {0}/reverted ]", folder_of(host), undo);
   }
@@ -181,7 +182,8 @@ class SetupRun {
 
   SetupResult run() {
     if (do_all(guards(), true) && do_all(forward(), true)) {
-      // A connection may survive a broken route. Only a new one proves that the host is reachable.
+      // An open connection may survive a broken route. Only a new connection proves that the host
+      // is reachable.
       for (const std::size_t host : busy_) send_worker(host);
       if (do_all(checks(), true) && do_all(ends_of_guards(), true)) return {};
       fault_ = "after the set-up: " + fault_;
@@ -337,7 +339,7 @@ std::string text_of(const SetupResult& result, const std::string& undo) {
   std::string text = fmt::format("{}; some completed steps could not be undone: sh {} tries again",
                                  result.fault, undo);
   for (const std::string& host : result.alone)
-    text += fmt::format("; {} cannot be reached, and undoes its part by itself", host);
+    text += fmt::format("; {} cannot be reached, but undoes its changes itself", host);
   return text;
 }
 

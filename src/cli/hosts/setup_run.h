@@ -1,9 +1,9 @@
 // Changes the set-up of hosts. All steps take effect or none, and no step can lock the operator
 // out.
 //
-// Before the first step, each host starts a guard: a process that undoes the steps of this host
-// unless the session confirms them within some seconds. After the last step, the session confirms
-// them over new connections. If a step cuts a host off, the guard of that host undoes it.
+// Before the first step, each host starts a guard: a process that undoes the steps of this host if
+// the session does not confirm them in time. After the last step, the session confirms all steps
+// over new connections. If a step cuts a host off, the guard of that host undoes the step.
 #pragma once
 
 #include <chrono>
@@ -19,14 +19,14 @@ namespace mccl::cli::hosts {
 
 struct SetupResult {
   std::string fault;  ///< Empty: everything succeeded.
-  /// True if everything that was done before the fault is undone. Also false if the outcome of a
-  /// command is unknown, because it never ended or its connection was lost.
+  /// True if all steps that were done before the fault are undone. False also if the outcome of a
+  /// step is unknown, because its command never ended or the connection was lost.
   bool undone = true;
-  std::set<std::string> alone;  ///< Unreachable hosts, which undo their steps themselves.
+  std::set<std::string> alone;  ///< Unreachable hosts, whose guards undo their steps.
 };
 
-/// Describes the failure, and what happened to the other steps. `undo` is the path of the undo
-/// script.
+/// Describes the failure, and whether the completed steps are undone. `undo` is the path of the
+/// undo script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
 /// Throws Error if a host has an earlier set-up that is not confirmed, because the guard of that
@@ -41,10 +41,10 @@ struct SetupPlan {
   std::chrono::seconds revert_after{30};
 };
 
-/// Asks for consent to the commands, which the caller has printed, unless `sure`. Then writes a
-/// script that undoes the steps, to `undo_path` or to a numbered path beside it if that exists.
-/// Returns the script's path; empty if the user does not agree. Throws Error on a signal, if
-/// standard input has ended, or if the script cannot be written.
+/// Asks the user whether to run the commands, which the caller has printed; does not ask if `sure`
+/// is true. Then writes a script that undoes the steps, to `undo_path`, or to a numbered path
+/// beside it if that file exists. Returns the script's path; empty if the user does not agree.
+/// Throws Error on a signal, if standard input has ended, or if the script cannot be written.
 std::string agree_to(const SetupPlan& plan, const std::string& undo_path, bool sure,
                      const Reaching& reaching, Signals& signals, const Say& say);
 

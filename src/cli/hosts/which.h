@@ -1,4 +1,4 @@
-// Flags that several commands share: which hosts to use.
+// Flags of several commands that specify which hosts to use.
 #pragma once
 
 #include <CLI/CLI.hpp>
