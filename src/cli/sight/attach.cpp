@@ -24,8 +24,8 @@ namespace {
 
 using node::LocalConnection;
 
-/// Time for which a rank may take to answer. Its thread for this answers within milliseconds,
-/// unless the process is stopped.
+/// Time that a rank may take to answer. The status thread of a rank needs at most half a second,
+/// unless the process is stopped or overloaded.
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
 

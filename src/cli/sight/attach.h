@@ -23,11 +23,11 @@ struct RankSocket {
 /// Reads "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
 
-/// The sockets of all ranks of this user on this host, ordered by process and rank. Removes those
-/// that processes left when they were killed. Throws Error if other users can enter their folder.
+/// The sockets of all ranks of this user on this host, ordered by process and rank. Removes sockets
+/// whose process no longer exists. Throws Error if other users can enter the folder of the sockets.
 std::vector<RankSocket> find_ranks();
 
-/// The sockets of one process. Throws InvalidArgument if there are none; the message says why.
+/// The sockets of one process. Throws InvalidArgument with the reason if there are none.
 std::vector<RankSocket> ranks_of(pid_t pid);
 
 /// Thrown if nothing listens at a socket any more, as after its process was killed.
@@ -36,8 +36,8 @@ class RankGone : public Error {
   using Error::Error;
 };
 
-/// Sends a request to a rank and returns the JSON that it answers. Throws RankGone, and Error if
-/// the rank does not answer in time, or is of another version.
+/// Sends a request to a rank and returns the rank's answer, which is JSON. Throws RankGone if the
+/// rank has ended, and Error if it does not answer in time or has another version of MCCL.
 std::string ask(const RankSocket& rank, std::string_view request);
 
 }  // namespace mccl::cli::sight

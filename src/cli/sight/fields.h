@@ -1,4 +1,4 @@
-// Reads the fields of JSON that a rank has written.
+// Reads and checks the fields of JSON text that a rank has written.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,13 +19,14 @@ using nlohmann::json;
 inline constexpr int kMostRanks = 1 << 20;
 
 /// Reads values of a JSON object, and checks their types and ranges. Every function throws
-/// InvalidArgument; the message begins with `who`. The object and `who` must outlive this.
+/// InvalidArgument for an invalid value; the message begins with `who`. The JSON object and `who`
+/// must outlive this object.
 class Fields {
  public:
   Fields(const json& object, std::string_view who) : object_(object), who_(who) {
     if (!object.is_object()) refuse("object");
   }
-  /// Requires version 1 of this format, which the fields `format` and `version` state.
+  /// Throws unless the field `format` contains this name, and the field `version` the number 1.
   void require_format(std::string_view format) const {
     if (text("format") != format || integer("version", 0, INT32_MAX) != 1) refuse("version");
   }

@@ -1,4 +1,4 @@
-// The part of record.h that compares the ranks' records.
+// Implements the functions of record.h that compare the records of ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 /// Total delay below which a late rank is not mentioned, in nanoseconds.
 constexpr double kLeastDelay = 1e6;
 
-/// A call of one rank.
+/// A recorded call, and the record that contains it.
 struct Place {
   const FlightRecord* record = nullptr;
   const RecordedCall* call = nullptr;
@@ -30,7 +30,7 @@ struct MatchedCollective {
   std::vector<Place> places;
 };
 
-/// Collectives by group and sequence number.
+/// Keyed by the id of the group and the sequence number of the collective.
 using Collectives = std::map<std::pair<std::string, long long>, MatchedCollective>;
 
 Collectives match(const std::vector<FlightRecord>& records) {
@@ -80,8 +80,8 @@ std::string ranks_text(const std::set<int>& ranks) {
   return fmt::format("Rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// True if two ranks made different calls under one number. Sizes are compared only for calls in
-/// which all ranks pass the same.
+/// True if two calls with the same sequence number are not the same collective. Compares sizes only
+/// for collectives in which all ranks must pass the same size.
 bool differ(const RecordedCall& a, const RecordedCall& b) {
   const bool same_size = a.call == "all_reduce" || a.call == "broadcast" || a.call == "reduce";
   return a.call != b.call || a.dtype != b.dtype || a.op != b.op || a.root != b.root ||
@@ -117,7 +117,7 @@ const RecordedCall* last_of(const FlightRecord& record, const std::string& group
   return last;
 }
 
-/// Says which call a rank made last in a group, if any.
+/// Describes the last call that a rank made in a group. `last` is null if there is none.
 std::string absence(const FlightRecord& record, const RecordedCall* last) {
   if (!last) return fmt::format("Rank {} made no call in that group.", record.rank);
   return fmt::format("The last call of rank {} there, number {}, was {}{}.", record.rank,
@@ -135,7 +135,8 @@ std::string unfinished(const MatchedCollective& collective) {
     text += fmt::format("{} rank {} {}", &place == &collective.places.front() ? "" : ",",
                         place.record->rank, place.call->state);
     if (place.call->waits_for < 0) continue;
-    // Records are foreign: groups of one id may have other members in another record.
+    // Two records may disagree about the members of a group, because anyone can write such files.
+    // So the index into the members is valid only for the group of the same record.
     const RecordedGroup& group = place.record->groups[place.call->group];
     const auto member = static_cast<std::size_t>(place.call->waits_for);
     text += fmt::format(", waiting for rank {}", group.members[member]);
@@ -143,8 +144,8 @@ std::string unfinished(const MatchedCollective& collective) {
   return text + ".";
 }
 
-/// Reports collectives that some ranks began and others, whose records are given, did not. Only the
-/// first one of each group is the cause; later ones follow from it.
+/// Reports collectives that some ranks began and others did not. Reports only the first one of each
+/// group, because the later ones are its consequences.
 void find_absences(const Collectives& collectives, const std::vector<FlightRecord>& records,
                    std::vector<std::string>& found) {
   std::set<std::string> groups;
@@ -171,7 +172,7 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
         continue;
       }
       const RecordedCall* const last = last_of(*record, key.first);
-      if (last && last->sequence > key.second) continue;  // its ring has overtaken the call
+      if (last && last->sequence > key.second) continue;  // Newer calls have overwritten this one.
       absent.insert(member);
       details += " " + absence(*record, last);
     }
@@ -238,14 +239,14 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
   }
 }
 
-/// The possible differences between the clocks of two hosts.
+/// The possible differences between the clocks of two hosts, in nanoseconds.
 struct ClockBounds {
   std::int64_t least = INT64_MIN;
   std::int64_t most = INT64_MAX;
 };
 
-/// ClockBounds of the time to add to the times of `host`, so that they compare with those of
-/// `reference`.
+/// Returns the bounds of the time that must be added to times of `host`, so that they can be
+/// compared with times of `reference`.
 ClockBounds bounds_of(const Collectives& collectives, const std::string& reference,
                       const std::string& host) {
   ClockBounds bounds;
@@ -256,7 +257,7 @@ ClockBounds bounds_of(const Collectives& collectives, const std::string& referen
       for (const Place& b : collective.places) {
         if (b.record->host != host || b.call->state != "done") continue;
         if (a.call->arrived() == 0 || b.call->arrived() == 0) continue;
-        // A call that did not wait shows its start as its end, which may be slightly early.
+        // If a call did not wait, `ended` is its start time, which is slightly too early.
         bounds.least = std::max(bounds.least, a.call->arrived() - b.call->ended);
         bounds.most = std::min(bounds.most, a.call->ended - b.call->arrived());
       }

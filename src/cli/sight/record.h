@@ -9,11 +9,11 @@
 namespace mccl::cli::sight {
 
 struct RecordedGroup {
-  long long index = 0;  ///< In the record.
+  long long index = 0;  ///< Number by which calls in the record refer to the group.
   std::string name;
-  std::string id;  ///< The same on all members.
-  int rank = 0;
-  std::vector<int> members;  ///< Ranks of the job.
+  std::string id;            ///< The same on all members.
+  int rank = 0;              ///< The recording rank's number in the group.
+  std::vector<int> members;  ///< Numbers of the members in the job.
 };
 
 struct RecordedCall {
@@ -27,7 +27,8 @@ struct RecordedCall {
   std::string state;
   long long sequence = 0;
   long long bytes = 0;
-  int peer = -1;  ///< The other rank of a message.
+  /// Ranks in the group; -1: none. `peer` is the other rank of a message.
+  int peer = -1;
   int root = -1;
   int waits_for = -1;
   /// Nanoseconds since 1970; 0 if unknown. align() makes the times of all ranks comparable.
@@ -37,13 +38,13 @@ struct RecordedCall {
 
   bool is_message() const { return call == "send" || call == "recv"; }
   bool has_ended() const { return state == "done" || state == "failed"; }
-  /// When the rank came to the call; 0 if unknown.
+  /// Time at which the rank submitted or, if that is unknown, started the call; 0 if unknown.
   std::int64_t arrived() const { return submitted != 0 ? submitted : started; }
 };
 
 /// The record of one rank.
 struct FlightRecord {
-  std::string origin;  ///< The file, for messages.
+  std::string origin;  ///< Name of the file, used in messages.
   std::string job;
   std::string host;
   int rank = 0;
@@ -54,19 +55,19 @@ struct FlightRecord {
   std::vector<RecordedCall> calls;  ///< Oldest first.
 };
 
-/// Reads a record. Calls of groups that the record no longer lists are left out. Throws
-/// InvalidArgument for text that no rank writes; the message begins with `origin`.
+/// Parses a record. Leaves out calls of groups that the record does not list. Throws
+/// InvalidArgument if the text is not a valid record; the message begins with `origin`.
 FlightRecord parse_record(std::string_view text, const std::string& origin);
 
 /// Throws InvalidArgument unless the records are of different ranks of one job.
 void check_one_job(const std::vector<FlightRecord>& records);
 
-/// Shifts the times of each host, if necessary, such that no collective ends on one rank before
-/// another rank has begun it. Returns a sentence for each host that was shifted.
+/// Corrects the times of each host, if necessary, so that no collective ends on one rank before
+/// another rank has begun it. Returns a sentence for each host whose times were corrected.
 std::vector<std::string> align(std::vector<FlightRecord>& records);
 
-/// Sentences about calls that differ between ranks, that ranks did not make, and about ranks that
-/// were late. `records` must be aligned.
+/// Returns sentences about calls that differ between ranks, calls that some ranks did not make, and
+/// ranks that made calls late. align() must have corrected the times of `records`.
 std::vector<std::string> findings(const std::vector<FlightRecord>& records);
 
 /// The calls of all ranks in the format of Chrome's trace viewer, which Perfetto reads.

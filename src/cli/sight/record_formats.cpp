@@ -1,4 +1,4 @@
-// The part of record.h that writes records for other programs.
+// Implements the functions of record.h that convert records to the formats of other programs.
 #include <fmt/format.h>
 
 #include <bit>
@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;
 
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-/// The earliest time of all records. The trace starts there, because the viewer's times have too
-/// few digits for times since 1970.
+/// The earliest time of all records, at which the trace starts. Times since 1970 would have too
+/// many digits for the viewer.
 std::int64_t beginning_of(const std::vector<FlightRecord>& records) {
   std::int64_t first = INT64_MAX;
   for (const FlightRecord& record : records) {
@@ -40,8 +40,9 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
   return details;
 }
 
-/// Adds the events of one call. A collective is a bar in its group's row: a group runs one at a
-/// time. Messages and the time in the queue may overlap, so they are asynchronous events.
+/// Adds the events of one call. A collective is a bar in its group's row, because a group runs one
+/// collective at a time. Messages, and times in the queue, may overlap, so they are asynchronous
+/// events.
 void add_events(Json& events, const FlightRecord& record, const RecordedCall& call,
                 std::int64_t beginning) {
   if (call.arrived() == 0) return;
@@ -138,7 +139,8 @@ std::string torch_dtype(const std::string& dtype) {
   return found == kNames.end() ? dtype : found->second;
 }
 
-/// The analyser knows only backends named nccl and xccl, and names messages by both ranks.
+/// Returns the name that torch's analyser expects for the call. It knows only the backends nccl and
+/// xccl, and the name of a message must contain both ranks.
 std::string torch_name(const RecordedCall& call, const RecordedGroup& group) {
   if (call.call == "barrier") return "nccl:all_reduce_barrier";
   if (call.call == "send") return fmt::format("nccl:send {}->{}", group.rank, call.peer);

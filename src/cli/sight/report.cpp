@@ -44,15 +44,15 @@ GroupReport read_group(const json& object, std::string_view who) {
   return group;
 }
 
-/// Adds a finding, and lets the worst one decide the health of the job.
+/// Adds a finding if it is new. The worst finding determines the health of the job.
 void find(JobReport& job, Health health, std::string finding) {
   job.health = std::max(job.health, health);
   if (std::ranges::find(job.findings, finding) == job.findings.end())
     job.findings.push_back(std::move(finding));
 }
 
-/// Describes the state of a rank of the job in a group: "process 12 is in ...". Empty if the rank
-/// is not on this host.
+/// Describes which call of a group a rank of the job is in: "process 12 is in ...". Empty if the
+/// rank does not run on this host.
 std::string whereabouts(const JobReport& job, int rank, const std::string& group_id) {
   for (const RankReport& each : job.ranks) {
     if (each.rank != rank) continue;

@@ -1,4 +1,4 @@
-// The reports of ranks to mccl status, and the health of a job that follows from them.
+// The reports of ranks to mccl status, and the health of a job, which is derived from the reports.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace mccl::cli::sight {
 
-/// A call of a group that has not ended.
+/// A call that a rank has made in a group, and that has not ended.
 struct PendingCall {
   std::string call;  ///< "all_reduce #12 (sum of 1000 f32)"
   bool has_started = false;
   double waited_s = 0;              ///< Time since the last progress.
-  std::vector<int> waits_for = {};  ///< Ranks of the group.
-  std::string why = {};             ///< A clause about the ranks that it waits for; may be empty.
+  std::vector<int> waits_for = {};  ///< Ranks of the group that the call waits for.
+  std::string why = {};             ///< The reason for the wait, as a clause; may be empty.
 };
 
 struct GroupReport {
   std::string name;
   std::string id;
-  int rank = 0;                           ///< In the group.
-  std::vector<int> members = {};          ///< Ranks of the job.
-  std::vector<PendingCall> pending = {};  ///< The first collective, and the oldest message.
+  int rank = 0;                           ///< This rank's number in the group.
+  std::vector<int> members = {};          ///< Numbers of the members in the job.
+  std::vector<PendingCall> pending = {};  ///< The first queued collective, and the oldest message.
   std::string last = {};     ///< The last collective that started; empty if there was none.
   std::string failure = {};  ///< Empty while the group is healthy.
 };
@@ -31,7 +31,7 @@ struct PeerReport {
   int rank = 0;
   std::string transport;
   std::string state;   ///< connected, silent, left, lost
-  std::string reason;  ///< For a peer that is lost.
+  std::string reason;  ///< The reason why the peer is lost; empty otherwise.
 };
 
 struct RankReport {
@@ -42,13 +42,14 @@ struct RankReport {
   int pid = 0;
   long long calls = 0;
   long long errors = 0;
-  /// Why the rank did not answer, or only in part; empty if it answered.
+  /// Describes why the rank's answer is missing or incomplete; empty if it is complete.
   std::string trouble = {};
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};
 };
 
-/// Reads what a rank answered. Throws InvalidArgument; the message begins with `who`.
+/// Parses the status that a rank sent. Throws InvalidArgument if it is invalid; the message begins
+/// with `who`.
 RankReport parse_status(std::string_view text, std::string_view who);
 
 enum class Health { healthy, stuck, failed };
@@ -57,11 +58,11 @@ enum class Health { healthy, stuck, failed };
 struct JobReport {
   std::vector<RankReport> ranks;
   Health health = Health::healthy;
-  std::vector<std::string> findings = {};  ///< Sentences about what is wrong.
+  std::vector<std::string> findings = {};  ///< One message for each fault.
 };
 
-/// Groups the ranks by job, and finds calls that have waited for `stuck_after_s`, failed groups and
-/// lost or silent ranks.
+/// Groups the ranks by job. Finds calls without progress for `stuck_after_s` seconds, failed
+/// groups, and lost or silent ranks.
 std::vector<JobReport> assess(std::vector<RankReport> ranks, double stuck_after_s);
 
 /// "healthy", "stuck" or "failed".
