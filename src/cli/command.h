@@ -17,7 +17,7 @@ inline constexpr int kFailed = 1;
 inline constexpr int kBadArguments = 2;
 inline constexpr int kWarned = 3;  ///< Status of mccl doctor if it found warnings but no problem.
 
-/// A flag's name in other programs, and its name in this program.
+/// The name of a flag in other programs, and the equivalent flag of this program.
 struct OtherName {
   std::string_view theirs;
   std::string_view ours;
@@ -44,7 +44,7 @@ using AddCommand = Command (*)(CLI::App& program);
 namespace bench {
 Command add(CLI::App& program);
 }
-/// Prints the completion of a shell, or manual pages, made from the flags.
+/// Prints shell completions or manual pages, which are generated from the flags.
 namespace completion {
 Command add(CLI::App& program);
 Command add_man(CLI::App& program);
@@ -66,7 +66,7 @@ Command add(CLI::App& program);
 namespace launch {
 Command add(CLI::App& program);
 }
-/// Predicts which schedule a call would take, and how long, without making the call.
+/// Predicts which schedule a call would use and how long it would take, without making the call.
 namespace plan {
 Command add(CLI::App& program);
 }

@@ -1,5 +1,5 @@
-// `mccl completion` and `mccl man`: shell completions and manual pages, made from the flags of all
-// commands.
+// `mccl completion` and `mccl man`: print shell completions and manual pages, generated from the
+// flags of all commands.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -85,8 +85,8 @@ std::string names_of(const std::vector<Page>& pages) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Returns the names of all flags, or only of flags with the kind of value `takes`. A blank
-/// precedes and follows each name.
+/// Returns the names of all flags of a command or, if `takes` is given, of the flags with such a
+/// value. A blank precedes and follows each name.
 std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
   std::string names = " ";
   for (const Flag& flag : page.flags)
@@ -94,7 +94,7 @@ std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
   return names;
 }
 
-/// Inserts a backslash before each of the characters.
+/// Inserts a backslash before each character of `text` that is one of `characters`.
 std::string escaped(std::string_view text, std::string_view characters) {
   std::string result;
   for (const char c : text) {
@@ -116,7 +116,7 @@ std::string roff(std::string_view text) {
   return result;
 }
 
-/// Returns the commands that the help lists.
+/// Returns a page for each command that the help lists.
 std::vector<Page> pages_of(const CLI::App& program) {
   std::vector<Page> pages;
   for (const CLI::App* command : listed_commands(program))

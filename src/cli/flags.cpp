@@ -8,7 +8,7 @@ namespace {
 
 struct UnknownFlag {
   std::string_view name;
-  std::string meant;  ///< Empty: no flag is similar.
+  std::string meant;  ///< Similar flag of the command; empty if there is none.
 };
 
 std::string nearest_flag(std::string_view name, const CLI::App& command) {
@@ -36,7 +36,7 @@ std::optional<UnknownFlag> unknown_flag(const CLI::App& command, Words words,
 }
 
 /// CLI11's messages contain the first long name of an option, even if the user typed -n. Replaces
-/// that name with the one that was typed.
+/// the long name with the one that was typed.
 std::string named_as_typed(std::string message, const CLI::App& command, Words words) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -90,7 +90,7 @@ std::string not_empty(const std::string& text) {
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
                          std::span<const OtherName> other_names) {
   std::string text = named_as_typed(printable(error.what()), command, words);
-  // CLI11 says "--hostfile: 1 required TEXT missing".
+  // CLI11's text is "--hostfile: 1 required TEXT missing".
   if (text.ends_with(" missing") && text.find(": 1 required ") != text.npos)
     text = text.substr(0, text.find(": 1 required ")) + " needs a value";
   if (const auto flag = unknown_flag(command, words, other_names)) {

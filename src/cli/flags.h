@@ -20,7 +20,8 @@
 
 namespace mccl::cli {
 
-/// A function for CLI::Option::check. It returns an empty text if the value is valid.
+/// A function for CLI::Option::check. Returns an error message, or an empty text if the value is
+/// valid.
 using ValueCheck = std::function<std::string(const std::string&)>;
 
 ValueCheck integer_between(std::int64_t least, std::int64_t most);
@@ -28,8 +29,8 @@ ValueCheck number_between(double least, double most);
 /// Returns a check that accepts only these names, which must outlive it.
 ValueCheck one_of(std::vector<std::string_view> names);
 
-/// Returns the value whose name_of is `text`, in an enumeration of `count` values. Throws
-/// InvalidArgument if there is none; the message lists all names and suggests the nearest.
+/// Returns the enumerator for which name_of() returns `text`. `count` is the number of enumerators.
+/// Throws InvalidArgument if there is none; the message lists all names and suggests the nearest.
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names(static_cast<std::size_t>(count));
@@ -41,8 +42,8 @@ Kind kind_of(std::string_view flag, std::string_view text, int count) {
       fmt::format("{}: {} is not known; {}", flag, in_quotes(text), choices_near(text, names)));
 }
 
-/// Rejects an empty value. It may be a shell variable that is not set, and would otherwise count as
-/// an absent flag.
+/// A ValueCheck that rejects an empty value, as of an unset shell variable. The commands would
+/// treat it like an absent flag.
 std::string not_empty(const std::string& text);
 
 template <typename T>
@@ -64,8 +65,8 @@ CLI::Option* add_value(CLI::App& app, const std::string& name, T& value, const s
 
 using Words = std::span<const char* const>;
 
-/// Returns one line about an error in parsing `words`, the arguments of `command`. It is the
-/// parser's own message, or suggests the nearest flag if the command does not know one.
+/// Returns the message for an error in parsing `words`, the arguments of `command`: the parser's
+/// own message, or a suggestion of the nearest flag if a flag is unknown.
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
                          std::span<const OtherName> other_names = {});
 

@@ -1,5 +1,5 @@
-// `mccl forward`: a port of this host that forwards to a local socket, for processes of this user
-// only.
+// `mccl forward`: listens at a port of this host and forwards connections to a local socket, but
+// only those of processes of this user.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -53,8 +53,8 @@ constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostPairs = 8192;
 
-/// Starts to connect; an error is reported later. Returns an empty socket if the attempt cannot
-/// start.
+/// Starts to connect; has_answered() returns the outcome once the socket is writable. Returns an
+/// empty socket if the attempt cannot start.
 Socket dial(const std::string& address, std::uint16_t port) {
   try {
     const Address to = transport::tcp::resolve(address, port).front();
@@ -73,7 +73,7 @@ bool has_answered(const Socket& connection) {
   return error == 0 || error == ECONNREFUSED;
 }
 
-/// Listens at the port, or at any other if it is taken.
+/// Listens at the port of 127.0.0.1, or at any free port if that port is taken.
 Listener listen_at(std::uint16_t wanted) {
   const Address here = *Address::parse_numeric("127.0.0.1", wanted);
   try {
@@ -84,7 +84,7 @@ Listener listen_at(std::uint16_t wanted) {
 }
 
 /// Sends as much of `waiting` as `to` accepts, and removes the sent bytes from `waiting`. Returns
-/// false if the other side has closed the connection.
+/// false if the connection has failed.
 bool send_from(std::string& waiting, int to) {
   if (waiting.empty()) return true;
   const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
@@ -122,8 +122,8 @@ bool is_own(const Address& peer, std::uint16_t port) {
   return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
 }
 
-/// Returns the first address where a host answers a connection to the port, even by refusing it.
-/// Empty if none answers within `patience`.
+/// Returns the first address at which a host answers a connection to the port, even by refusing it.
+/// Empty if no host answers within `patience`.
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience) {
   std::vector<Socket> dialled;
@@ -153,12 +153,12 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
   return {};
 }
 
-/// Listens on 127.0.0.1 and forwards each connection to the socket. The server behind the socket
-/// may not listen yet. If the onward connection closes before the first answer, the relay connects
-/// again and repeats everything that the client has sent.
+/// Listens on 127.0.0.1 and forwards each connection to the local socket. The server behind the
+/// socket may not listen yet. If the connection to the socket closes before the first answer, the
+/// relay connects again and repeats everything that the client has sent.
 class Relay {
  public:
-  /// Listens at `wanted`, or at any free port if that is taken. Throws Error.
+  /// Listens at the port `wanted`, or at any free port if that port is taken. Throws Error.
   Relay(std::uint16_t wanted, std::string socket)
       : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 
@@ -210,7 +210,7 @@ class Relay {
       watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
     if (!pair.to_onward.empty()) {
       watch.on(pair.onward.get(), POLLOUT, [&pair] {
-        // A failed send is handled when the socket is read.
+        // read_onward() handles the failure, because the failed socket becomes readable.
         if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
       });
     }
@@ -274,8 +274,8 @@ class Relay {
   std::list<ForwardedConnection> pairs_;
 };
 
-/// Prints a message for the launcher, after an empty line, because a start-up file may have printed
-/// an unfinished line.
+/// Prints a message for the launcher. Begins a new line first, because a start-up file may have
+/// printed an unfinished line.
 int say(const std::string& what) {
   fmt::print("\nmccl-forward {}\n", what);
   return std::fflush(stdout) == 0 ? kGood : kFailed;

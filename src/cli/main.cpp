@@ -66,14 +66,15 @@ bool is_to_print_json(int argc, char** argv, const Command* command) {
   return json != nullptr && json->get_items_expected_max() == 0;
 }
 
-/// Also prints the message as {"error": …} if the calling script asked for JSON.
+/// Calls complain(). If `json` is true, first prints the message as {"error": …} for the calling
+/// script.
 int complain_to_script(bool json, std::string_view who, std::string_view what, int status) {
   if (json) fmt::print("{}", cluster::dumped({{"error", what}}));
   return complain(who, what, status);
 }
 
-/// Returns a message if the first word is neither a flag nor a subcommand. CLI11 would only call it
-/// unexpected.
+/// Returns an error message if the first word is neither a flag nor a subcommand; else returns an
+/// empty text. CLI11's own message would suggest no command.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
   if (command_of(argc, argv, commands) != nullptr) return {};
@@ -86,8 +87,8 @@ std::string unknown_command(int argc, char** argv, const std::vector<Command>& c
                      advice);
 }
 
-/// If the command starts another program, gives it the words of that program. Returns how many
-/// words are left to parse.
+/// If the command starts another program, stores the words of that program in `command->program`.
+/// Returns the number of words at the start of `argv` that CLI11 must parse.
 int take_program(int argc, char** argv, const Command* command) {
   if (command == nullptr || command->program == nullptr) return argc;
   const std::size_t flags = end_of_flags(*command->app, {argv + 2, argv + argc});
@@ -118,8 +119,8 @@ std::optional<int> parse(CLI::App& program, const Command* command, int argc, ch
 }
 
 /// Opens standard streams that are closed. Otherwise a file that the program opens could get the
-/// descriptor of such a stream, and output would be written into the file. Each is opened for the
-/// wrong direction, so that using it is an error.
+/// descriptor of such a stream, and output would be written into the file. Opens each stream for
+/// the wrong direction, so that reads and writes fail.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -133,7 +134,7 @@ void occupy_standard_streams() {
 int with_output_written(int status) {
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   if (good) return status;
-  // An earlier failure may have hidden its cause. Writing one more byte sets errno again.
+  // errno no longer holds the cause of an earlier failure. Writing one more byte sets it again.
   errno = 0;
   [[maybe_unused]] const ssize_t n = ::write(STDOUT_FILENO, "\n", 1);
   return complain("mccl", fmt::format("cannot write standard output: {}", std::strerror(errno)),

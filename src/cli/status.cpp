@@ -50,14 +50,14 @@ struct StatusFlags {
   bool json = false;
 };
 
-/// The answer of a rank: what it reports, and as it came.
+/// The answer of a rank, parsed and in its original form.
 struct StatusAnswer {
   RankReport report;
   json raw;
 };
 
-/// Returns nothing for a rank that has ended. The rank's job is taken from the name of its socket,
-/// so that a rank that does not answer is shown with the others.
+/// Asks a rank for its status. Returns nothing if the rank has ended. Takes the job from the name
+/// of the socket, so that a rank that does not answer is shown with the other ranks of its job.
 std::optional<StatusAnswer> ask_for_status(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   StatusAnswer answer;
@@ -77,7 +77,7 @@ std::optional<StatusAnswer> ask_for_status(const RankSocket& socket) {
   return answer;
 }
 
-/// Asks all ranks at once, because each that does not answer takes seconds.
+/// Asks all ranks in parallel, because a rank that does not answer takes 2 s.
 std::vector<StatusAnswer> ask_all(const std::vector<RankSocket>& sockets) {
   std::vector<std::future<std::optional<StatusAnswer>>> asked;
   for (const RankSocket& socket : sockets)
@@ -88,7 +88,7 @@ std::vector<StatusAnswer> ask_all(const std::vector<RankSocket>& sockets) {
   return answers;
 }
 
-/// Keeps the answers of the jobs of one process.
+/// Removes the answers of all jobs in which the process has no rank.
 void keep_jobs_of(pid_t pid, std::vector<StatusAnswer>& answers) {
   std::vector<std::string> jobs;
   for (const StatusAnswer& each : answers)
@@ -99,7 +99,7 @@ void keep_jobs_of(pid_t pid, std::vector<StatusAnswer>& answers) {
 }
 
 int run_status(const StatusFlags& flags) {
-  if (flags.pid) static_cast<void>(ranks_of(*flags.pid));  // throws if it has no rank
+  if (flags.pid) static_cast<void>(ranks_of(*flags.pid));  // Throws if the process has no rank.
   std::vector<StatusAnswer> answers = ask_all(find_ranks());
   if (flags.pid) keep_jobs_of(*flags.pid, answers);
   if (answers.empty()) {
@@ -133,7 +133,8 @@ int run_status(const StatusFlags& flags) {
 
 Command add(CLI::App& program) {
   const auto flags = std::make_shared<StatusFlags>();
-  CLI::App* app = program.add_subcommand("status", "Show running jobs, and who waits for whom");
+  CLI::App* app = program.add_subcommand(
+      "status", "Show running jobs, and the ranks that their calls wait for");
   app->footer(kFooter);
   add_value(*app, "pid PID", flags->pid, "Process of a rank on this host; default: all jobs",
             integer_between(1, 1 << 30));

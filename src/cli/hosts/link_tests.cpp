@@ -51,7 +51,7 @@ std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
 /// Sends a request for each test in `indices` whose hosts both have probes, and passes the answers
 /// named `kind` to `then`. `request_for` returns the request without its id and addresses; its port
 /// is 0 if the test must be skipped. Gives up hosts that do not answer all requests in time,
-/// because further requests would probably time out, too.
+/// because each further request would wait as long.
 void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
          const char* kind, const std::function<json(std::size_t test)>& request_for,
          const std::function<void(std::size_t test, const json& answer)>& then) {
