@@ -102,7 +102,7 @@ Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
 }
 
 /// Returns the hostfile's variables, overridden by those of --env. A value of --env is NAME=VALUE,
-/// or NAME for a variable that has its value in the launcher's environment.
+/// or NAME to copy the variable from the launcher's environment.
 Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {

@@ -1,4 +1,4 @@
-// Failures of a job: ranks that ended badly, and hosts with which the launcher lost contact.
+// Failures of a job: ranks that failed, and hosts with which the launcher lost contact.
 #pragma once
 
 #include <chrono>
@@ -60,9 +60,9 @@ class Contact {
   /// report counts as an answer to a beat.
   void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
-  /// Called when ssh has ended while ranks ran there. `complaint` is its standard error.
+  /// Called when ssh has ended while ranks ran on the host. `complaint` is ssh's standard error.
   void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }
-  /// Called when the launcher ends the job while ranks run there.
+  /// Called when the launcher ends the job while ranks run on the host.
   void ending(Time now) { end({now, answered_, false, {}}); }
 
   /// Returns the failure, or nothing if messages passed until the job was ended.

@@ -32,7 +32,7 @@ constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
 /// Closes all descriptors except `kept`. As long as the guardian held a pipe open, the reader of
-/// the pipe would not see its end.
+/// the pipe would not see end of file.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;

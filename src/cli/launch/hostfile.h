@@ -44,7 +44,7 @@ bool is_whole_table(const std::vector<Host>& hosts);
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for
 /// each pair of neighbours. jaccl needs a mesh, and any other backend needs at least a ring. An
 /// incomplete table is an error for jaccl and jaccl-ring only, since other backends do not read it.
-/// Throws InvalidArgument for such errors; the message begins with `where`.
+/// Throws InvalidArgument if the tables do not suffice; the message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives

@@ -59,7 +59,7 @@ struct ReachedHost {
 struct RankPlan {
   int rank = 0;
   std::size_t host = 0;   ///< Index into Job::hosts.
-  std::size_t entry = 0;  ///< Index into JobRequest::hosts: the rank's entry.
+  std::size_t entry = 0;  ///< Index into JobRequest::hosts.
   int local_rank = 0;
   std::vector<std::string> argv;
   std::string directory;
@@ -102,7 +102,7 @@ bool may_be_sparse(const Job& job);
 std::string with_port(const std::string& address, int port);
 
 /// Return the contents of the files that ranks read. ring_file() returns MLX's list of addresses.
-/// devices_file() returns its table of devices, or an empty text if the hosts have none.
+/// devices_file() returns MLX's table of RDMA devices, or an empty text if the hosts have none.
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached);
 std::string devices_file(const Job& job);
 
@@ -136,8 +136,8 @@ Variables forwarded(const Variables& inherited);
 Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
                          const std::vector<ReachedHost>& reached, const Variables& inherited);
 
-/// Returns the variables of each rank, for --print-env, and also its host and command line if
-/// `commands` is true, for --dry-run. Secrets are masked.
+/// Returns the host and the variables of each rank, for --print-env. If `commands` is true, also
+/// returns each rank's command line, for --dry-run. Secrets are masked.
 std::string text_of(const Job& job, const Ports& ports, const std::vector<ReachedHost>& places,
                     const Variables& inherited, bool commands);
 

@@ -92,7 +92,7 @@ class RankWords {
   /// Returns how many bytes are left.
   std::size_t filter(std::span<char> bytes);
   /// Called at the end of the stream: returns the bytes that were held back. If the program never
-  /// began, also returns those that were dropped.
+  /// began, also returns the bytes that were dropped.
   std::string rest();
   /// The rank's exit status, once the script has reported it.
   const std::optional<int>& status() const { return status_; }

@@ -220,7 +220,7 @@ class SshHost final : public RunningHost {
   /// become() lists the transitions. Dialogue has the state of a single connection.
   enum class State {
     checking,   ///< The host checks whether it can run its ranks.
-    checked,    ///< The host has sent all its results; other hosts may not have.
+    checked,    ///< The host has sent all its results. The job may still wait for others.
     preparing,  ///< The host gets its files, and missing connections are opened.
     running,
     killing,  ///< The ranks were sent SIGKILL.
@@ -369,7 +369,7 @@ class SshHost final : public RunningHost {
   std::optional<Clock::time_point> limit_;  ///< Time by which the state must have changed.
   Clock::time_point next_beat_ = {};
   Contact contact_;
-  std::map<pid_t, const Connection*> sessions_;  ///< The ssh of each running rank.
+  std::map<pid_t, const Connection*> sessions_;  ///< Keyed by the ssh process of each running rank.
 };
 
 }  // namespace

@@ -26,9 +26,9 @@ class StoreWays {
  public:
   using Hosts = std::vector<std::unique_ptr<RunningHost>>;
 
-  /// Starts a forwarder on each host except rank 0's, which first looks for an address at which
-  /// rank 0's host answers. All hosts must have been checked, and none prepared. `folder` is the
-  /// job's folder on this machine.
+  /// Starts a forwarder on each host except rank 0's. The forwarder first looks for an address at
+  /// which rank 0's host answers. All hosts must have been checked, and none prepared. `folder` is
+  /// the job's folder on this machine.
   StoreWays(const Job& job, const Hosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
