@@ -98,7 +98,7 @@ class Inquiry {
   std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
 };
 
-// Parts of Inquiry, in asked.cpp.
+// Helpers of Inquiry that asked.cpp implements.
 
 /// Returns a line with the main facts of a host, which is shown as soon as the host has answered.
 std::string summary_of(const cluster::HostFacts& facts);

@@ -103,8 +103,8 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
         const std::string why = printable(value_at<std::string>(answer, "why"));
         if (results[i].good || !why.empty()) results[i].why = results[i].good ? "" : why;
       });
-  // If a host was lost meanwhile, why a connection to or from this host failed is unknown. Such a
-  // test counts as not tried.
+  // If a host was lost meanwhile, the reason why a connection to or from it failed is unknown. Such
+  // a test counts as not tried.
   for (std::size_t i = 0; i < tests.size(); ++i) results[i].tried = can_be_tried(inquiry, tests[i]);
   return results;
 }

@@ -14,7 +14,7 @@ struct WhichHosts {
   std::string hostfile;
   std::string user;
   std::vector<std::string> ssh_arguments;
-  int patience = 60;  ///< Seconds.
+  int patience = 60;  ///< Seconds that a host may take.
 };
 
 /// Adds --hosts, --hostfile, --user, --ssh-arg and --patience. `patience` completes the help text
@@ -22,7 +22,7 @@ struct WhichHosts {
 void add_flags(CLI::App& app, WhichHosts& which, const std::string& patience);
 
 /// Returns the hosts that the flags specify, or `usual` if they specify none. Throws
-/// InvalidArgument.
+/// InvalidArgument if the hostfile or a host is invalid.
 launch::Hostfile hosts_of(const WhichHosts& which, std::vector<Host> usual = {Host{}});
 
 /// Returns each host once, with the addresses of all its entries. A host may have several entries,

@@ -100,7 +100,7 @@ class Dialogue {
   /// Reaps the process if it has ended, and reads the rest of its output. Returns true only once:
   /// when the process has ended and will not be started again.
   bool collect();
-  /// Sends the signal to the process. If it has not been started, it never will be.
+  /// Sends the signal to the process. If the process has not been started, it never will be.
   void end(int signal);
 
   bool ended() const { return state_ == State::ended; }
@@ -138,7 +138,7 @@ struct Captured {
 };
 
 struct CaptureLimits {
-  Clock::time_point time;                    ///< When the program gets SIGTERM.
+  Clock::time_point time;                    ///< Time at which the program gets SIGTERM.
   std::chrono::seconds grace{0};             ///< Time between SIGTERM and SIGKILL.
   std::size_t bytes = std::size_t{1} << 20;  ///< Largest output that is kept.
 };

@@ -39,7 +39,7 @@ void write_all(int file, std::string_view text, const std::string& path) {
 }
 
 /// Creates a file with a unique name in the folder of `path`, with the permissions `mode`. Sets
-/// `path` to its name.
+/// `path` to the name of that file.
 Descriptor open_beside(std::string& path, mode_t mode) {
   path += ".XXXXXX";
   Descriptor file(::mkstemp(path.data()));

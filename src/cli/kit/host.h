@@ -22,8 +22,8 @@ struct Host {
   /// ranks. If empty, routing selects the address.
   std::vector<std::string> addresses;
   std::optional<int> slots;  ///< Number of ranks on the host, unless flags override it.
-  std::string python;        ///< Python that runs its ranks; empty: JobRequest::python.
-  std::string directory;     ///< Directory of its ranks; empty: JobRequest::directory.
+  std::string python;        ///< Python of the host's ranks; empty: JobRequest::python.
+  std::string directory;     ///< Directory of the host's ranks; empty: JobRequest::directory.
   std::map<std::string, std::string> environment;
   /// Table of RDMA devices for MLX, with an entry for each host in order: null, or the device or
   /// list of devices that leads to that host. Not an array if the hostfile has no table.

@@ -96,8 +96,8 @@ ChildProcess start_process(const ProcessPlan& plan);
 void execute(const std::string& program, std::vector<std::string> argv,
              const std::map<std::string, std::string>& environment);
 
-/// Returns how the child ended, or nothing if it still runs. If it has ended, sends SIGTERM to the
-/// rest of its process group.
+/// Returns how the child ended, or nothing if it still runs. If the child has ended, sends SIGTERM
+/// to the other processes of the child's process group.
 std::optional<Exit> reap(pid_t child);
 
 /// The events that a loop waits for. The caller must register them again before each wait.
