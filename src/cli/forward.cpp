@@ -62,8 +62,8 @@ Socket dial(const std::string& address, std::uint16_t port) {
     const int error = transport::tcp::start_connect(made, to, nullptr);
     if (error == 0 || error == EINPROGRESS || error == ECONNREFUSED) return made;
   } catch (const Error&) {
-    // The address does not resolve, or its family is not available here. It counts as not
-    // answering.
+    // The address does not resolve, or its family is not available on this host. Such an address
+    // counts as not answering.
   }
   return {};
 }

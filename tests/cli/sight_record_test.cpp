@@ -129,10 +129,11 @@ TEST(SightRecord, NamesTheRankThatDidNotMakeACall) {
   add_call(records[0], 2, 30, -1, "running");
   EXPECT_THAT(
       findings(records),
-      ElementsAre("Rank 1 did not make call 2 of group 'world', all_reduce (sum of 8 bytes of "
-                  "f32). Rank 0 waited for it since 2023-11-14 22:13:20.030000 UTC, for 970 ms. "
-                  "The last call of rank 1 there, number 1, was all_reduce (sum of 8 bytes of "
-                  "f32), which ended at 2023-11-14 22:13:20.020000 UTC."));
+      ElementsAre(
+          "Rank 1 did not make call 2 of group 'world', all_reduce (sum of 8 bytes of "
+          "f32). Rank 0 waited for it since 2023-11-14 22:13:20.030000 UTC, for 970 ms. "
+          "The last call of rank 1 in that group, number 1, was all_reduce (sum of 8 bytes of "
+          "f32), which ended at 2023-11-14 22:13:20.020000 UTC."));
   records.pop_back();
   EXPECT_THAT(findings(records),
               ElementsAre(HasSubstr("Rank 1 gave no record, and may not have made call 2")));

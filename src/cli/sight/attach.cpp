@@ -106,15 +106,15 @@ std::vector<RankSocket> ranks_of(pid_t pid) {
   if (errno == ESRCH)
     throw InvalidArgument(fmt::format("there is no process {} on this host", pid));
   throw InvalidArgument(fmt::format(
-      "process {} has no socket in {}: it is in no job of several ranks, or its ranks have not "
-      "met yet",
+      "process {} has no socket in {}: it is in no job of several ranks, or its ranks are not "
+      "connected yet",
       pid, node::status_folder()));
 }
 
 std::string ask(const RankSocket& rank, std::string_view request) {
   const std::string who = fmt::format("rank {} (process {})", rank.rank, rank.pid);
   const auto [connection, busy] = LocalConnection::dial(rank.path);
-  if (busy) throw Error(fmt::format("too many processes wait for an answer of {}", who));
+  if (busy) throw Error(fmt::format("too many processes wait for an answer from {}", who));
   if (!connection) throw RankGone(fmt::format("{} no longer listens at {}", who, rank.path));
   if (!connection.same_user())
     throw Error(fmt::format("the socket {} belongs to another user", rank.path));
@@ -123,7 +123,7 @@ std::string ask(const RankSocket& rank, std::string_view request) {
     static_cast<void>(connection.send(std::as_bytes(std::span(request)), {}));
     answer = read_answer(connection, who);
   } catch (const PeerError&) {
-    // The rank has just ended.
+    // The rank has just ended. Its answer is empty or incomplete, which is checked below.
   }
   if (answer.empty())
     throw RankGone(fmt::format("{} closed the connection, because it has just ended", who));

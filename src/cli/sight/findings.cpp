@@ -24,7 +24,7 @@ struct Place {
   const RecordedCall* call = nullptr;
 };
 
-/// The same collective on all ranks whose record has it.
+/// One collective, as recorded by all ranks whose record contains it.
 struct MatchedCollective {
   const RecordedGroup* group = nullptr;
   std::vector<Place> places;
@@ -75,7 +75,7 @@ std::string duration_text(double ns) {
   return ns < 1e9 ? fmt::format("{:.3g} ms", ns / 1e6) : fmt::format("{:.4g} s", ns / 1e9);
 }
 
-/// "Rank 1", or "Ranks 0, 2".
+/// Returns text such as "Rank 1" or "Ranks 0, 2".
 std::string ranks_text(const std::set<int>& ranks) {
   return fmt::format("Rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
@@ -120,7 +120,7 @@ const RecordedCall* last_of(const FlightRecord& record, const std::string& group
 /// Describes the last call that a rank made in a group. `last` is null if there is none.
 std::string absence(const FlightRecord& record, const RecordedCall* last) {
   if (!last) return fmt::format("Rank {} made no call in that group.", record.rank);
-  return fmt::format("The last call of rank {} there, number {}, was {}{}.", record.rank,
+  return fmt::format("The last call of rank {} in that group, number {}, was {}{}.", record.rank,
                      last->sequence, call_text(*last),
                      last->ended == 0 ? "" : ", which ended at " + time_text(last->ended));
 }
@@ -172,7 +172,8 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
         continue;
       }
       const RecordedCall* const last = last_of(*record, key.first);
-      if (last && last->sequence > key.second) continue;  // Newer calls have overwritten this one.
+      // The rank made the call, but newer calls have overwritten it in the record.
+      if (last && last->sequence > key.second) continue;
       absent.insert(member);
       details += " " + absence(*record, last);
     }

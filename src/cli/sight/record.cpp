@@ -97,12 +97,13 @@ void check_one_job(const std::vector<FlightRecord>& records) {
   for (const FlightRecord& record : records) {
     const FlightRecord& first = records.front();
     if (record.job != first.job || record.size != first.size) {
-      throw InvalidArgument(fmt::format("{} is of job {} and {} of job {}; give the records of one",
-                                        first.origin, first.job, record.origin, record.job));
+      throw InvalidArgument(
+          fmt::format("{} is of job {}, but {} is of job {}; give the records of one job",
+                      first.origin, first.job, record.origin, record.job));
     }
     const auto [place, is_new] = seen.emplace(record.rank, record.origin);
     if (!is_new) {
-      throw InvalidArgument(fmt::format("{} and {} are both of rank {}; leave one out",
+      throw InvalidArgument(fmt::format("{} and {} are both of rank {}; omit one of them",
                                         place->second, record.origin, record.rank));
     }
   }

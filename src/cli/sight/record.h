@@ -59,7 +59,7 @@ struct FlightRecord {
 /// InvalidArgument if the text is not a valid record; the message begins with `origin`.
 FlightRecord parse_record(std::string_view text, const std::string& origin);
 
-/// Throws InvalidArgument unless the records are of different ranks of one job.
+/// Throws InvalidArgument if the records are of several jobs, or if two are of the same rank.
 void check_one_job(const std::vector<FlightRecord>& records);
 
 /// Corrects the times of each host, if necessary, so that no collective ends on one rank before

@@ -64,7 +64,7 @@ std::string whereabouts(const JobReport& job, int rank, const std::string& group
       if (group.last.empty()) return fmt::format("process {} has made no call there", each.pid);
       return fmt::format("process {} has made no call there since {}", each.pid, group.last);
     }
-    return fmt::format("process {} has not made that group, or has destroyed it", each.pid);
+    return fmt::format("process {} has not created that group, or has destroyed it", each.pid);
   }
   return {};
 }
@@ -104,9 +104,10 @@ void assess_rank(JobReport& job, const RankReport& rank, double stuck_after_s) {
            fmt::format("rank {} has lost rank {}: {}", rank.rank, peer.rank, peer.reason));
     if (peer.state == "silent") {
       find(job, Health::stuck,
-           fmt::format("rank {} hears nothing from rank {}: its process is stopped, or its host "
-                       "cannot be reached",
-                       rank.rank, peer.rank));
+           fmt::format(
+               "rank {0} receives nothing from rank {1}: the process of rank {1} is stopped, "
+               "or its host cannot be reached",
+               rank.rank, peer.rank));
     }
   }
 }
@@ -168,7 +169,8 @@ RankReport parse_status(std::string_view text, std::string_view who) {
   rank.pid = static_cast<int>(fields.integer("pid", 1, INT32_MAX));
   rank.calls = fields.integer("calls", 0, INT64_MAX);
   rank.errors = fields.integer("errors", 0, INT64_MAX);
-  if (!fields.flag("answers")) rank.trouble = "does not drive its calls: a callback blocks it";
+  if (!fields.flag("answers"))
+    rank.trouble = "is blocked by a callback, so its calls make no progress";
   for (const json& each : fields.list("groups")) rank.groups.push_back(read_group(each, who));
   for (const json& each : fields.list("peers")) {
     const Fields peer(each, who);

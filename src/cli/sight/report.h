@@ -26,11 +26,11 @@ struct GroupReport {
   std::string failure = {};  ///< Empty while the group is healthy.
 };
 
-/// Another rank, as seen by the reporting one.
+/// Another rank, as seen by the reporting rank.
 struct PeerReport {
   int rank = 0;
   std::string transport;
-  std::string state;   ///< connected, silent, left, lost
+  std::string state;   ///< "connected", "silent", "left" or "lost".
   std::string reason;  ///< The reason why the peer is lost; empty otherwise.
 };
 
@@ -65,7 +65,7 @@ struct JobReport {
 /// groups, and lost or silent ranks.
 std::vector<JobReport> assess(std::vector<RankReport> ranks, double stuck_after_s);
 
-/// "healthy", "stuck" or "failed".
+/// Returns "healthy", "stuck" or "failed".
 std::string_view name_of(Health health);
 
 /// A table of the job's ranks, followed by the findings.
