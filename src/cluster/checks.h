@@ -13,8 +13,8 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host. The findings in `facts.odd`, which describe unreadable facts,
-/// are the first ones.
+/// Returns the faults of one host, after the findings in `facts.odd`, which describe unreadable
+/// facts.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
@@ -37,7 +37,7 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts);
 std::vector<Finding> check_versions(std::span<const HostFacts> hosts);
 
 /// Runs check_identity() and check_versions(), and finds settings and network masks that differ,
-/// clocks that are off, and duplicate addresses.
+/// clocks that differ from this machine's, and duplicate addresses.
 std::vector<Finding> check_cluster(std::span<const HostFacts> hosts);
 
 /// Checks that a hostfile fits its hosts. `addresses` holds, for each host, the addresses that the
@@ -64,7 +64,7 @@ std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
                                  std::span<const InterfacePath> paths, const Connectivity& joined);
 
 /// Returns the instructions to install mccl on the host. Used if mccl is missing or its version
-/// differs. They build it from source, since no package index carries mccl.
+/// differs. The instructions build mccl from source, because no package index offers it.
 std::string how_to_install(const std::string& host);
 
 }  // namespace mccl::cluster

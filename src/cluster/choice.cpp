@@ -76,7 +76,7 @@ Finding too_many(std::span<const HostFacts> hosts) {
   return {.id = "too-many-hosts",
           .severity = Severity::problem,
           .what = fmt::format(
-              "a ring of cables is not searched for among {} hosts; the limit is {} hosts",
+              "no ring of cables was searched for: there are {} hosts, and the limit is {}",
               hosts.size(), kMostRingHosts),
           .where = fmt::format("{} to {}", hosts.front().host, hosts.back().host),
           .why = "a search among so many hosts may never end",
@@ -185,8 +185,8 @@ void even_out_devices(std::vector<HostfileEntry>& entries) {
 
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
-/// Returns the addresses of the host at index `place` of `choice.order`. In a ring, these are only
-/// those on cables from the previous host; otherwise those on all of its cables.
+/// Returns the addresses of the host at index `place` of `choice.order`: in a ring, those on cables
+/// from the previous host; otherwise, those on all cables of the host.
 std::vector<std::string> ips_of(const TopologyChoice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();

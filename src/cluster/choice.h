@@ -15,9 +15,9 @@
 namespace mccl::cluster {
 
 enum class Topology {
-  ring,  ///< Passes through all hosts, in the order of `order`.
-  mesh,  ///< A cable joins every pair of hosts.
-  any,   ///< Cables join all hosts, but form no ring: suits MCCL, but none of MLX's own backends.
+  ring,     ///< Cables form a ring through all hosts, in the order of TopologyChoice::order.
+  mesh,     ///< A cable joins every pair of hosts.
+  any,      ///< Cables join all hosts, but form no ring. MCCL can use them; MLX's backends cannot.
   network,  ///< All hosts share one or several networks.
   none,     ///< No usable connection was found.
 };
@@ -32,8 +32,8 @@ struct TopologyChoice {
 };
 
 /// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user requested that backend,
-/// and empty otherwise. If the cables do not suit it, the shape is none and a finding lists the
-/// cables to add.
+/// and empty otherwise. If the cables do not suit that backend, the shape is none and findings give
+/// the reason, such as cables that are missing.
 TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
                              const std::string& backend);
 
@@ -44,7 +44,7 @@ std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const 
 
 /// Chooses the best network in which all hosts have an address, and all networks that are equally
 /// good. The medium decides first, in the order of InterfaceKind, and then the rate. If there is no
-/// such network, the shape is none, although cables may still join the hosts.
+/// such network, the shape is none, even if cables join the hosts.
 TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// One entry of the hostfile, which `mccl launch` and MLX read.

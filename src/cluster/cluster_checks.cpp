@@ -36,8 +36,8 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
     if (std::abs(host.clock_off_s) < kClockOff) continue;
     findings.push_back(
         {"clock-off", Severity::warning,
-         fmt::format("its clock is {:.0f} s {} of this machine's", std::abs(host.clock_off_s),
-                     host.clock_off_s > 0 ? "ahead" : "behind"),
+         fmt::format("its clock is {:.0f} s {} this machine's", std::abs(host.clock_off_s),
+                     host.clock_off_s > 0 ? "ahead of" : "behind"),
          host.host,
          "log lines of different hosts cannot be ordered, and certificates and package downloads "
          "may be refused",
@@ -84,8 +84,8 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-/// Finds pairs of addresses with different masks such that only one of their two networks contains
-/// the other address.
+/// Finds pairs of addresses with different prefix lengths where one address is in the network of
+/// the other, but not vice versa.
 void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
   struct Place {
     std::string text;
@@ -129,7 +129,7 @@ std::string identity_of(const HostFacts& host) {
 constexpr std::string_view kNccl = "nvidia-nccl-";
 
 struct Installed {
-  std::string package;  ///< Its name in pip.
+  std::string package;  ///< The name that pip uses.
   std::string version;
 };
 
@@ -177,8 +177,7 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                           first.package, first.version)});
 }
 
-/// A package whose absence on a host may make a job fail there, although the job runs on other
-/// hosts.
+/// A package whose absence may make a job fail on a host, although the job works on other hosts.
 struct Needed {
   std::string_view family;
   std::string_view why;
@@ -231,8 +230,8 @@ bool is_slow(const Interface& interface) {
   return interface.kind == InterfaceKind::wireless || interface.joins;
 }
 
-/// Returns an interface of the host that has a cable, as a replacement for the selected interface;
-/// null if there is none.
+/// Returns a usable cabled interface of the host with an IPv4 address, to suggest instead of the
+/// selected interface; null if there is none.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
     return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&

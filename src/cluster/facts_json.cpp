@@ -107,9 +107,9 @@ bool has_form(const json& value, const json& example) {
   return value.type() == example.type();
 }
 
-/// Makes `value` have the form of `example`. Limits integers to their range. Removes each member
-/// and each entry that is null or has another form, and adds a finding to `noted` for the latter.
-/// Returns false if `value` itself has another form.
+/// Makes `value` have the form of `example`. Limits integers to their range. Removes members that
+/// are null or unknown. Also removes members and list entries of another form, and adds a finding
+/// to `noted` for each of these. Returns false if `value` itself has another form.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),
@@ -137,7 +137,7 @@ bool keep_valid(json& value, const json& example, HostFacts& noted) {
 }
 
 /// Empties names that are not plain, because they may appear in commands, and adds a finding for
-/// each. Drops parts that lack their essential fields.
+/// each. Drops list entries that lack an essential field, such as interfaces without a name.
 void keep_plain(HostFacts& facts, HostFacts& noted) {
   const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
   for (Interface& each : facts.interfaces) {

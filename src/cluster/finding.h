@@ -1,4 +1,4 @@
-// A fault found in a cluster, with its consequences and its cure, as text for people.
+// Findings about a cluster: faults and notes, with their consequences and cures, as text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,9 +19,9 @@ struct Finding {
   std::string id;  ///< Stable identifier for programs; docs/operating.md lists all.
   Severity severity = Severity::problem;
   std::string what;
-  std::string where;  ///< A host, or a host and one of its parts.
+  std::string where;  ///< The hosts concerned, with the interface, port or GPUs if known.
   std::string why;    ///< Consequences of the fault.
-  std::string cure;   ///< Advice: the command that fixes the fault, if there is one.
+  std::string cure;   ///< Advice, often a command that fixes the fault. May be empty.
   /// A command that root can safely run without review, on the host named by `where`. Empty if
   /// there is none.
   std::string fix = {};
@@ -32,8 +32,8 @@ struct Finding {
 
 std::string_view name_of(Severity severity);
 
-/// Returns the enumerator with this name among the first `count` ones. Returns the first enumerator
-/// if none has it.
+/// Returns the enumerator, among the first `count`, whose name_of() is `name`. Returns the first
+/// enumerator if none matches.
 template <typename Named>
 Named named(const std::string& name, int count) {
   for (int i = 1; i < count; ++i)
@@ -53,12 +53,12 @@ bool is_fault(const Finding& finding);
 /// Sorts stably, with the most severe first.
 void sort_by_severity(std::vector<Finding>& findings);
 
-/// Returns the highest severity among warnings and problems; empty if there are only notes.
+/// Returns the highest severity among warnings and problems; empty if there are none.
 std::optional<Severity> worst_of(std::span<const Finding> findings);
 
 /// Formats one paragraph per finding, for people.
 std::string text_of(std::span<const Finding> findings);
-/// Returns indented JSON with a final newline. Replaces bytes from hosts that are not valid UTF-8.
+/// Returns indented JSON with a final newline. Replaces invalid UTF-8, which hosts may report.
 std::string dumped(const nlohmann::json& json);
 
 }  // namespace mccl::cluster

@@ -29,8 +29,8 @@ class Findings {
  public:
   explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
 
-  /// Adds a warning that the command `fix` cures and `undo` reverses. On Linux,
-  /// `mccl doctor --fix` may run them.
+  /// Adds a warning whose cure is the command `fix`; `undo` reverses `fix`. On Linux,
+  /// `mccl doctor --fix` may run `fix`.
   void add_fixed_by(const char* id, std::string what, std::string why, const std::string& fix,
                     const std::string& undo) {
     add(id, Severity::warning, std::move(what), std::move(why), "sudo " + fix);
@@ -238,13 +238,12 @@ bool is_nvlink(const std::string& cell) {
 
 /// Explains a word in the output of `nvidia-smi topo -p2p`.
 std::string meaning_of(const std::string& word) {
-  const std::map<std::string, std::string> known = {
-      {"CNS", "the chipset does not support it"},
-      {"GNS", "the GPUs do not support it"},
-      {"TNS", "their positions in the topology do not reach each other"},
-      {"DR", "it is disabled by a registry key"},
-      {"NS", "it is not supported"},
-      {"U", "the reason is unknown"}};
+  const std::map<std::string, std::string> known = {{"CNS", "the chipset does not support it"},
+                                                    {"GNS", "the GPUs do not support it"},
+                                                    {"TNS", "the topology does not support it"},
+                                                    {"DR", "it is disabled by a registry key"},
+                                                    {"NS", "it is not supported"},
+                                                    {"U", "the reason is unknown"}};
   const auto found = known.find(word);
   return found == known.end() ? in_quotes(word) : found->second;
 }
@@ -267,7 +266,7 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
   const Matrix peers = gpu_matrix(facts.gpu_peers, facts.gpus.size());
-  // Pairs without access, keyed by the word that gives the reason.
+  // Pairs of GPUs without peer access, keyed by nvidia-smi's word for the reason.
   std::map<std::string, std::vector<std::string>> pairs;
   for (std::size_t a = 0; a < peers.size(); ++a)
     for (std::size_t b = a + 1; b < peers.size(); ++b)

@@ -56,7 +56,7 @@ struct Route {
   std::string interface;  ///< Outgoing interface; empty if there is none or it is unknown.
 };
 
-/// An address or a network that the host uses. Cables must not be given these addresses.
+/// An address or a network that the host uses. New networks of cables must not overlap it.
 struct InUse {
   Network network;
   std::string by;  ///< The kind of use, such as "a DNS server".
@@ -126,8 +126,8 @@ struct HostFacts {
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
   /// "systemd-networkd" or "networksetup". Empty if it is none of these.
   std::string network_manager;
-  /// True while a network set-up that is not confirmed yet is active on the host. The set-up will
-  /// be undone unless it is confirmed.
+  /// True while a network set-up is active on the host that a guard process will undo, because the
+  /// set-up has not been confirmed.
   bool setup_unconfirmed = false;
   std::vector<ThunderboltPort> ports;
   std::vector<RdmaDevice> rdma;
@@ -135,8 +135,8 @@ struct HostFacts {
   std::vector<Gpu> gpus;
   std::string gpu_links;  ///< Output of nvidia-smi topo -m.
   std::string gpu_peers;  ///< Output of nvidia-smi topo -p2p r.
-  /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The true
-  /// offset is at least this large.
+  /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The
+  /// magnitude is a lower bound.
   double clock_off_s = 0;
   std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
 
@@ -150,8 +150,8 @@ struct HostFacts {
 /// Returns the hosts' names, separated by commas.
 std::string names_of(std::span<const HostFacts> hosts);
 
-/// Prefix of the folders in /tmp that mark an unconfirmed set-up. A guard process, which undoes the
-/// set-up unless it is confirmed, touches the file `waits` in this folder every second.
+/// Prefix of the folders in /tmp that mark an unconfirmed set-up. A guard process waits to undo the
+/// set-up if it is not confirmed, and touches the file `waits` in that folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

@@ -208,7 +208,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  // Receivers of each caller's messages. The caller's firewall drops their answers.
+  // Keyed by the sender of discovery messages: the receivers whose answers its firewall drops.
   std::map<End, std::set<End>> hearers;
   for (const Heard& each : calls.unanswered) {
     const bool known =

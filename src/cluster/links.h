@@ -1,4 +1,4 @@
-// The connections between hosts: cables between two interfaces, and networks of more interfaces.
+// Connections between hosts: cables between two interfaces, and networks of several interfaces.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ struct End {
 const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end);
 /// Returns null if the host did not report the interface.
 const Interface* interface_of(std::span<const HostFacts> hosts, const End& end);
-/// Returns a text for people, such as "a (en5)"; only the host's name if the interface is unknown.
+/// Returns a text for people, such as "a (en5)"; only the host's name if `end` has no interface.
 std::string name_of(std::span<const HostFacts> hosts, const End& end);
 
 /// A cable between two interfaces. `a` is the end at the host with the lower index.
@@ -65,9 +65,8 @@ struct Connectivity {
 };
 
 /// Finds cables from the UUIDs that Thunderbolt gives to ports. Uses `heard` to distinguish several
-/// cables between the same two hosts. Adds a finding for each of these cables: one that only one
-/// end sees, one that leads back to the same host or to an unknown computer, and one that has no
-/// interface at one end.
+/// cables between the same two hosts. Adds a finding for each cable that only one end reports, that
+/// leads back to the same host or to an unknown computer, or that has no interface at one end.
 std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
                                          std::span<const Heard> heard,
                                          std::vector<Finding>& findings);
@@ -79,15 +78,15 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds each link neither of whose ends is part of `joined` yet.
+/// Adds each link whose ends are both absent from `joined`.
 void add_links(Connectivity& joined, std::span<const CableLink> links);
 
-/// Sums the capacities of all cables of each pair. A cable of unknown speed counts as fast as the
-/// slowest known one.
+/// Returns the sum of the rates of each pair's cables. A cable of unknown rate counts as fast as
+/// the slowest cable of known rate.
 Capacities capacities_of(int hosts, std::span<const CableLink> links);
 
-/// Returns sets of hosts such that the pairs join all hosts of a set, directly or through others.
-/// The largest set is the first.
+/// Returns the connected components of the graph whose edges are `pairs`, as sets of hosts. The
+/// largest set is the first.
 std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
 
 /// own_end() returns the link's end at this host, and other_end() returns the opposite end.

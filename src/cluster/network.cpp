@@ -14,7 +14,7 @@
 namespace mccl::cluster {
 namespace {
 
-/// Returns the bits of an address of this width that follow the prefix.
+/// Returns a mask of the bits that follow the prefix, in an address of `width` bits.
 AddressBits host_bits(int width, int prefix_bits) {
   const int count = width - prefix_bits;
   return count == 128 ? ~AddressBits{0} : (AddressBits{1} << count) - 1;

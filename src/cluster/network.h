@@ -20,8 +20,7 @@ struct IpAddress {
                           const IpAddress&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Parses "10.0.0.1" or "fd00::1". Returns nothing for any other text, such as an address with a
-/// zone.
+/// Parses "10.0.0.1" or "fd00::1". Empty for any other text, such as an address with a zone.
 std::optional<IpAddress> parse_address(std::string_view text);
 /// Returns the canonical short form.
 std::string text_of(const IpAddress& address);
@@ -38,21 +37,22 @@ struct Network {
   bool overlaps(const Network& other) const;
   /// Clears the bits after the prefix.
   Network base() const { return {first(), prefix_bits}; }
-  /// True if the other address differs from this one and is in the same network.
+  /// True if both have the same network, but different addresses.
   bool is_beside(const Network& other) const;
 
   friend auto operator<=>(const Network&,
                           const Network&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Self-assigned IPv4 addresses, which systems such as macOS may change at any time.
+/// The range of self-assigned IPv4 addresses, which systems such as macOS may change at any time.
 inline constexpr Network kSelfAssigned = {{0xA9FE0000}, 16};
 
 /// True if the network lies in an IPv4 range that is not routed on the Internet: RFC 1918,
 /// carrier-grade NAT (100.64.0.0/10) or benchmarks (198.18.0.0/15).
 bool is_private(const Network& network);
 
-/// Parses "10.0.0.1/24" or "fd00::1/64". Without a prefix length, all bits of the address count.
+/// Parses "10.0.0.1/24" or "fd00::1/64". Without a prefix length, the network is the single
+/// address.
 std::optional<Network> parse_network(std::string_view text);
 std::string text_of(const Network& network);
 

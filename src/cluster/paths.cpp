@@ -14,8 +14,8 @@ bool takes_part(const Interface& interface) {
   return interface.usable() && interface.is_of_a_cable();
 }
 
-/// Maximum number of paths from one host to another. Without it, a host that reports thousands of
-/// addresses would take hours.
+/// Maximum number of paths from one host to another. Without this limit, the test of a host that
+/// reports thousands of addresses would take hours.
 constexpr std::size_t kMostPaths = 64;
 
 void add_paths(std::vector<InterfacePath>& paths, const End& from, const Interface& a,
@@ -42,7 +42,7 @@ void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const
     if (!takes_part(interface)) continue;
     for (const Network& network : interface.addresses) {
       if (kSelfAssigned.holds(network.address) || paths.size() == kMostPaths) continue;
-      // The MTUs along the route are unknown.
+      // `mtu` stays 0, because the MTUs along the route are unknown.
       InterfacePath& path = paths.emplace_back();
       path.from = {from, ""};
       path.to = {to, interface.name};

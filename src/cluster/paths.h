@@ -18,7 +18,7 @@ struct InterfacePath {
   std::string source;  ///< IPv4 or IPv6 address; empty if routed.
   std::string target;
   int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
-  int mtu = 0;           ///< The smaller of both MTUs; 0 if unknown.
+  int mtu = 0;           ///< The smaller MTU of the two ends, in bytes; 0 if unknown.
   bool routed = false;   ///< True if routing picks the interface and the source address.
 
   bool tried = false;
@@ -32,20 +32,20 @@ struct InterfacePath {
 
   /// True if at least one port connected.
   bool good() const;
-  /// True if no port that was tried failed.
+  /// True if all ports that were tried connected, or none was tried.
   bool all_ports_good() const;
   /// True if small packets arrived and packets of the whole MTU were lost.
   bool loses_packets() const { return packet > 0 && packet < mtu; }
   bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };
 
-/// Returns the paths to try between all hosts. Two interfaces of different hosts with addresses in
-/// a common network give one path per direction. Hosts without a common network give a routed path
-/// to each address of the other host.
+/// Returns the paths to try between all hosts. Two addresses of different hosts in a common network
+/// give one path per direction. A host that has no network in common with another host gets a
+/// routed path to each address of that host.
 std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
-/// Returns one value per path: true if its rate is much lower than the rate of its hardware or of
-/// other paths of the same kind.
+/// Returns one value per path: true if its rate is much lower than that of its hardware or, if the
+/// hardware reports none, than the median of such paths.
 std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
 /// Returns a table with one line per path, for people. If there are very many, shows only paths

@@ -54,10 +54,11 @@ void read_versions(HostFacts& facts, std::string_view output);
 /// Adds the version if the package has a plain name. A version that is not a plain name adds a
 /// finding and is stored as an empty string.
 void keep_version(HostFacts& facts, const std::string& package, const std::string& version);
-/// Adds an MCCL_* setting. Stores "(set)" instead of the value of a key. Ignores other variables.
+/// Adds an MCCL_* setting. Stores "(set)" as the value if the name ends with KEY, because keys are
+/// secret. Ignores other variables.
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
 
-/// Adds the finding to `odd`, unless `odd` already holds the maximum of 16.
+/// Adds the finding to `odd`. No-op if `odd` already holds 16 findings.
 void keep_odd(HostFacts& facts, Finding finding);
 /// Adds a finding that reports invalid output of `source` and quotes its beginning.
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,

@@ -40,9 +40,9 @@ int media_rate(std::string_view word) {
 
 /// A computer at the far end of a Thunderbolt cable.
 struct FarComputer {
-  std::string domain;  ///< Its UUID.
+  std::string domain;  ///< The UUID of its Thunderbolt domain.
   std::string name;
-  int depth = 0;  ///< Number of docks in between.
+  int depth = 0;  ///< Number of docks between this host and the computer.
 };
 
 /// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock

@@ -12,7 +12,7 @@ namespace mccl::cluster {
 namespace {
 
 using Vertices = std::bitset<kMostRingHosts>;
-/// The set of neighbours of each host.
+/// Holds, for each host, the set of its neighbours.
 using Graph = std::vector<Vertices>;
 
 /// Returns the graph of all pairs whose capacity is at least `least`, in Mbit/s.
@@ -25,10 +25,10 @@ Graph graph_of(const Capacities& capacities, double least) {
   return graph;
 }
 
-/// Searches for the order of all hosts that lacks the fewest cables, by bounded backtracking.
-/// Extends a path first to the neighbour with the fewest free neighbours, and last to hosts without
-/// a cable. Backtracks if a lower bound on the missing cables (least_missing()) shows that the path
-/// cannot improve on the best order.
+/// Searches for the cyclic order of all hosts that lacks the fewest cables, by bounded
+/// backtracking. Extends the path first to the neighbour of its end that has the fewest neighbours
+/// off the path, and last to hosts without a cable to its end. Backtracks if least_missing() shows
+/// that the path cannot lead to a better order than the best one so far.
 class Search {
  public:
   /// Finds only orders that lack fewer than `limit` cables.
@@ -49,8 +49,8 @@ class Search {
   }
 
   const std::vector<int>& order() const { return best_; }
-  /// True if it is proved that no order lacks fewer cables than order(), or than the limit if
-  /// order() is empty. False if the search gave up.
+  /// True if the search was complete: no order lacks fewer cables than order() or, if order() is
+  /// empty, than the limit. False if the search gave up.
   bool exhausted() const { return exhausted_; }
 
  private:
@@ -87,9 +87,9 @@ class Search {
     }
   }
 
-  /// Lower bound on the missing cables that complete the path. Every free host needs two neighbours
-  /// among the free hosts and the two ends of the path; each end needs one free neighbour. A cable
-  /// serves two hosts.
+  /// Returns a lower bound on the cables that are missing to complete the path to a ring. Every
+  /// free host needs two neighbours among the free hosts and the two ends of the path. Each end
+  /// needs one free neighbour. A cable serves two hosts.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);
@@ -100,7 +100,7 @@ class Search {
   }
 
   const Graph& graph_;
-  Vertices free_;
+  Vertices free_;  ///< Hosts that are not on the path.
   std::vector<int> path_;
   std::vector<int> best_;
   std::size_t fewest_;
@@ -131,7 +131,7 @@ RingAnswer ring_of_two(const Capacities& capacities) {
   return answer;
 }
 
-/// Fills in `missing` and `fewest`. Called if no ring was found.
+/// Fills in `missing` and `fewest` of an answer without a ring.
 void find_missing(const Graph& graph, RingAnswer& answer) {
   Search search(graph, graph.size() + 1);
   search.run();

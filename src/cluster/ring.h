@@ -37,8 +37,8 @@ struct RingAnswer {
   /// with a cable between them, count as a ring.
   std::vector<int> order;
   double slowest = 0;  ///< Capacity of the ring's slowest pair, in Mbit/s.
-  /// True if it is proved that the result is the best: no ring has a faster slowest pair, or there
-  /// is no ring. False if a search gave up.
+  /// True if the search was complete: no ring has a faster slowest pair or, if `order` is empty, no
+  /// ring exists. False if a search gave up.
   bool proved = true;
   /// If there is no ring: the pairs of hosts between which new cables would complete one.
   std::vector<Pair> missing;

@@ -32,8 +32,8 @@ struct CableEnd {
   bool is_mac() const { return host.system == System::macos; }
 };
 
-/// Throws Error for an interface that its host has not reported, because root runs commands that
-/// contain its name.
+/// Returns both ends of the link. Throws Error for an interface that its host has not reported,
+/// because root runs commands that contain the interface's name.
 std::vector<CableEnd> ends_of(std::span<const HostFacts> hosts, const Addressed& link) {
   std::vector<CableEnd> places;
   for (const End* end : {&link.link.a, &link.link.b}) {
@@ -48,11 +48,11 @@ std::vector<CableEnd> ends_of(std::span<const HostFacts> hosts, const Addressed&
   return places;
 }
 
-/// Wraps a script for sh. `script` must not contain single quotes.
+/// Returns a command that runs the script in sh. `script` must not contain single quotes.
 std::string shell(const std::string& script) { return fmt::format("sh -c '{}'", script); }
 
-/// Creates a NetworkManager profile that gives the interface its address. Unless `lasting`, the
-/// profile is not saved to disk and takes effect only when it is brought up explicitly.
+/// Returns a command that creates a NetworkManager profile for the address. If `lasting` is false,
+/// the profile is not saved to disk and takes effect only when it is brought up explicitly.
 std::string profile(const std::string& interface, const Network& address, bool lasting) {
   return fmt::format(
       "nmcli connection add save {0} type ethernet con-name mccl-{1} ifname {1} "
@@ -62,8 +62,9 @@ std::string profile(const std::string& interface, const Network& address, bool l
       lasting ? "yes" : "no", interface, text_of(address));
 }
 
-/// Runs `first`, then writes the lines to the file. A file from an earlier set-up is saved under a
-/// name that network managers do not read, and the undo restores it.
+/// Returns a command that runs `first`, then writes the lines to the file. The command renames a
+/// file of an earlier set-up to FILE.before, which network managers do not read; `undo` restores
+/// that file.
 Commands with_file(const std::string& file, const std::vector<std::string>& lines,
                    const std::string& first) {
   return {fmt::format(
@@ -74,7 +75,7 @@ Commands with_file(const std::string& file, const std::vector<std::string>& line
 
 Commands with_netplan(const CableEnd& kept) {
   const std::string& name = kept.interface.name;
-  // netplan warns about files that other users than root may read.
+  // netplan warns about files that users other than root may read.
   const Commands file = with_file(
       fmt::format("/etc/netplan/90-mccl-{}.yaml", name),
       {"network:", "  version: 2", "  ethernets:", fmt::format("    {}:", name),
@@ -84,8 +85,8 @@ Commands with_netplan(const CableEnd& kept) {
           file.undo + "; netplan generate"};
 }
 
-/// Makes a lasting NetworkManager profile. The profile may already exist: in memory since the
-/// set-up, or from an earlier run. Its autoconnect value is then saved for the undo.
+/// Returns commands that create a NetworkManager profile on disk. If the profile already exists (in
+/// memory since the set-up, or from an earlier run), its autoconnect value is saved for the undo.
 Commands with_network_manager(const CableEnd& kept) {
   const std::string& name = kept.interface.name;
   const std::string before = fmt::format("/var/lib/NetworkManager/mccl-{}.before", name);
@@ -172,8 +173,8 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
 }
 
 /// Returns the commands that give an interface an address until the next restart, on a host where
-/// NetworkManager runs. They register the address there, because NetworkManager removes unknown
-/// addresses when DHCP fails.
+/// NetworkManager runs. The commands register the address with NetworkManager, which removes
+/// unknown addresses when DHCP fails.
 Commands network_manager_commands(const std::string& interface, const Network& address) {
   const std::string own = text_of(address);
   // State 10 is "unmanaged": NetworkManager then removes no addresses, so `ip` suffices.
@@ -187,9 +188,9 @@ Commands network_manager_commands(const std::string& interface, const Network& a
                             interface, own))};
 }
 
-/// Takes the interface out of its bridge and brings it up. On macOS, brings the bridge down
-/// instead. `bridges` holds the bridges that are already brought down, so that each is brought down
-/// once.
+/// Returns commands that take the interface out of its bridge and bring the interface up. On macOS,
+/// they bring the bridge down instead of removing the interface. `bridges` collects these bridges,
+/// so that each is brought down once.
 std::vector<Commands> preparation_of(const CableEnd& end,
                                      std::set<std::pair<int, std::string>>& bridges) {
   const System system = end.host.system;
@@ -206,10 +207,10 @@ std::vector<Commands> preparation_of(const CableEnd& end,
   return all;
 }
 
-/// Adds the address to the interface, which keeps its present addresses.
+/// Returns commands that add the address to the interface, which keeps its present addresses.
 std::vector<Commands> gift_of(const CableEnd& end) {
   const std::string& name = end.interface.name;
-  // Use a profile only if the interface has no addresses, because it would replace them.
+  // Use a profile only if the interface has no address, because a profile replaces all addresses.
   if (end.host.network_manager == "NetworkManager" && !end.interface.has_ipv4())
     return {network_manager_commands(name, end.address)};
   if (!end.is_mac())

@@ -9,9 +9,9 @@
 
 namespace mccl::cluster {
 
-/// Shell commands for Linux and macOS, without sudo. The first two change the interface, and the
-/// third removes an address such as "10.0.0.1/24" or "fd00::1/64". The last two show the
-/// interface's state, and its counts of packets and errors.
+/// These functions return shell commands for Linux or macOS, without sudo. The first two bring the
+/// interface up or down and set its MTU. The third removes an address such as "10.0.0.1/24" or
+/// "fd00::1/64". The last two show the interface's state, and its counts of packets and errors.
 std::string command_to_set(System system, const std::string& interface, bool up);
 std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
 std::string command_to_remove(System system, const std::string& interface,
@@ -19,29 +19,28 @@ std::string command_to_remove(System system, const std::string& interface,
 std::string command_to_show(System system, const std::string& interface);
 std::string command_to_count(System system, const std::string& interface);
 
-/// One command for a host.
+/// A command for one host, and the command that undoes it.
 struct SetupStep {
   int host = 0;
   std::string command;  ///< Command to run, with sudo unless the user is root.
-  std::string undo;     ///< Command that undoes `command`, with sudo unless the user is root.
+  std::string undo;     ///< Command that undoes `command`, also with sudo unless root.
 };
 
 /// Returns the step with sudo before both commands, unless the host's user is root.
 SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
                   const std::string& undo);
 
-/// Returns the steps that give the cables their addresses, in order of execution; they are undone
-/// in reverse order. Links that keep their addresses need none. Throws Error for an interface that
+/// Returns the steps that give the cables their addresses, in order of execution. Undo them in
+/// reverse order. Links that keep their addresses need no steps. Throws Error for an interface that
 /// its host has not reported.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 
-/// Returns one step for each end of a link whose addresses MCCL has assigned: new addresses, and
-/// existing ones in /30 networks. The step writes the address into the configuration of the host's
-/// network manager, which applies it from the next restart on. Until then, the step changes nothing
-/// beyond what setup_steps() has already changed. Its undo restores the configuration of an earlier
-/// set-up. On each Mac with such an end in the Thunderbolt Bridge, another step turns the bridge
-/// off.
+/// Returns one step for each end of every link with addresses from MCCL: new addresses, or existing
+/// ones in a /30 network. Each step writes the address into the configuration of the host's network
+/// manager, which applies it at every restart. Until the next restart, the step changes nothing
+/// beyond what setup_steps() has changed. `undo` restores the configuration of an earlier set-up.
+/// If such an end is in the Thunderbolt Bridge of a Mac, another step turns the bridge off.
 ///
 /// Throws Error if a host has no known network manager, or if an interface has other addresses that
 /// the manager would remove. The message lists these hosts and interfaces.

@@ -54,13 +54,13 @@ class NetworkSet {
   std::map<IpAddress, Use> entries_;  ///< Keyed by the first address.
 };
 
-/// Adds the addresses of a host, its routes, and the other addresses that it uses.
+/// Adds the addresses and routes of a host, and the other addresses that the host uses.
 void add(NetworkSet& taken, const HostFacts& host) {
   constexpr int kUsualBits = 24;
-  NetworkSet known;  // The networks that the host has an address in or a route to.
+  NetworkSet known;  // Networks in which the host has an address, or to which it has a route.
   for (const Interface& interface : host.interfaces)
     for (const Network& network : interface.addresses) {
-      if (network.address.is_ipv6) continue;  // Cables get networks of IPv4.
+      if (network.address.is_ipv6) continue;  // Cables get IPv4 networks only.
       known.add(network, "");
       taken.add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
     }
