@@ -35,9 +35,10 @@ constexpr const char* kFooter = R"(The table, with the terms of nccl-tests:
   busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n for operations with parts, x 1 otherwise:
            comparable with the bandwidth of the hardware for any number of ranks
   wrong    number of wrong elements, over all ranks
-  error    replaces wrong with --compression: the largest difference from the exact sum, relative to
-           the largest number in it; below the tables, the bytes that a rank sends, with the codec
-           and without
+  error    shown instead of wrong with --compression: the largest difference from the exact sum,
+           relative to the largest number in that sum. Lines below the tables show the bytes that a
+           rank sends with the codec and without compression.
+A row has two halves: the call out of place, and the call in place.
 
 Examples:
   mccl bench                                   all_reduce between 2 processes of this machine
@@ -56,8 +57,7 @@ Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 
-/// Values of the flags. A value is empty or absent if its flag was not given; the default then
-/// applies.
+/// Values of the flags. An empty or absent value means that the default applies.
 struct BenchFlags {
   CallFlags calls;
   std::optional<int> ranks;
@@ -69,7 +69,8 @@ struct BenchFlags {
   Options rest;
 };
 
-/// Returns the options that do not depend on the number of ranks.
+/// Parses the flags that do not depend on the number of ranks. Throws if a result file cannot be
+/// written.
 Options options_of(const BenchFlags& flags) {
   Options options = parse_calls(flags.calls, flags.rest);
   check_writable("--json", options.json);
@@ -138,7 +139,7 @@ int run_bench(const BenchFlags& flags, const std::vector<std::string>& arguments
   }
   if (flags.ranks && *flags.ranks != placement->size) {
     throw InvalidArgument(fmt::format(
-        "--ranks {}, but this is one rank of a job of {}, according to {}: leave one out",
+        "--ranks {}, but this is one rank of a job of {}, according to {}; leave out --ranks",
         *flags.ranks, placement->size, placement->found_by));
   }
   check_ranks(options, placement->size, flags.one_host, all_asked);

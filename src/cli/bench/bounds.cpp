@@ -186,8 +186,9 @@ Socket join(Group& group) {
   return socket;
 }
 
-/// Returns the lowest median of several batches, in microseconds. If the scheduler runs both
-/// processes on one core during a batch, the median of that batch is high and is thus ignored.
+/// Returns the round-trip time: the lowest median of several batches, in microseconds. If the
+/// scheduler runs both processes on one core during a batch, that batch has a high median, which is
+/// ignored.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
   std::vector<double> medians;
@@ -227,8 +228,8 @@ double stream_gbs(const Socket& socket, bool first, bool both) {
   return percentile(rates, 0.5);
 }
 
-/// Measures between ranks 0 and 1 of a group of at least two ranks. Every rank must call it;
-/// further ranks only wait. Only the result of rank 0 is valid. Throws Error.
+/// Measures TCP on loopback between ranks 0 and 1. Every rank of the group, which must have at
+/// least two, must call this; further ranks only wait. Only rank 0's result is valid. Throws Error.
 Loopback measure_loopback(Group& group) {
   const Socket socket = join(group);
   Loopback result;

@@ -1,4 +1,4 @@
-// Facts about this machine, and its upper bounds for comparison with the collectives.
+// Facts about this machine, and measured upper bounds of the collectives' rates on it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ unsigned core_count();
 /// Returns the size of physical memory, in bytes; 0 if it is unknown.
 std::uint64_t memory_bytes();
 
-/// Plain TCP sockets between two processes of this machine.
+/// Measurements of plain TCP sockets between two processes of this machine.
 struct Loopback {
   double one_way_gbs = 0;    ///< Rate from one process to the other, in GB/s.
   double both_ways_gbs = 0;  ///< Rate in each direction with both in use, in GB/s.
@@ -33,7 +33,7 @@ struct Bounds {
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
   /// All processes at the same time copy their buffers, piece by piece, to a small buffer and back.
   double pass_all_gbs = 0;
-  std::optional<Loopback> loopback;  ///< Set if two processes share the machine.
+  std::optional<Loopback> loopback;  ///< Set if all ranks, at least two, are on this machine.
 };
 
 /// Measures the bounds. Every rank must call it. `one_host` is true if all ranks are on this

@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kSample{4};
 
 struct Implementation {
   const char* name;
-  std::shared_ptr<kernels::Unit> unit;  ///< Null: MCCL's own kernels.
-  std::string missing;  ///< The reason why the unit is not available; empty if it is.
+  std::shared_ptr<kernels::Unit> unit;  ///< Null for MCCL's own kernels.
+  std::string missing;  ///< The reason why the unit is not available; empty if it is available.
 };
 
 Implementation way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
@@ -39,7 +39,8 @@ Implementation way(const char* name, const std::function<std::shared_ptr<kernels
   }
 }
 
-/// Returns the best rate, in GB/s of the result. Returns 0 if the unit does not support the type.
+/// Returns the best rate, in GB of the result per second. Returns 0 if the unit does not support
+/// the type.
 double rate_of(const Implementation& way, DType dtype, std::vector<std::byte>& a,
                const std::vector<std::byte>& b) {
   const std::size_t n = a.size() / size_of(dtype);

@@ -21,7 +21,7 @@ std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
   return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
 }
 
-/// Returns a number such that all integers from 0 to it are exact in the type.
+/// Returns a limit such that the type represents all integers from 0 to that limit exactly.
 std::uint64_t largest_exact(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -82,8 +82,8 @@ std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
   return cycle;
 }
 
-/// Returns a power of two, so that elements vary in their exponents without a loss of bits. Returns
-/// 1 for types without an exponent.
+/// Returns a power of two that depends on the index, so that exponents vary and scaling loses no
+/// bits. Returns 1 for types without an exponent.
 double scale_of(DType dtype, std::size_t element) {
   if (!is_floating(dtype) && !is_complex(dtype)) return 1;
   return std::ldexp(1.0, static_cast<int>(element % 5) - 2);
@@ -116,7 +116,7 @@ double extreme_term(DType dtype, std::size_t element, std::uint64_t rank) {
   return is_signed ? value - static_cast<double>(middle) : value;
 }
 
-/// Returns what `rank` contributes to component `c` of `element`.
+/// Returns the value that `rank` contributes to component `c` of `element`.
 double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, std::uint64_t rank,
             std::uint64_t ranks, Most most) {
   if (dtype == DType::boolean) return static_cast<double>(random_of(rank, element) % 2);

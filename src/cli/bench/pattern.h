@@ -16,7 +16,7 @@ namespace mccl::cli::bench {
 /// Period of the elements. It is a prime, so that data at a wrong offset is detected.
 inline constexpr std::size_t kPeriod = 4093;
 
-/// An endless, periodic sequence of elements of one type. Offsets and lengths are in elements.
+/// An endless, periodic sequence of elements of one type.
 class Pattern {
  public:
   /// `cycle` holds kPeriod elements of `element_bytes` bytes each.
@@ -28,8 +28,8 @@ class Pattern {
   /// Compares `memory` with the pattern, starting at its element `first`. Returns how many elements
   /// differ.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
-  /// Returns the largest difference from the pattern, relative to the largest magnitude in it.
-  /// Returns NaN if `memory` contains one. Only for floating types.
+  /// Returns the largest difference from the pattern, relative to the largest expected magnitude.
+  /// Returns NaN if `memory` contains a NaN. Only for floating types.
   double largest_error(DType dtype, std::span<const std::byte> memory, std::size_t first = 0) const;
 
  private:

@@ -110,14 +110,14 @@ std::string setup_text(const Setup& setup) {
 }
 
 std::string bounds_text(const Bounds& bounds, int ranks) {
-  std::string text = fmt::format("# bounds of this machine now, with {} per process:\n",
+  std::string text = fmt::format("# measured bounds of this machine, with {} per process:\n",
                                  text_of_size(bounds.buffer_bytes));
   const auto line = [&](const std::string& what, double value, std::string_view unit) {
     fmt::format_to(std::back_inserter(text), "#   {:<52} {:>8.2f} {}\n", what, value, unit);
   };
   line("copy, one process", bounds.copy_one_gbs, "GB/s");
-  line(fmt::format("copy, {} at once", ranks), bounds.copy_all_gbs, "GB/s each");
-  line(fmt::format("copy to a 256K buffer and back, {} at once", ranks), bounds.pass_all_gbs,
+  line(fmt::format("copy, {} processes", ranks), bounds.copy_all_gbs, "GB/s each");
+  line(fmt::format("copy to a 256K buffer and back, {} processes", ranks), bounds.pass_all_gbs,
        "GB/s each");
   if (!bounds.loopback) return text;
   line("TCP on loopback, one way", bounds.loopback->one_way_gbs, "GB/s");

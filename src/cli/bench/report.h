@@ -1,4 +1,4 @@
-// The results as values, and the table and the files that are made from them.
+// The results of `mccl bench` as values, and their text as a table, JSON and CSV.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace mccl::cli::bench {
 struct Measurement {
   Timing timing;
   double algbw_gbs = 0;  ///< Size over time, in GB/s; 0 for a barrier.
-  double busbw_gbs = 0;  ///< Rate that the hardware must have moved, in GB/s.
-  /// Number of wrong elements on all ranks; empty: not checked.
+  double busbw_gbs = 0;  ///< algbw_gbs times bus_factor().
+  /// Number of wrong elements on all ranks; empty if not checked.
   std::optional<std::uint64_t> wrong;
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.
@@ -41,7 +41,9 @@ struct Row {
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;
-  std::optional<Measurement> out_of_place;  ///< Empty if the routine cannot run out of place.
+  /// The halves that were measured. A half is empty if the routine does not have that form, or if
+  /// the requested algorithm does not support it.
+  std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
   /// The algorithm that ran instead, if the requested one does not support the call. That half of
@@ -82,7 +84,7 @@ std::string row_text(const Row& row);
 /// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
 /// are none.
 std::string calls_refused(const std::vector<Row>& rows);
-/// Returns a line for each row that has Sent: the bytes with the codec and without.
+/// Returns a line for each row with `sent`, under a title: the bytes with the codec and without.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist

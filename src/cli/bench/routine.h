@@ -45,16 +45,16 @@ struct RoutineInfo {
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
 
-/// The collective that the routine calls; nothing for sendrecv.
+/// Returns the collective that the routine calls; empty for sendrecv.
 std::optional<Collective> collective_of(Routine routine);
 
-/// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests the
-/// nearest name other than `unfit`.
+/// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests valid
+/// names, but never `unfit`, a routine that the command does not support.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
-/// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M; without a factor, sizes
-/// double. Keeps the order. Throws InvalidArgument.
+/// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
+/// of a range double. Keeps the order. Throws InvalidArgument.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
@@ -68,8 +68,8 @@ struct CallSize {
   std::size_t bytes = 0;  ///< Size of all elements, in bytes.
 };
 
-/// Returns the largest shape of at most `bytes` bytes. It has at least one element, or one per rank
-/// if the routine has parts.
+/// Returns the largest shape of at most `bytes` bytes. However, a shape has at least one element,
+/// or one per rank if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. The same on every rank.
@@ -89,7 +89,7 @@ struct Options {
   std::string csv;
 };
 
-/// The flags that describe calls, as given.
+/// The flags that describe calls, as the user gave them.
 struct CallFlags {
   std::vector<std::string> routines;
   std::string sizes = "8,1K,64K,1M,16M,64M";
@@ -102,8 +102,8 @@ struct CallFlags {
 /// collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
-/// Parses the flags, and adds the calls to `options`. Throws InvalidArgument; the message never
-/// suggests `unfit` instead of an unknown name.
+/// Parses the flags, and stores the calls in `options`. Throws InvalidArgument. `unfit`: see
+/// parse_routines().
 Options parse_calls(const CallFlags& flags, Options options = {},
                     std::optional<Routine> unfit = {});
 

@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kGraceHere{2};
 /// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
 
-/// Prints on rank 0 only.
+/// Prints the table, and the progress if stderr is a terminal. Prints nothing if `speaks` is false.
 class Voice {
  public:
   explicit Voice(bool speaks)
@@ -214,7 +214,8 @@ void run_rank(Context& context, const Options& options, bool one_host) {
   const std::uint64_t wrong = wrong_elements(result.rows);
   if (wrong > 0) {
     throw CorruptionError(fmt::format(
-        "{} wrong elements; --algorithm direct shows whether an algorithm is at fault", wrong));
+        "{} wrong elements; run with --algorithm direct to see whether the algorithm is at fault",
+        wrong));
   }
 }
 
@@ -222,7 +223,7 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   launch::RunOptions options;
   options.command = command;
   options.inherited = process_environment();
-  options.inherited.erase("MCCL_HOSTFILE");  // This hostfile lists the ranks of an outer job.
+  options.inherited.erase("MCCL_HOSTFILE");  // The hostfile lists the ranks of an outer job.
   options.inherits_streams = true;
   options.grace = kGraceHere;
   options.bind_to = launch::BindTo::core;

@@ -9,13 +9,13 @@
 
 namespace mccl::cli::bench {
 
-/// Measures everything. Rank 0 prints the results and writes the files. At the very end, throws
-/// Error if elements were wrong, or if the requested algorithm could not do a call.
+/// Measures everything. Rank 0 prints the results and writes the files, then throws Error if
+/// elements were wrong or if the requested algorithm does not support a call.
 void run_rank(Context& context, const Options& options, bool one_host);
 
-/// Runs this program with these arguments in `ranks` processes of this machine, bound to cores as
-/// `mccl launch` does by default. They use the standard output and error of this process. `command`
-/// begins each message of the launcher. Returns the exit status: 0, or 1 if a rank failed. If a
+/// Runs this program with `arguments` in `ranks` processes of this machine, bound to cores as
+/// `mccl launch` does by default. The processes inherit the standard output and error of this
+/// process. `command` begins each message of the launcher. Returns 0, or 1 if a rank failed. If a
 /// signal to this process ends the job, the same signal then kills this process.
 int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
 

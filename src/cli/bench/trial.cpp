@@ -26,7 +26,7 @@ constexpr double kShortCall = 20e-6;
 /// Share of Options::seconds that the warm-up takes.
 constexpr double kWarmupShare = 0.1;
 
-/// Numbers of calls that are timed.
+/// Numbers of calls to time.
 struct CallCounts {
   std::uint64_t singles = 0;
   /// Number of calls timed together. If 0, the mean is computed from the single calls.
@@ -39,8 +39,9 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
   return seconds_between(begin, Clock::now());
 }
 
-/// Returns the numbers of calls to time, which rank 0 decides for all ranks. Warms up with a
-/// doubling number of calls, until their time shows how many calls fit.
+/// Returns the numbers of calls to time, which rank 0 decides for all ranks. Warms up with batches
+/// of doubling size, until one takes kWarmupShare of Options::seconds. If Options::iterations is
+/// set, warms up with one batch.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

@@ -16,12 +16,12 @@ namespace mccl::cli::bench {
 
 /// Options of a collective whose caller waits for it immediately.
 inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
-/// Options of such a collective that uses no codec.
+/// Options of a collective whose caller waits for it immediately, and which uses no codec.
 inline const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
-/// Collectives on a single value. All ranks get the same result. value_of_first() returns rank 0's
-/// value, and largest() the maximum.
+/// Blocking collectives on a single value. All ranks get the same result: value_of_first() returns
+/// rank 0's value, largest() the maximum, and sum() the sum. meet() is a barrier.
 std::uint64_t value_of_first(Group& group, std::uint64_t value);
 double largest(Group& group, double value);
 std::uint64_t sum(Group& group, std::uint64_t value);
@@ -34,18 +34,19 @@ struct Timing {
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
-/// Times a call. Every rank must call this, with its own side of the same call. Rank 0 decides how
-/// many calls are made, from options.{seconds, iterations, warmup} and its clock.
+/// Times a collective call. Every rank must call this, and `call` must make the rank's part of the
+/// collective. Rank 0 decides how many calls are made, from options.{seconds, iterations, warmup}
+/// and its clock.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
 /// Returns the smallest sample such that at least `share` of all samples are no larger. Reorders
 /// the samples.
 double percentile(std::span<double> samples, double share);
 
-/// Page-aligned memory, which this object owns.
+/// Owns page-aligned memory.
 class Memory {
  public:
-  /// Throws Error.
+  /// Throws Error if the memory cannot be allocated.
   explicit Memory(std::size_t bytes);
   std::span<std::byte> bytes() const { return {start_.get(), size_}; }
 
@@ -57,6 +58,7 @@ class Memory {
   std::size_t size_;
 };
 
+/// One call of a routine at one size, in place or out of place, with its buffers and test data.
 class Trial {
  public:
   /// `a` and `b` hold at least shape.bytes each. They and `group` must outlive the Trial. If
@@ -69,8 +71,7 @@ class Trial {
   void fill() const;
   /// Makes the call and blocks until it has ended.
   void run(const CallOptions& options = kBlocking) const;
-  /// Returns the number of wrong elements in what the call wrote on this rank, after one fill and
-  /// one run.
+  /// Returns the number of wrong elements in this rank's output, after one fill() and one run().
   std::uint64_t wrong() const;
   /// Returns Measurement::error of this rank. Only for sums of floats.
   double error() const;
@@ -78,9 +79,9 @@ class Trial {
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
-  /// Returns the source of the data that a part of the output must hold. Not for reductions.
+  /// Returns the `source` of the message() that a part of the output must hold. Not for reductions.
   std::uint64_t source_of(int part) const;
-  /// Returns the first element of the reduction that the output must hold.
+  /// Returns the index in the reduction of the element with which this rank's output must begin.
   std::size_t first_of_output() const;
 
   Group& group_;
