@@ -39,11 +39,11 @@ constexpr const char* kSummary = "Find the cables between hosts, set them up, an
 
 constexpr const char* kFooter =
     R"(Queries all hosts in parallel over ssh: what they are, and where their cables lead. Then it
-searches for the ring through all hosts whose slowest cable is fastest, or shows which cable would
-make one. It gives every cable that it uses its own network, unless the cable already has one.
+searches for the ring through all hosts whose slowest cable is fastest, or shows which cables would
+complete a ring. It gives every cable that it uses its own network if the cable has none yet.
 Finally, it writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
 
-The names of the ports identify Thunderbolt cables. To find other cables, the hosts send test
+The UUIDs of the ports identify Thunderbolt cables. To find other cables, the hosts send test
 packets to each other through every interface that is up. Each host must have mccl.
 
 Nothing is changed without --auto-setup. With it, the commands are shown and need your consent. A
@@ -60,8 +60,8 @@ Examples:
   mccl config --hostfile desk.json --over ethernet           use a network that all hosts share
   mccl config --hosts a,b,c,d --backend jaccl                require a mesh
 
-Exit status: 0 success; 1 no such cabling, a host that cannot be queried, or a failed set-up; 2 bad
-arguments.)";
+Exit status: 0 success; 1 no suitable cabling, a host that cannot be queried, or a failed set-up; 2
+bad arguments.)";
 
 void say(const std::string& text) { fmt::print(stderr, "mccl config: {}\n", text); }
 
@@ -200,7 +200,7 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
   const hosts::SetupResult given =
       hosts::run_setup({cluster.hosts, cluster.steps, revert_after}, reaching, signals, say);
   if (!given.fault.empty()) throw Error(text_of(given, undo));
-  // Makes the addresses survive a restart only after every host was reached with them.
+  // The addresses are made permanent only after every host was reached over a new connection.
   const hosts::SetupResult kept =
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;
@@ -210,7 +210,8 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
                           : text_of(kept, undo));
 }
 
-/// Tries the links. An interrupt leaves them configured, so the error mentions the undo script.
+/// Tests the links. An interrupt leaves the links configured, so the error mentions the undo
+/// script.
 Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links);

@@ -25,8 +25,8 @@ void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
 }
 
-/// Returns links that are worth using: none that is wireless, and none that is less than half as
-/// fast as another of the same pair.
+/// Returns the links that are worth using. Drops wireless links, and each link that is less than
+/// half as fast as another link between the same hosts.
 std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
   std::vector<cluster::CableLink> kept;
   for (const cluster::CableLink& link : links) {
@@ -54,7 +54,7 @@ Finding no_network(std::span<const HostFacts> facts) {
           .where = names_of(facts),
           .why =
               "--over ethernet needs a network in which every host has an IPv4 address, or every "
-              "host an IPv6 address",
+              "host has an IPv6 address",
           .cure = "give each host an address in one network, or use --over cables"};
 }
 
@@ -82,8 +82,8 @@ void add_both_ways(std::vector<LinkTest>& tests, int a, const std::string& at_a,
   tests.push_back({b, a, at_b, at_a});
 }
 
-/// Adds tests between each host of a network and the next one in `order`, so that every host is
-/// reached and answers.
+/// Adds tests between each host of a network and the next host in `order`, in both directions, so
+/// that every host both connects and accepts.
 void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
@@ -97,8 +97,8 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-/// Times all links except those of hosts on which ranks run. Such a link's result has `tried` set
-/// to false.
+/// Times all links except those of hosts on which ranks run; the result of each of these has
+/// `tried` set to false.
 std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                        const std::vector<LinkTest>& tests) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
@@ -114,7 +114,7 @@ std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const 
 }
 
 nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
-  // MLX passes "ssh" to ssh, which accepts user@name but no port after it.
+  // MLX passes the value of "ssh" to ssh, which accepts user@name, but not user@name:port.
   nlohmann::ordered_json json = {
       {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
       {"ips", entry.ips},
@@ -127,7 +127,7 @@ nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& 
   return json;
 }
 
-/// Replaces invalid UTF-8, since names reported by hosts may contain any bytes.
+/// Returns compact JSON. Replaces invalid UTF-8, because names from hosts may contain any bytes.
 std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -147,8 +147,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
     if (only || found.choice.shape != Topology::none) return found;
-    // Hosts without Thunderbolt may still be joined by other cables or a network, so these findings
-    // are only notes.
+    // Other cables or a network may still join the hosts without Thunderbolt, so these findings are
+    // only notes.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
     add(found.findings, found.choice.findings);
   }

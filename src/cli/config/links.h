@@ -1,4 +1,4 @@
-// Finds the cables and networks that join the hosts, chooses those that a job should use, and tries
+// Finds the cables and networks that join the hosts, chooses those that a job should use, and tests
 // them.
 #pragma once
 
@@ -17,14 +17,14 @@ struct ConfigFlags {
   hosts::WhichHosts which;
   bool verbose = false;
   bool ignore_unreachable = false;
-  std::string over;     ///< Empty: chosen from the connections that are found.
-  std::string backend;  ///< Empty: any backend that fits the connections.
+  std::string over;     ///< Empty to choose from all connections that are found.
+  std::string backend;  ///< Empty for any backend that the connections support.
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
-  bool sure = false;  ///< True if --yes is given: no question is asked.
+  bool sure = false;  ///< True if --yes is given: the user is not asked for consent.
   bool persist = false;
-  std::string subnet;  ///< Empty: any private network.
+  std::string subnet;  ///< Empty for any private network.
   int revert_after_s = 30;
   bool dot = false;
   bool svg = false;
@@ -40,8 +40,8 @@ struct Discovered {
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
-/// Returns an address of each host on an interface without a discovered cable. Indexed by host;
-/// empty if the host has none.
+/// Returns an address of each host on an interface without a discovered cable, or an empty string
+/// if the host has none. Indexed by host.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 
@@ -55,8 +55,9 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> 
                    const cluster::TopologyChoice& choice,
                    std::span<const cluster::Addressed> links);
 
-/// Returns a hostfile that mccl launch and MLX can read, with each host on a line of its own. Keeps
-/// the other settings of `hosts`, such as user and port. `variables` have the form NAME=VALUE.
+/// Returns a hostfile that mccl launch and MLX can read, with one line per host. Takes addresses
+/// and RDMA devices from `entries`, and all other settings, such as user and port, from `hosts`.
+/// `variables` have the form NAME=VALUE.
 std::string hostfile_text(std::span<const Host> hosts,
                           std::span<const cluster::HostfileEntry> entries,
                           const std::string& backend, const std::vector<std::string>& variables);
