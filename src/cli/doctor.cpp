@@ -73,8 +73,8 @@ struct DoctorFlags {
   std::string output = "mccl-selftest.json";
 };
 
-/// Version of the JSON format. Incremented when a member changes its meaning or is removed;
-/// docs/operating.md describes the format.
+/// Version of the JSON format, which docs/operating.md describes. Incremented when a member changes
+/// its meaning or is removed.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {
@@ -127,7 +127,7 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   for (const Asked& each : asked) {
     for (const Interface& interface : each.facts.interfaces) {
       if (interface.kind == cluster::InterfaceKind::loopback) continue;
-      // Omits interfaces that lead nowhere. macOS has many of them, such as tunnels.
+      // Omits bridges and tunnels without an IPv4 address, of which macOS has many.
       if (interface.joins && !interface.has_ipv4()) continue;
       rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
                       state_of(interface), cluster::rate_text(interface.mbit_per_s),
@@ -179,7 +179,7 @@ std::string text_of(const Report& report) {
   return text + (faults == 0 ? "no faults found\n" : fmt::format("faults found: {}\n", faults));
 }
 
-/// Returns the report for programs. It has the same contents and further details.
+/// Returns the report for programs, which has more details than text_of().
 json json_of(const Report& report) {
   json hosts = json::array();
   for (const Asked& each : report.asked) {
@@ -220,14 +220,16 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   return findings;
 }
 
-/// True if no machine appears under two names. Such a machine would be tested against itself.
+/// True if no machine appears under two names. A machine with two names would be tested against
+/// itself.
 bool are_all_others(const hosts::Inquiry& inquiry) {
   std::vector<HostFacts> facts;
   for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
   return cluster::check_identity(facts).empty();
 }
 
-/// Returns a step for each finding that a command can fix, if the command may be run on its host.
+/// Returns a step for each finding that a command can fix, if the user is root on the finding's
+/// host or has sudo without a password.
 std::vector<cluster::SetupStep> fixes_of(const Report& report) {
   std::vector<cluster::SetupStep> steps;
   for (const Finding& finding : report.findings) {
@@ -243,9 +245,9 @@ std::vector<cluster::SetupStep> fixes_of(const Report& report) {
 
 void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
 
-/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input unless
-/// `sure`, and runs them. Either all take effect or none. Returns true if something was changed.
-/// Throws Error if a command fails.
+/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input if `sure`
+/// is false, and runs the commands. Either all commands take effect or none. Returns true if
+/// something was changed. Throws Error if a command fails.
 bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {
@@ -328,7 +330,9 @@ Command add(CLI::App& program) {
                                    "that are down, and MTUs that are too small")
                          ->excludes(json)
                          ->option_text(" ");
-  app->add_flag("--yes", flags->sure, "Do not ask")->needs(fix)->option_text(" ");
+  app->add_flag("--yes", flags->sure, "Do not ask before hosts are changed")
+      ->needs(fix)
+      ->option_text(" ");
   CLI::Option* measure =
       app->add_flag("--measure", flags->measure,
                     "Time all links; default: only those of hosts where no job runs")

@@ -73,9 +73,8 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].loses_packets()) continue;
-    add(i,
-        paths[i]
-            .mtu);  // Repeats the whole MTU, because a single packet may be lost for other reasons.
+    // The whole MTU is tried again, because a single packet may be lost for other reasons.
+    add(i, paths[i].mtu);
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
   }
@@ -97,8 +96,8 @@ void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
   }
 }
 
-/// True for an IPv6 path if an IPv4 path joins the same ends. Such an IPv6 path is not measured,
-/// because the rate of a cable does not depend on the addresses.
+/// True for an IPv6 path if a working IPv4 path joins the same ends. Such an IPv6 path is not
+/// measured, because the rate of a cable does not depend on the addresses.
 bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePath& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const InterfacePath& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
@@ -106,14 +105,14 @@ bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePa
          });
 }
 
-/// Returns a finding that reports that links of hosts with a running job were not timed.
+/// Returns the finding that links of hosts with a running job were not timed.
 Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)
     if (host.ranks > 0) names.push_back(host.host);
   return {.id = "not-timed-job",
           .severity = Severity::note,
-          .what = "a job runs there: links from and to it were not timed",
+          .what = "links from and to these hosts were not timed, because a job runs there",
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "timing would slow the job down, and its results would be unreliable",
           .cure = "repeat this when the job has ended, or use --measure"};
@@ -134,8 +133,8 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Inter
           .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest.count())};
 }
 
-/// Measures the paths, and measures slow ones again, because a host that is busy for a moment makes
-/// a good cable look slow.
+/// Measures the paths. Repeats the measurement of slow paths, because a host that is busy for a
+/// moment makes a good cable appear slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
                                  std::vector<InterfacePath>& paths, const Measuring& measuring) {
   const Clock::time_point limit = Clock::now() + measuring.longest;

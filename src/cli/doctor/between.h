@@ -17,7 +17,7 @@ struct Between {
 
 struct Report {
   std::vector<hosts::Asked> asked;
-  /// Connections between the hosts that were reached; empty if there is only one.
+  /// Connections between the hosts that were reached; empty if only one host was reached.
   Between between;
   std::vector<cluster::Finding> findings;
 };
@@ -29,7 +29,7 @@ struct Measuring {
   std::chrono::seconds longest{120};  ///< Time after which no measurement starts.
 };
 
-/// Tries the paths between all hosts of the inquiry, all of which must have been reached. Adds a
+/// Tests the paths between the hosts of the inquiry. All hosts must have been reached. Adds a
 /// finding for each host whose probe does not listen.
 Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 

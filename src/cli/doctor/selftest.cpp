@@ -25,7 +25,7 @@ using nlohmann::json;
 
 constexpr auto kForTrial = 300s;
 constexpr std::size_t kMostOutput = std::size_t{1} << 18;
-/// Exit status of a script whose package is not installed.
+/// Exit status of a script if a package or GPU that the script needs is missing.
 constexpr int kNotThere = 77;
 constexpr int kMostRanks = 8;
 /// Time that a process gets to end after SIGTERM, before it is killed.
@@ -33,8 +33,8 @@ constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
 
-/// Begins the script of each framework. Ends with status kNotThere if the framework is not
-/// installed.
+/// Beginning of the script of each framework. The script exits with kNotThere if the framework is
+/// not installed.
 constexpr const char* kImports = R"py(
 import sys
 try:
@@ -54,6 +54,7 @@ assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
 dist.destroy_process_group()
 )py";
 
+/// A Python interface of MCCL, and a script that tests it.
 struct Face {
   std::string name;
   std::string script;
@@ -97,7 +98,7 @@ SelftestCase bench_of(const std::string& program, const std::string& transport, 
 }
 
 /// Returns a trial among all hosts, each of which runs its own installed mccl. The first rank
-/// prints its figures after its output, because its file may be on another machine.
+/// prints its JSON result after its output, because the result file may be on another machine.
 SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
@@ -117,7 +118,7 @@ SelftestCase among(const std::string& program, const Others& others, bool by_rdm
 }
 
 /// Returns the JSON that follows kResult, without the prefix that mccl launch puts before each
-/// line. Removes it from `output`.
+/// line. Removes kResult and the JSON from `output`.
 json result_in(std::string& output) {
   const std::size_t begin = output.find(kResult);
   if (begin == output.npos) return nullptr;
@@ -133,7 +134,7 @@ json result_in(std::string& output) {
   return result;
 }
 
-/// Returns the number at `key`, or 0 if there is none. A barrier, for example, has no rate.
+/// Returns the number at `key`; 0 if there is none, such as the rate of a barrier.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
@@ -156,8 +157,7 @@ void add_figures(const SelftestCase& trial, const json& result,
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
     const auto bytes = number_at(row, "bytes");
-    // Skips the first half of a row if the second half, which is in place, follows. Skips medium
-    // sizes.
+    // Skips the out-of-place half of a row if the in-place half follows. Also skips medium sizes.
     const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
                        all[i + 1].value("collective", "") == row.value("collective", "");
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;
@@ -176,7 +176,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int status = 0;
   double seconds = 0;
-  std::string output;  ///< The last part of its output.
+  std::string output;  ///< The last kMostOutput bytes of the trial's output, at most.
   json result;         ///< The trial's JSON result.
 };
 
@@ -230,7 +230,7 @@ json json_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>
   return list;
 }
 
-/// Returns flags of mccl launch for the same hosts. Empty if there is only this machine.
+/// Returns the flags with which mccl launch uses the hosts of `which`. Empty if none were named.
 std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   std::vector<std::string> words;
   if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
@@ -241,8 +241,8 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   return words;
 }
 
-/// Returns the rate in GB/s of the slowest pair of hosts, given the fastest path of each pair.
-/// Returns 0 if none was measured.
+/// Returns the rate of the slowest pair of hosts, in GB/s. The rate of a pair is that of its
+/// fastest path. Returns 0 if no rate was measured.
 double slowest_pair(const Report& report) {
   std::map<std::pair<int, int>, double> best;
   for (const cluster::InterfacePath& path : report.between.paths) {

@@ -13,48 +13,48 @@
 
 namespace mccl::cli::doctor {
 
-/// A program to run.
+/// A program that the self-test runs; also called a trial.
 struct SelftestCase {
   std::string name;
   std::vector<std::string> argv;
-  /// File in which the program writes its JSON result. Empty: it writes no result, or writes it to
-  /// its output.
+  /// File to which the program writes its JSON result. Empty if it writes the result to standard
+  /// output, or writes none.
   std::string result_file;
-  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0: the result contains it.
+  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0 if the result contains it.
 };
 
 /// The machine that the trials run on.
 struct ThisMachine {
   std::string program;  ///< Path of mccl.
-  std::string python;   ///< Path of Python; empty if there is none.
+  std::string python;   ///< Path of Python; empty if Python is not installed.
   int cores = 1;
   /// Total rate of this machine's active RDMA devices, in GB/s; 0 if it is not known. Absent if
   /// there is no such device.
   std::optional<double> rdma_gbs;
 };
 
-/// The hosts besides this machine, for the trials among all hosts.
+/// Parameters of the trials among several hosts.
 struct Others {
-  std::vector<std::string> flags;     ///< Flags of mccl launch. Empty: no other hosts.
+  std::vector<std::string> flags;     ///< Flags of mccl launch; empty if no hosts were named.
   std::vector<std::string> programs;  ///< Paths of mccl on the hosts, without duplicates.
-  double bound_gbs = 0;               ///< Measured rate of their slowest pair.
+  double bound_gbs = 0;               ///< Measured rate of the slowest pair of hosts, in GB/s.
   /// Total rate of the RDMA devices of the slowest host, in GB/s. Absent if a host has no such
   /// device.
   std::optional<double> rdma_gbs;
 };
 
 /// Returns the total rate of the RDMA devices whose ports are active, in GB/s; 0 if it is not
-/// known. Returns nothing if there is no such device.
+/// known. Empty if there is no such device.
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
 /// Returns trials of every collective over every transport of this machine, and of MCCL with NumPy,
-/// torch and MLX if there is a Python. If there are other hosts, adds every collective among all
-/// hosts, and over RDMA if all have devices. Trials write their files to `folder`.
+/// torch and MLX if there is a Python. If hosts were named, adds every collective among all hosts,
+/// and again over RDMA if all hosts have devices. Trials write their files to `folder`.
 std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Others& others,
                                          const std::string& folder);
 
-/// Runs all trials, prints their results, and writes them with `report` to the file `output`.
-/// Returns true if no trial failed. Throws Error if a signal ends them.
+/// Runs all trials and prints their results. Adds the results to `json`, and writes it to the file
+/// `output`. Returns true if no trial failed. Throws Error if a signal ends the trials.
 bool run_selftest(const hosts::WhichHosts& which, const Report& report, nlohmann::json json,
                   const std::string& output, Signals& signals);
 
