@@ -43,10 +43,10 @@ The table:
   sent, received   bytes through links, on the rank that has most
   published, read  bytes into its own and out of its neighbours' windows, memory that a node shares
   time             predicted; algbw, busbw: as in mccl bench
-With --compare, cheaper algorithms that are not used are marked "left out": on cables, those for
-which other ranks would forward data; links, if all ranks share a window; and others if the codec,
-or a small sum, determines the algorithm. With many ranks, schedules are built for the root and for
-as many other ranks as one second allows.
+--compare marks cheaper algorithms that are not used as "left out": on cables, algorithms for which
+other ranks would forward data; algorithms over links, if all ranks share a window; and further ones
+if the codec or a small sum determines the algorithm. With many ranks, schedules are built only for
+the root and some other ranks.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
@@ -60,8 +60,7 @@ To check the model on this machine:
 
 Exit status: 0 success, 1 deviations above --within, or a failed measurement, 2 bad arguments.)";
 
-/// Values of the flags. A value is empty or absent if its flag was not given; the default then
-/// applies.
+/// Values of the flags. An empty or absent value means that the default applies.
 struct PlanFlags {
   bench::CallFlags calls;
   int ranks = 2;
@@ -115,8 +114,8 @@ std::vector<Question> questions_of(const PlanFlags& flags) {
   return questions;
 }
 
-/// Returns how many ranks share a node. Without flags, all ranks do, like those that mccl bench
-/// starts. With --links, each rank is on a machine of its own.
+/// Returns how many ranks share a node. By default, all ranks share one, as the ranks that mccl
+/// bench starts do. With --links, each rank is on a separate machine.
 int ranks_per_node(const PlanFlags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
@@ -249,7 +248,7 @@ int run_questions(const PlanFlags& flags) {
     fmt::print("{}{}", row_text(found), alternatives_text(found, others));
     if (compression == "auto") fmt::print("  {}\n", auto_text(question));
     if (facts.forced && found.choice.algorithm != *facts.forced)
-      fmt::print("#   {} does not support this call: shown as chosen without it\n",
+      fmt::print("#   {} does not support this call: the row shows the algorithm used instead\n",
                  schedule::name_of(*facts.forced));
     rows.push_back(row_json(found, others));
   }
@@ -304,9 +303,8 @@ void add_facts(CLI::App& app, PlanFlags& flags) {
             "JSON file of the cables, if they do not join all ranks: a list\nof "
             "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
             "is\na separate machine");
-  add_value(
-      app, "--window BYTES", flags.window,
-      "Bytes that a rank can have published to its node at a time;\ndefault 1M; 0: no window");
+  add_value(app, "--window BYTES", flags.window,
+            "Bytes that a rank can publish in shared memory at a time;\ndefault 1M; 0: no window");
   add_value(app, "--cores N", flags.cores, "Cores of each machine; default: those of this machine",
             integer_between(1, 1 << 16));
   app.add_flag("--measure", flags.measure,

@@ -36,7 +36,7 @@ inline bool has_schedule(bench::Routine routine) { return routine != bench::Rout
 
 std::size_t element_bytes(const Question& question);
 
-/// Returns the problem from the point of view of `rank`.
+/// Returns the call as the scheduling problem of `rank`, without a chunk size.
 schedule::Problem problem_of(const Question& question, int rank);
 
 /// Traffic of the busiest rank: each member is the maximum over the ranks whose schedules were
@@ -62,23 +62,24 @@ struct Answer {
   double busbw_gbs() const;
 };
 
-/// True if the call's sum is compressed with the question's codec. With `if_faster`, this requires
-/// an f32 sum for which the cost model expects compression to save time.
+/// True if the call's sum is compressed with the question's codec. With Compression::if_faster,
+/// only f32 sums are compressed, and only if the cost model predicts that this saves time.
 bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);
 
-/// Returns only the choice.
+/// Returns the same choice as answer(), but builds no schedules.
 schedule::Choice choose(const Question& question, const schedule::Facts& facts);
 
 /// Returns every algorithm that can do the call, each with its best chunk size, cheapest first.
 std::vector<schedule::Choice> alternatives(const Question& question, const schedule::Facts& facts);
 
-/// Returns the problem from which `rank`'s schedule is built.
+/// Returns the problem, with the chunk size of `choice`, from which `rank`'s schedule is built.
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
 
-/// Lines for users. Those that begin with # are explanations; the others are rows.
+/// Returns the heading of the table. Lines of the table that begin with # are explanations; the
+/// others are rows.
 std::string heading(bench::Routine routine);
 /// Returns the row of the table for `answer`.
 std::string row_text(const Answer& answer);
@@ -91,7 +92,7 @@ std::string bytes_text(double bytes);
 nlohmann::ordered_json row_json(const Answer& answer,
                                 std::span<const schedule::Choice> alternatives);
 
-/// Returns the whole plan, with a line end.
+/// Returns the whole plan as a JSON object with a final newline.
 std::string to_json(const schedule::Facts& facts, int ranks, nlohmann::ordered_json rows);
 
 }  // namespace mccl::cli::plan

@@ -36,7 +36,7 @@ const json& member(const json& object, const char* key, std::string_view where) 
 
 double number(const json& object, const char* key, std::string_view where) {
   const json& value = member(object, key, where);
-  if (!value.is_number() || value.get<double>() < 0) refuse(where, key, "a number above 0");
+  if (!value.is_number() || value.get<double>() < 0) refuse(where, key, "a number of at least 0");
   return value.get<double>();
 }
 

@@ -1,4 +1,4 @@
-// Compares what the model predicts with what `mccl bench` measured.
+// Compares the predictions of the cost model with the measurements of `mccl bench`.
 #pragma once
 
 #include <string>
@@ -22,9 +22,8 @@ struct MeasuredRun {
   std::vector<MeasuredRow> rows;
 };
 
-/// Parses the text of a JSON file of `mccl bench`. Omits rows of calls without a schedule. Throws
-/// InvalidArgument if the text is invalid; the message contains the fault and `origin`, the file's
-/// path.
+/// Parses the text of a JSON file of `mccl bench`. Omits rows of sendrecv, which has no schedule.
+/// Throws InvalidArgument if the text is invalid; the message contains `origin`, the file's path.
 MeasuredRun parse_run(const std::string& text, const std::string& origin);
 
 struct Comparison {

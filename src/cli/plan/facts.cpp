@@ -158,7 +158,7 @@ schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks) {
                      });
   if (!right)
     throw InvalidArgument(
-        fmt::format("costs: nodes is neither a list of {} nodes nor empty", ranks));
+        fmt::format("costs: nodes must be empty or have one node for each of {} ranks", ranks));
   facts.nodes = nodes->get<std::vector<int>>();
   return facts;
 }

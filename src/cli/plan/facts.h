@@ -1,4 +1,4 @@
-// The facts that predictions are based on: parsed, measured, printed and stored.
+// Parses, measures and prints facts, which are the parameters of the cost model.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,10 +13,10 @@
 namespace mccl::cli::plan {
 
 /// Returns the node of each rank. `per_node` ranks share a node; the last node may have fewer.
-/// Empty if no two ranks share one.
+/// Empty if no two ranks share a node.
 std::vector<int> nodes_of(int ranks, int per_node);
 int node_count(const schedule::Facts& facts, int ranks);
-/// Number of ranks on the fullest node.
+/// Returns the number of ranks on the node that has the most.
 int fullest_node(const schedule::Facts& facts);
 
 /// Parses "name=value" and sets the fact. The value is a number in seconds, bytes or bytes per
@@ -34,16 +34,16 @@ nlohmann::ordered_json facts_json(const schedule::Facts& facts);
 /// value is missing or wrong; the message says which.
 schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks);
 
-/// Starts a job of `ranks` ranks (at least 2) here and returns the facts that its ranks measured
-/// and agreed on. Must be called while the process has one thread. Returns nothing if the job
-/// failed; it has printed the reason to stderr. Throws InvalidArgument if the settings forbid
-/// measuring.
+/// Starts a job of `ranks` ranks (at least 2) on this machine and returns the facts that its ranks
+/// measured and agreed on. Must be called while the process has one thread. Empty if the job
+/// failed; the job has then printed the reason to stderr. Throws InvalidArgument if MCCL_CALIBRATE
+/// disables measurements.
 std::optional<schedule::Facts> measure(int ranks);
 
 /// Parses a JSON list with an object for each cable: {"between": [0, 1], "rate": "10Gbit",
 /// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument if the text is
-/// invalid or the cables do not join all ranks. The message contains `origin` and, in the latter
-/// case, the separate parts.
+/// invalid or the cables do not join all ranks. The message contains `origin`. If the cables do not
+/// join all ranks, the message lists the sets of ranks that are joined.
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
 
 /// Returns comment lines that show the ring and the tree that schedules use.
