@@ -109,8 +109,8 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// Executes a request. Requests that try a connection are answered later, in any order. Throws
-  /// InvalidArgument for a request that it cannot understand.
+  /// Executes a request. Requests that test a connection are answered later, in any order. Throws
+  /// InvalidArgument for an invalid or unknown request.
   void obey(const nlohmann::json& request) {
     using Action = void (Agent::*)(const json&);
     constexpr std::pair<std::string_view, Action> kActions[] = {
@@ -152,7 +152,8 @@ class Agent {
     threads_.push_back(start_thread("mccl-probe", std::move(body)));
   }
 
-  /// Runs a test of a connection on a thread of its own, and says its answer as `kind`.
+  /// Runs a connection test on a separate thread, and writes its result as an answer named `kind`.
+  /// Throws InvalidArgument if "listen" has not provided the key yet.
   void test(const char* kind, const nlohmann::json& request,
             std::function<nlohmann::json(const Target&)> run) {
     secret();
@@ -164,7 +165,8 @@ class Agent {
   }
 
   void describe_host(const nlohmann::json& request) {
-    // The clock is read before anything that takes time.
+    // The clock is read before anything that takes time, because the caller compares it with the
+    // time of its request.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
     GatherPlan plan;
     plan.python = text_in(request, "python");
@@ -181,8 +183,9 @@ class Agent {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
     const std::string key = text_in(request, "key");
     if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-    raise_open_files_limit();  // Must follow describe_host(), which reports the limit before it is
-                               // raised; a job starts with that one.
+    // The limit is raised only now, because describe_host() must report the limit with which a job
+    // starts.
+    raise_open_files_limit();
     secret_.emplace(key);
     std::vector<transport::tcp::Listener> listeners;
     listeners.reserve(kPortRanges.size());
@@ -234,8 +237,8 @@ class Agent {
 };
 
 constexpr const char* kFooter =
-    R"(Reads requests, one JSON object per line, and prints answers in the same form; ends with its
-input. mccl doctor and mccl config start it on each host; it is not meant to be run by hand.
+    R"(Reads requests, one JSON object per line, and prints answers in the same form. Exits when its
+input ends. mccl doctor and mccl config start it on each host; it is not meant to be run by hand.
 Requests and answers:
   {"do": "tell", "python": PATH, "patience": S}   {"mccl": .., "protocol": .., "clock": ..},
                                                   {"busy": PROGRAM}, {"told": {..}}

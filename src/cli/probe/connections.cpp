@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLongestLine = 200;
 constexpr auto kToConnect = 3s;
 constexpr int kRounds = 64;
-/// A fast link has shown its rate after this many bytes, if they took at least kSoonest seconds and
-/// kRoundTrips round trips, because TCP starts slowly.
+/// Number of bytes that suffice to measure the rate of a fast link. The transfer must also take at
+/// least kSoonest seconds and kRoundTrips round trips, because TCP starts slowly.
 constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
 constexpr double kRoundTrips = 50;
@@ -36,17 +36,17 @@ constexpr double kRoundTrips = 50;
 /// Purposes of a connection.
 constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
 constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
-constexpr const char* kCount = "count";  ///< Discards all bytes and returns their number.
+constexpr const char* kCount = "count";  ///< All bytes are discarded; their number is sent back.
 
-/// The first word that a probe sends on a new connection.
+/// The first word that a listening probe sends on a new connection.
 constexpr const char* kGreeting = "mccl ";
 
 constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
 constexpr std::size_t kLongestIntroduction = 200;
-/// Maximum number of conversations. It suffices, because each host takes part in one measurement at
-/// a time.
+/// Maximum number of entries in `conversations_`. Each host takes part in one measurement at a
+/// time, so few are needed.
 constexpr std::size_t kMostConversations = 64;
 
 bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }
@@ -102,8 +102,8 @@ class Stream {
     return n < 0 ? 0 : static_cast<std::size_t>(n);
   }
 
-  /// Returns a line without its line end. Returns nothing if no line of at most 200 bytes arrives
-  /// within the patience.
+  /// Returns a line without its line end. Empty if no line of at most kLongestLine bytes arrives
+  /// within `patience_`.
   std::optional<std::string> read_line() {
     const Clock::time_point limit = Clock::now() + patience_;
     std::string line;
@@ -134,7 +134,7 @@ class Stream {
 
 namespace {
 
-/// A connection that was tried. On failure, `error` is the errno.
+/// Result of connect(). On failure, `stream` is empty and `error` is the errno.
 struct Connected {
   std::optional<Stream> stream;
   int error = 0;
@@ -159,7 +159,7 @@ Connected connect(const Address& to, const Address* source) {
 /// Result of the mutual proof of the key.
 struct Introduced {
   std::string nonce;  ///< This side's nonce.
-  std::string why;    ///< Why it failed. Empty: both sides know the key.
+  std::string why;    ///< Why the proof failed; empty if both sides know the key.
 };
 
 Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {

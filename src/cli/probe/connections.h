@@ -23,14 +23,14 @@ using transport::tcp::Socket;
 
 class Stream;
 
-/// Answers connections until it is destroyed. The listener begins with "mccl NONCE". The other side
-/// sends "NONCE PURPOSE PROOF" within some seconds, and receives "ok PROOF". Both proofs cover both
-/// nonces and the purpose.
+/// Accepts and answers connections until it is destroyed. The listener begins with "mccl NONCE".
+/// The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both proofs
+/// cover both nonces and the purpose.
 ///
-/// Other programs cannot block it, because connections that have not proved the key are limited.
-/// Each address may have kMostOfAddress of them, which is as many as a probe dials at the same
-/// time. All addresses together may have kMostUnproved. If one more arrives, or no descriptor is
-/// left, the oldest is closed.
+/// The number of connections that have not proved the key is limited, so that other programs cannot
+/// block a Listeners. Each address may have kMostOfAddress such connections, which is as many as a
+/// probe dials at the same time. All addresses together may have kMostUnproved. If one more
+/// arrives, or no descriptor is left, the oldest such connection is closed.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -61,8 +61,8 @@ class Listeners {
 
   void run();
   void accept(transport::tcp::Listener& listener);
-  /// Reads from the connection. Returns false once it must be removed from `strangers_`, whether or
-  /// not it has proved the key.
+  /// Reads from the connection. Returns false if the connection must be removed from `strangers_`,
+  /// because it has proved the key, sent something invalid or closed.
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;

@@ -23,7 +23,7 @@ namespace {
 
 using cluster::HostFacts;
 
-/// Longest time that one program may take.
+/// Maximum time that one program may take.
 constexpr std::chrono::seconds kForProgram{15};
 
 /// Python code that prints versions of packages. Omits packages that are half removed or cannot be
@@ -75,7 +75,7 @@ void gather_gpus(HostFacts& facts, const Programs& programs) {
   facts.gpu_peers = programs.output_of(facts, {"nvidia-smi", "topo", "-p2p", "r"});
 }
 
-/// True if this is a regular file of this user that was modified within the last minute.
+/// True if `file` is a regular file of this user that was modified within the last minute.
 bool is_fresh(const std::filesystem::path& file) {
   constexpr std::time_t kMinute = 60;
   struct stat status = {};
@@ -101,7 +101,7 @@ bool is_guarded() {
   return false;
 }
 
-/// Notes both addresses of the ssh connection through which a user, or another host, has logged in.
+/// Adds both addresses of the ssh connection, if this process was started over ssh, to `in_use`.
 void note_ssh_peer(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection != programs.environment().end())
@@ -145,7 +145,7 @@ Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv)
                        .severity = cluster::Severity::warning,
                        .what = fmt::format("{} does not end", name),
                        .where = facts.host,
-                       .why = "the information that it provides is missing below",
+                       .why = "the facts that it provides are missing from the results",
                        .cure = fmt::format("run {} there, and find what it waits for", name)});
   return captured;
 }
@@ -201,9 +201,8 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  note_ssh_peer(
-      facts,
-      programs);  // Must be first, because further addresses are dropped once the list is full.
+  // Must precede all other additions to `in_use`, which drops addresses once it is full.
+  note_ssh_peer(facts, programs);
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);
     if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);

@@ -16,12 +16,12 @@ namespace mccl::cli::probe {
 /// Runs programs of this host that report facts about it.
 class Programs {
  public:
-  /// All programs together may take until `deadline`. `busy` receives the name of each before it
-  /// runs.
+  /// All programs together may take until `deadline`. `busy` receives the name of each program
+  /// before the program runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
   /// Returns standard output of the program, at most 1 MiB. Empty if the program is not installed.
-  /// A program that does not end in time is killed and noted in `facts`.
+  /// A program that does not end in time is killed, and a finding is added to `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
   /// True if the program ends with status 0.
   bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
@@ -39,14 +39,15 @@ class Programs {
 };
 
 struct GatherPlan {
-  std::string python = "python3";  ///< The Python whose packages are listed.
+  std::string python = "python3";  ///< The Python interpreter whose packages are listed.
   std::chrono::seconds patience{60};
   /// True if the programs of macOS are used. Tests replay their output on other systems.
   bool as_macos = false;
 };
 
 /// Gathers all facts about this host, and changes nothing on it. Omits facts that do not apply.
-/// Returns within the patience. `busy` receives the name of each program before it runs.
+/// Returns within `plan.patience`. `busy` receives the name of each program before the program
+/// runs.
 cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy);
 
 /// Gathers only facts about networks: interfaces, routes and addresses in use.

@@ -168,8 +168,9 @@ void gather_routes(HostFacts& facts) {
   }
 }
 
-/// Notes neighbours, name servers, file servers, gateways and peers. Also notes the networks of all
-/// routing tables, since /proc/net/route shows only the main one.
+/// Adds the addresses of neighbours, name servers, file servers, gateways and TCP peers to
+/// `in_use`. Also adds the networks of all routing tables, because /proc/net/route shows only the
+/// main table.
 void gather_in_use(HostFacts& facts, const Programs& programs) {
   cluster::note_in_use(facts, contents_of("/etc/resolv.conf"), "a DNS server");
   cluster::note_in_use(facts, contents_of("/run/systemd/resolve/resolv.conf"), "a DNS server");
@@ -223,8 +224,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// Sysfs nests three folders: the one of this host's own port holds that of the computer at the
-/// other end of the cable, which holds that of the Thunderbolt network's device.
+/// In sysfs, the folder of this host's Thunderbolt controller contains that of the computer at the
+/// other end of the cable, which contains that of the network interface's device.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.kind != InterfaceKind::thunderbolt) continue;
@@ -243,8 +244,8 @@ void gather_thunderbolt(HostFacts& facts) {
   }
 }
 
-/// True if the process is a rank in this network namespace. Every rank has a thread named "mccl
-/// progress".
+/// True if the process is a rank in the network namespace `network`. Every rank has a thread named
+/// "mccl progress".
 bool is_rank(const fs::path& process, const fs::path& network) {
   std::error_code ignored;
   if (fs::read_symlink(process / "ns/net", ignored) != network) return false;
@@ -253,7 +254,7 @@ bool is_rank(const fs::path& process, const fs::path& network) {
   return false;
 }
 
-/// Returns the number of ranks on this host. Only root can count those of other users.
+/// Returns the number of ranks on this host. Only root can count the ranks of other users.
 int count_ranks() {
   std::error_code ignored;
   const fs::path network = fs::read_symlink("/proc/self/ns/net", ignored);

@@ -55,8 +55,8 @@ void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int f
 #endif
 }
 
-/// UDP port at which all hosts receive calls. It is fixed, because no host knows another's ports
-/// yet.
+/// UDP port at which all hosts receive calls. The port is fixed, because hosts do not know each
+/// other's ports before the calls.
 constexpr std::uint16_t kCallPort = 29599;
 
 constexpr auto kBetweenLooksAtCalls = 50ms;
@@ -222,8 +222,8 @@ void MulticastProbe::take_question(const Packet& packet, std::span<const std::st
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
     return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-  // A question by multicast is a repeated one, because no answer to the first question arrived. So
-  // this answer is also sent by multicast.
+  // A question is sent by multicast only if no answer to the first question arrived. The answer to
+  // such a question is therefore sent by multicast, too.
   const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
   send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
        all.value_or(packet.from));
@@ -259,8 +259,8 @@ void MulticastProbe::ask_again() {
       each = questions_.erase(each);
       continue;
     }
-    // Sent by multicast, because the first question may have reached another probe that has the
-    // same port.
+    // The question is repeated by multicast, because the first one may have reached another probe
+    // with the same port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;

@@ -35,20 +35,20 @@ struct Packet {
 };
 
 /// Answers packets until it is destroyed. A single packet that proves knowledge of the key gets a
-/// smaller packet as its answer. Calls are answered as described below.
+/// smaller packet as its answer.
 ///
-/// Sends calls through this host's interfaces, and receives other hosts' calls. A call is a
-/// handshake of three messages, each with a proof that the sender knows the secret:
+/// Also sends calls through this host's interfaces, and receives other hosts' calls. A call starts
+/// a handshake of three messages, each with a proof that the sender knows the key:
 ///   call NONCE NAME INTERFACE    sent by multicast; NONCE is new, NAME and INTERFACE the caller's
 ///   who NONCE NONCE-2            the receiver's challenge to the caller; NONCE-2 is new
 ///   here NONCE-2 NAME INTERFACE  the caller's response, through the interface of its call
 /// The receiver reports "heard" once a valid "here" has arrived. A replayed "call" is never
 /// reported as heard, because its sender cannot make the proof of "here". The receiver sends "who"
-/// to the caller's address first, and then by multicast while no "here" arrives. If none arrives at
-/// all, it reports the call as "unanswered".
+/// to the caller's address first. If no "here" arrives, it repeats "who" by multicast, and finally
+/// reports the call as "unanswered".
 class MulticastProbe {
  public:
-  /// Receives each answer. Called on a thread of this object.
+  /// Receives each report, "heard" or "unanswered". Called on a thread of this object.
   using Say = std::function<void(const nlohmann::json& answer)>;
 
   MulticastProbe(const Secret& secret, Say say);
@@ -63,7 +63,7 @@ class MulticastProbe {
     return packets_ ? packets_.local().port() : std::uint16_t{0};
   }
   /// Sends a call through every interface that is up and has a link-local address. Blocks for up to
-  /// 2.5 s if interfaces have just come up.
+  /// 2.5 s, because the address of an interface that has just come up is not usable at once.
   void call(const std::string& name);
 
  private:
@@ -71,7 +71,7 @@ class MulticastProbe {
   struct Place {
     unsigned interface = 0;  ///< Index of the local interface.
     std::string name;        ///< The caller's name.
-    std::string from;        ///< The caller's name for its own interface.
+    std::string from;        ///< The name of the caller's interface.
   };
   /// A "who" message that has been sent and whose "here" has not arrived.
   struct Challenge {

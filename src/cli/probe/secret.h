@@ -20,9 +20,10 @@ namespace mccl::cli::probe {
 /// Version of the requests and answers. Incremented whenever one of them changes its meaning.
 inline constexpr int kProtocol = 2;
 
-/// The probe listens at a port of each range, so that firewalls that admit a job also admit it.
-/// MCCL's ranks use ports from 29600 on, and `mccl launch` from 32321 on. The probe's ranges are at
-/// the end of these, so that the probe takes no port that a job needs.
+/// The probe listens at a port of each range, so that firewalls that admit a job also admit the
+/// probe. MCCL's ranks use ports from 29600 on, and `mccl launch` uses ports from 32321 on. The
+/// probe's ranges are at the end of the ranges of a job, so that the probe takes no port that a job
+/// needs.
 inline constexpr std::array<std::pair<std::uint16_t, std::uint16_t>, 2> kPortRanges = {
     {{29680, 29700}, {32380, 32400}}};
 
