@@ -55,11 +55,11 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
 /// lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
-/// Finds cables whose ends have addresses or MTUs that do not match. Does not need the results of
-/// trying the paths.
+/// Finds cables whose ends have addresses or MTUs that do not match. Needs no results of path
+/// tests.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Connectivity& joined);
 
-/// Finds faults in the results of trying the paths, and groups of hosts that no path joins.
+/// Finds faults in the results of the path tests, and groups of hosts that no path joins.
 std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
                                  std::span<const InterfacePath> paths, const Connectivity& joined);
 

@@ -164,8 +164,8 @@ void even_out(std::vector<HostfileEntry>& entries) {
   }
 }
 
-/// Reduces every pair to the device count of the pair with the fewest. MLX's jaccl refuses a ring
-/// in which the number of devices differs between pairs.
+/// Shortens the device list of every pair of hosts to the length of the shortest list. MLX's jaccl
+/// refuses a ring in which the number of devices differs between pairs.
 void even_out_devices(std::vector<HostfileEntry>& entries) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const HostfileEntry& entry : entries)

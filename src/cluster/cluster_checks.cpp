@@ -243,8 +243,8 @@ const Interface* cable_of(const HostFacts& host) {
 void check_address(const HostFacts& host, const std::string& text, const std::string& by,
                    std::vector<Finding>& findings) {
   const Interface* interface = interface_with(host, text);
-  // An unknown host name is not a fault, because names are resolved only when used. Nor is an
-  // unknown IPv6 address, because hosts report only some of theirs.
+  // An unknown host name is not a fault, because names are resolved only when used. An unknown IPv6
+  // address is not a fault either, because hosts report only some of their IPv6 addresses.
   const auto address = parse_address(text);
   if (interface == nullptr && (!address || address->is_ipv6)) return;
   if (interface == nullptr) {

@@ -82,7 +82,7 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
     findings.push_back(
         {"network-odd-address", Severity::problem,
          fmt::format(
-             "its address {} is in another network than all other addresses on the same switch",
+             "its address {} is in a different network from all other addresses on the same switch",
              address_of(*place.interface)),
          place.name, "it reaches the others only through a router, or not at all",
          "give it an address in their network"});

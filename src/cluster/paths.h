@@ -1,4 +1,4 @@
-// Paths from an address of one host to an address of another, and the results of trying them.
+// Paths from an address of one host to an address of another, and the results of testing them.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace mccl::cluster {
 
 /// A path in one direction: from an interface to an interface of another host. A routed path starts
-/// at a host, not at a certain interface.
+/// at a host, not at a particular interface.
 struct InterfacePath {
   End from;
   End to;
@@ -19,7 +19,7 @@ struct InterfacePath {
   std::string target;
   int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
   int mtu = 0;           ///< The smaller MTU of the two ends, in bytes; 0 if unknown.
-  bool routed = false;   ///< True if routing picks the interface and the source address.
+  bool routed = false;   ///< True if the host's routes select interface and source address.
 
   bool tried = false;
   /// One text per port that was tried: its error, or empty if the port connected.

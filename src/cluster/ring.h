@@ -42,7 +42,7 @@ struct RingAnswer {
   bool proved = true;
   /// If there is no ring: the pairs of hosts between which new cables would complete one.
   std::vector<Pair> missing;
-  /// True if it is proved that fewer cables would not suffice.
+  /// True if the search was complete, so that fewer cables cannot suffice.
   bool fewest = true;
 };
 
