@@ -53,7 +53,7 @@ To measure a codec on the links between them (sums between ranks that share memo
 Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
 /// Hidden flags. --one-host marks a rank that `mccl bench` has started. --quiet makes rank 0 print
-/// nothing; `mccl plan --measure` uses it.
+/// nothing; `mccl plan --measure` sets both.
 constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 

@@ -21,7 +21,7 @@ std::uint64_t memory_bytes();
 /// Measurements of plain TCP sockets between two processes of this machine.
 struct Loopback {
   double one_way_gbs = 0;    ///< Rate from one process to the other, in GB/s.
-  double both_ways_gbs = 0;  ///< Rate in each direction with both in use, in GB/s.
+  double both_ways_gbs = 0;  ///< Rate in each direction while both are in use, in GB/s.
   double round_trip_us = 0;  ///< Median round trip of 8 bytes, in the best batch.
 };
 

@@ -43,7 +43,7 @@ inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
 /// Limit that keeps numbers within the range of every codec, including fp16.
 inline constexpr Most kMostRounded = 4096;
 
-/// Data that one rank contributes to a reduction. premul_sum must use kPremulFactor.
+/// Data that one rank contributes to a reduction. The factor of a premul_sum must be kPremulFactor.
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
 /// Result of the reduction of all ranks' contributions.
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);

@@ -85,8 +85,8 @@ struct Options {
   std::uint64_t iterations = 0;  ///< Number of timed calls; 0: as many as `seconds` allows.
   std::uint64_t warmup = 5;
   bool quiet = false;  ///< True if nothing is printed.
-  std::string json;    ///< Path of the JSON file to write; empty: none. `csv` likewise.
-  std::string csv;
+  std::string json;    ///< Path of the JSON file to write; empty for none.
+  std::string csv;     ///< Path of the CSV file to write; empty for none.
 };
 
 /// The flags that describe calls, as the user gave them.

@@ -50,7 +50,7 @@ struct Exchanged {
   std::vector<cluster::Finding> findings;
 };
 
-/// Tries each link in both directions, and measures latency and rate.
+/// Tests each link in both directions, and measures latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
                    const cluster::TopologyChoice& choice,
                    std::span<const cluster::Addressed> links);

@@ -140,7 +140,8 @@ double number_at(const json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-/// Returns the best possible rate of the transport, in GB/s, as bench measures it.
+/// Returns the best possible rate, in GB/s: the trial's bound_gbs or, if that is 0, the bound of
+/// the transport that mccl bench measured.
 double bound_of(const SelftestCase& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;

@@ -70,7 +70,7 @@ std::optional<PlannedTraffic> traffic_of(const Answer& answer, const schedule::F
     const schedule::Problem problem = chosen_problem(question, rank, answer.choice, facts);
     const schedule::Schedule built = schedule::build(answer.choice.algorithm, problem);
     add(traffic, problem, element_bytes(question), built);
-    // Even a short schedule takes time to set up if there are many ranks.
+    // The ranks count as steps, because even a short schedule takes time to set up for many ranks.
     steps += static_cast<double>(built.steps.size() + static_cast<std::size_t>(question.ranks));
     if (steps > kMostSteps) break;
   }

@@ -16,7 +16,7 @@ namespace mccl::cli::plan {
 /// Empty if no two ranks share a node.
 std::vector<int> nodes_of(int ranks, int per_node);
 int node_count(const schedule::Facts& facts, int ranks);
-/// Returns the number of ranks on the node that has the most.
+/// Returns the number of ranks on the node that has the most ranks.
 int fullest_node(const schedule::Facts& facts);
 
 /// Parses "name=value" and sets the fact. The value is a number in seconds, bytes or bytes per

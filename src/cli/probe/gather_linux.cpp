@@ -32,7 +32,7 @@ constexpr std::size_t kMostRoutes = 10'000;
 const fs::path kInterfaces = "/sys/class/net";
 const fs::path kRdma = "/sys/class/infiniband";
 
-/// Types of interfaces, as Linux numbers them.
+/// Linux's numbers for types of interfaces (ARPHRD_ETHER and ARPHRD_INFINIBAND).
 constexpr long kEthernet = 1;
 constexpr long kInfiniband = 32;
 

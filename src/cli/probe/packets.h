@@ -99,8 +99,8 @@ class MulticastProbe {
   std::mutex mutex_;
   /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
   std::map<std::string, Place> called_;
-  std::map<std::string, Challenge> questions_;  ///< Keyed by NONCE-2; used by the thread only.
-  /// Nonce and interface of each call whose proof was valid. Used by the thread only.
+  std::map<std::string, Challenge> questions_;  ///< Keyed by NONCE-2. Used by thread_ only.
+  /// Nonce and interface of each call whose proof was valid. Used by thread_ only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
