@@ -14,11 +14,11 @@
 namespace mccl::c_api {
 namespace {
 
-/// The text of the last error if there is no memory for a longer one.
+/// The error text if memory has run out: a literal, which needs no allocation.
 constexpr const char* kOutOfMemory = "out of memory";
 
 thread_local std::string last_error;
-thread_local const char* last_error_shown = "";  // either last_error's text or kOutOfMemory
+thread_local const char* last_error_shown = "";  // points into last_error or to a literal
 
 }  // namespace
 

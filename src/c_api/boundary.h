@@ -12,7 +12,7 @@
 
 namespace mccl::c_api {
 
-/// The status and text of an error.
+/// The status and message by which the C interface reports an exception.
 struct ErrorText {
   mccl_status status = MCCL_OK;
   std::string text;
@@ -37,7 +37,7 @@ mccl_status guarded(Body&& body) noexcept {
   }
 }
 
-/// Returns the caller's text. Throws InvalidArgument if it is null.
+/// Returns `text`. Throws InvalidArgument if it is null; the message contains `argument`.
 const char* text_of(const char* call, const char* argument, const char* text);
 
 /// Throws InvalidArgument if the pointer is null; the message contains `argument`.
@@ -51,10 +51,11 @@ void clear(const char* call, const char* argument, Handle** out) {
   *out = nullptr;
 }
 
-/// Copies text to the caller as described under "Text out" in mccl/c.h. Throws NoRoom.
+/// Copies `from` to the caller's buffer `text`, as described under "Text out" in mccl/c.h. Throws
+/// NoRoom if the buffer is too small.
 void copy_text(const char* call, std::string_view from, char* text, std::size_t capacity,
                std::size_t* length);
-/// Copies bytes in the same way, without a NUL.
+/// Copies `from` to the caller's buffer `value` like copy_text(), but without a NUL.
 void copy_bytes(const char* call, std::string_view from, void* value, std::size_t capacity,
                 std::size_t* bytes);
 

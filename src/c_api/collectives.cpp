@@ -1,4 +1,5 @@
-// Each function makes buffers from its pointers and counts; the group checks all other arguments.
+// The C functions for collectives and messages. Each converts its arguments to buffers and options
+// of the C++ interface, whose Group checks the rest.
 #include "c_api/options.h"
 #include "c_api/submit.h"
 #include "mccl/c.h"

@@ -34,8 +34,8 @@ std::chrono::milliseconds timeout_of(const mccl::Context& context) {
   return mccl::milliseconds_of(context.config().timeout);
 }
 
-/// Copies the members. Throws InvalidArgument if there are more members than ranks. This is checked
-/// before they are read, because a wrong count could exceed the caller's array.
+/// Copies `members`. First throws InvalidArgument if `count` exceeds the number of ranks, because
+/// with a wrong count the copy could read past the caller's array.
 std::vector<int> members_of(const char* call, const mccl::Context& context, const int32_t* members,
                             std::size_t count) {
   if (count <= static_cast<std::size_t>(context.size())) return {members, members + count};
@@ -144,8 +144,8 @@ mccl_status mccl_after_fork_in_parent(mccl_context* context) noexcept {
 mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
   return guarded([&] {
     mccl_context& handle = checked("mccl_after_fork_in_child", "context", context);
-    // The context is never destroyed, because its thread and its locks belong to the parent
-    // process.
+    // This reference is never released, so that the context is never destroyed: its thread and its
+    // locks belong to the parent process.
     static_cast<void>(std::make_unique<std::shared_ptr<mccl::Context>>(handle.value).release());
     handle.value->abandon_after_fork();
   });

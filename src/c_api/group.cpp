@@ -80,7 +80,8 @@ struct Begun {
   std::shared_ptr<std::atomic<bool>> started;
 };
 
-/// The open batches of this thread. They are recorded here because the groups do not report them.
+/// The open batches of this thread, recorded here because a Group does not report whether it has
+/// one.
 thread_local std::vector<Begun> begun;
 
 auto found(const std::shared_ptr<Group>& group) {
@@ -102,7 +103,7 @@ mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
   return guarded([&] {
     mccl::Group& target = group_of("mccl_begin_coalescing", group);
     std::erase_if(begun, [](const Begun& one) { return one.group.expired(); });
-    // Allocated first, so that nothing can fail after the group has begun its batch.
+    // The entry is allocated first, so that nothing can fail after the group has begun its batch.
     Begun entry{group->value, std::make_shared<std::atomic<bool>>(false)};
     begun.reserve(begun.size() + 1);
     target.begin_coalescing();

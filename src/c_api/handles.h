@@ -16,8 +16,8 @@
 
 namespace mccl::c_api {
 
-/// The first word of every handle, which identifies its type. Languages in which every handle is a
-/// `void*` cannot check types, so the library does.
+/// The first word of every handle, which identifies its type. The library checks it, because
+/// languages that pass every handle as a `void*` cannot.
 enum class HandleKind : std::uint32_t {
   config = 0x4343'0001,
   store = 0x4343'0002,
@@ -26,7 +26,7 @@ enum class HandleKind : std::uint32_t {
   work = 0x4343'0005,
 };
 
-/// Throws InvalidArgument if the kinds differ; the message contains both.
+/// Throws InvalidArgument if `found` differs from `expected`; the message names both types.
 void check_kind(const char* call, const char* argument, HandleKind found, HandleKind expected);
 
 /// A handle that owns one value.
@@ -49,16 +49,16 @@ struct mccl_group
 
 struct mccl_work : mccl::c_api::Handle<mccl::c_api::HandleKind::work, mccl::Work> {
   /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a
-  /// garbage-collected language may destroy a group before its works.
+  /// garbage-collected language may destroy a group before the handles of its calls.
   std::vector<std::shared_ptr<mccl::Group>> groups;
-  /// Becomes true when mccl_end_coalescing starts the call, if it is part of a batch. Null for any
+  /// For a call in a batch, becomes true when mccl_end_coalescing() starts the call. Null for any
   /// other call.
   std::shared_ptr<const std::atomic<bool>> started;
 };
 
 namespace mccl::c_api {
 
-/// Returns the handle. Throws InvalidArgument if it is null or of another kind.
+/// Returns `*handle`. Throws InvalidArgument if `handle` is null or of another type than `Of`.
 template <typename Of>
 Of& checked(const char* call, const char* argument, Of* handle) {
   require(call, argument, handle);
@@ -66,7 +66,7 @@ Of& checked(const char* call, const char* argument, Of* handle) {
   return *handle;
 }
 
-/// Gives the caller a handle that owns the value.
+/// Sets `*out` to a new handle that owns `value`. The caller must destroy the handle.
 template <typename Of, typename Value>
 void hand_out(Of** out, Value value) {
   auto handle = std::make_unique<Of>();
@@ -74,8 +74,8 @@ void hand_out(Of** out, Value value) {
   *out = handle.release();
 }
 
-/// Destroys a handle. A handle of another kind is not destroyed. The error is then available from
-/// mccl_last_error(), because there is no status to return.
+/// Destroys a handle; no-op for null. A handle of another type is not destroyed, and the error is
+/// available only from mccl_last_error(), because the C functions that destroy return no status.
 template <typename Of>
 void destroy(const char* call, Of* handle) noexcept {
   if (!handle) return;

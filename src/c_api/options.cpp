@@ -13,8 +13,8 @@
 namespace mccl::c_api {
 namespace {
 
-// Sizes of the structs in the first version of the header. Structs of these sizes must remain
-// valid.
+// Sizes of the structs when mccl/c.h first had them. Programs that were compiled then still pass
+// these sizes, so they must remain valid.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 
@@ -38,7 +38,8 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
                  std::size_t size) {
   std::uint32_t stated = 0;
   std::memcpy(&stated, from, sizeof stated);
-  // 4096 is far more than any version will have; an uninitialised number is usually larger.
+  // No version of the structs will have 4096 bytes. An uninitialised `struct_size` is usually
+  // larger.
   constexpr std::uint32_t kTooLarge = 4096;
   if (stated < first_size || stated > kTooLarge) {
     throw InvalidArgument(
@@ -113,7 +114,7 @@ std::optional<Compression> compression_of(const char* call, const char* name, do
   if (!name && !says_ratio) return std::nullopt;
   if (says_ratio && (!name || std::string_view(name) != name_of(Codec::topk))) {
     throw InvalidArgument(fmt::format(
-        "{}: options.topk_ratio is {}, which requires options.compression \"topk\", but that is {}",
+        "{}: options.topk_ratio is {}, but options.compression is {}; a ratio requires \"topk\"",
         call, topk_ratio, name ? fmt::format("\"{}\"", name) : "NULL"));
   }
   try {

@@ -14,9 +14,10 @@
 
 namespace mccl::c_api {
 
-/// Copies a struct that starts with its own size and may come from an older or newer header.
-/// Missing fields become zero. Throws InvalidArgument if fields that this library does not know are
-/// not zero.
+/// Copies a caller's struct, whose first word is its size in bytes. The caller may use an older or
+/// newer header: fields that the caller's struct lacks become zero. Throws InvalidArgument if a
+/// field that this library does not know is not zero, or if the size is below `first_size`, that of
+/// the first version of the struct.
 void read_struct(const char* call, const void* from, std::size_t first_size, void* into,
                  std::size_t size);
 
@@ -26,13 +27,13 @@ mccl_context_options read_options(const char* call, const mccl_context_options* 
 /// Reads the options of a group. Throws InvalidArgument if name or members are null.
 mccl_group_options read_options(const char* call, const mccl_group_options* options);
 
-/// The options of a call.
+/// The options of one call, converted from mccl_call_options.
 struct ReadOptions {
   CallOptions call;
   const double* factor = nullptr;
   void* left_out = nullptr;
 
-  /// ReadOptions for a sum whose input has `count` elements.
+  /// Returns `call` with `left_out`, for a reduction whose input has `count` elements.
   CallOptions of_sum(std::size_t count, DType dtype) const;
 };
 ReadOptions read_options(const char* call, const mccl_call_options* options);
@@ -41,8 +42,8 @@ ReadOptions read_options(const char* call, const mccl_call_options* options);
 void refuse_factor(const char* call, const ReadOptions& options);
 void refuse_left_out(const char* call, const ReadOptions& options);
 
-/// Parses a compression's name. Empty if `name` is null. Throws InvalidArgument if the name is
-/// unknown, or if `topk_ratio` is not 0 and the name is not "topk".
+/// Parses a compression's name. Returns empty if `name` is null and `topk_ratio` is 0. Throws
+/// InvalidArgument if the name is unknown, or if `topk_ratio` is not 0 and the name is not "topk".
 std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio);
 
 DType dtype_of(const char* call, mccl_dtype dtype);
@@ -50,17 +51,18 @@ DType dtype_of(const char* call, mccl_dtype dtype);
 /// has one.
 ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor);
 
-/// Converts a time limit: 0 means `by_default`, and negative numbers mean no limit (0 in C++).
+/// Converts a time limit of the C interface: 0 means `by_default`. A negative number means no
+/// limit, for which the C++ interface uses 0.
 std::chrono::milliseconds limit_of(std::int64_t timeout_ms, std::chrono::milliseconds by_default);
 
-/// One count for each rank of the group.
+/// Numbers of elements, one for each rank of the group, and their sum.
 struct Counts {
   std::span<const std::size_t> each;
   std::size_t total = 0;
 
   std::size_t of(int rank) const { return each[static_cast<std::size_t>(rank)]; }
 };
-/// Throws InvalidArgument if `counts` is null or the sum overflows.
+/// Throws InvalidArgument if `counts` is null or its sum overflows.
 Counts counts_of(const char* call, const char* argument, const std::size_t* counts,
                  const Group& group);
 

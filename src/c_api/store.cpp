@@ -40,8 +40,9 @@ mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_ke
     clear(kCall, "store", store);
     require(kCall, "address", address);
     if (rank < 0) {
-      throw mccl::InvalidArgument("mccl_store_tcp: rank is " + std::to_string(rank) +
-                                  ", expected 0 for the rank that serves the store, or more");
+      throw mccl::InvalidArgument(
+          "mccl_store_tcp: rank is " + std::to_string(rank) +
+          "; expected 0 for the rank that serves the store, or a positive rank");
     }
     hand_out(store,
              mccl::make_tcp_store(address, rank, job_key ? job_key : "", patience_of(timeout_ms)));

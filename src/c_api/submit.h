@@ -18,19 +18,20 @@ inline Group& group_of(const char* call, const mccl_group* group) {
   return *checked(call, "group", group).value;
 }
 
-/// If this thread has an open batch of the group, returns the flag that becomes true when the batch
-/// ends and its calls start; no thread may wait for them before. Otherwise returns null.
+/// Returns the flag of this thread's open batch of the group; null if there is none. The flag
+/// becomes true when the batch ends and its calls start. No thread may wait for these calls
+/// earlier.
 std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
 
-/// Makes the handle of a call that has not started.
+/// Makes a handle for a call of `group` that has not started.
 inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) {
   auto handle = std::make_unique<mccl_work>();
   handle->groups.push_back(group);
   return handle;
 }
 
-/// Runs `start(group, options)`, which returns a Work. Waits for it if the caller wants no handle
-/// and this thread has no open batch of the group.
+/// Runs `start(group, options)`, which starts a call and returns its Work. Waits for the call if
+/// `work` is null and this thread has no open batch of the group.
 template <typename Start>
 mccl_status submit(const char* call, mccl_group* group, const mccl_call_options* options,
                    mccl_work** work, Start&& start) noexcept {
@@ -41,7 +42,7 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
     auto coalescing = coalescing_on(group->value);
     const bool waits = !work && !coalescing;
     read.call.caller_waits = !coalescing && (waits || read.call.caller_waits);
-    // Allocated first, because nothing may fail after the call has started.
+    // The handle is allocated first, because nothing may fail after the call has started.
     std::unique_ptr<mccl_work> handle = work ? new_work(group->value) : nullptr;
     Work started = start(target, std::as_const(read));
     if (waits) started.wait();

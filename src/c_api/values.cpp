@@ -1,4 +1,4 @@
-// Versions, and the names and sizes of enum values.
+// The C functions that return versions, and names and sizes of enum values.
 #include <array>
 #include <string_view>
 

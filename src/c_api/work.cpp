@@ -18,7 +18,7 @@ const Work& work_of(const char* call, const mccl_work* work) {
 }
 
 /// Returns the work if its call has started. Otherwise throws InvalidArgument, because a wait for
-/// it would never end.
+/// the call could block forever.
 const mccl_work& started(const char* call, const char* argument, const mccl_work* work) {
   const mccl_work& handle = checked(call, argument, work);
   if (!handle.started || *handle.started) return handle;
@@ -84,7 +84,7 @@ int32_t mccl_work_source(const mccl_work* work) noexcept {
 mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, void* user) noexcept {
   constexpr const char* kCall = "mccl_work_on_done";
   return guarded([&] {
-    // a copy, because the callback may destroy the handle
+    // Works on a copy, because the callback may destroy the handle.
     const mccl::Work call = work_of(kCall, work);
     if (!callback) throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL");
     call.on_done(
