@@ -54,7 +54,7 @@ bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int
 /// make_memory_file().
 std::size_t size_of_memory_file(const Descriptor& file) {
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) fail("inspect a peer's");
+  if (::fstat(file.get(), &status) != 0) fail("inspect the memory of a peer");
 #ifdef __linux__
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -98,7 +98,7 @@ Mapping Mapping::of(const Descriptor& file, std::size_t offset, std::size_t byte
 Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t bytes) {
   void* room =
       ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | kNoReserve, -1, 0);
-  if (room == MAP_FAILED) fail("find room to map it twice");
+  if (room == MAP_FAILED) fail("find address space to map it twice");
   Mapping both(static_cast<std::byte*>(room), 2 * bytes);
   for (const std::size_t at : {std::size_t{0}, bytes}) {
     void* half = ::mmap(both.data() + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -114,7 +114,7 @@ Descriptor make_memory_file(std::size_t bytes) {
     throw Error(
         fmt::format("shared memory: a file of {} bytes is needed, but files are limited to {} "
                     "bytes (see ulimit -f)",
-                    bytes, limit.rlim_cur));  // ftruncate would raise SIGXFSZ
+                    bytes, limit.rlim_cur));  // ftruncate() would raise SIGXFSZ instead of failing
   }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -177,14 +177,14 @@ void Arena::collect() noexcept {
   });
 }
 
-/// Returns the memory to the system. Returns false if the system refused.
+/// Gives the memory of a range back to the system. Returns false if the system refuses.
 bool Arena::discard(const RangePlace& place) noexcept {
   if (!change_memory(file_, kDiscard, place.offset, place.bytes)) return false;
   give_back(place);
   return true;
 }
 
-/// Returns true if at least one spare range was released.
+/// Gives spare ranges back to the system. Returns true if at least one was given back.
 bool Arena::release_spares() noexcept {
   const std::size_t before = spare_.size();
   std::erase_if(spare_, [this](const Retired& spare) {
@@ -195,7 +195,7 @@ bool Arena::release_spares() noexcept {
   return spare_.size() < before;
 }
 
-/// Merges the place with adjacent free places.
+/// Adds the place to free_, merged with adjacent free places.
 void Arena::give_back(RangePlace place) noexcept {
   --ranges_;
   auto after = std::lower_bound(
@@ -258,7 +258,8 @@ bool Arena::take_spare(std::size_t bytes, Range& range) {
 
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared) {
   collect();
-  // At most one free place precedes each range, and one follows the last.
+  // Reserve what a later release needs. At most one free place precedes each range, and one follows
+  // the last.
   free_.reserve(ranges_ + 2);
   retired_.reserve(ranges_ + 1);
   spare_.reserve(ranges_ + 1);
@@ -296,7 +297,8 @@ void PeerArena::check(const RangePlace& place) const {
   if (place.offset % page_bytes() != 0 || place.bytes % page_bytes() != 0 || place.bytes == 0 ||
       place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
     throw CorruptionError(
-        fmt::format("shared memory: a peer names {} bytes at offset {} of an arena of {} bytes",
+        fmt::format("shared memory: a peer sent an invalid range: {} bytes at offset {} of its "
+                    "arena of {} bytes",
                     place.bytes, place.offset, size_));
   }
 }
@@ -316,7 +318,7 @@ void PeerArena::let_go_of(const RangePlace& place) const {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception&) {
-    // The range stays in use.
+    // The range cannot be mapped here, so it stays in use.
   }
 }
 

@@ -1,7 +1,7 @@
-// Memory that a process shares with the other processes of its node: a file without a name, passed
-// to them once by its descriptor. It is freed when the last process that holds it ends, however
-// that happens. Groups and links allocate ranges of it. Peers receive the offset of a range and map
-// it themselves.
+// An arena: memory that a process shares with the other processes of its node. It is an unnamed
+// file, whose descriptor the process passes to each of them once. The system frees the memory when
+// the last process that holds the file ends, even by a crash. Groups and links allocate ranges of
+// the arena. Peers receive the offset of a range and map the range themselves.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,7 +20,7 @@
 
 namespace mccl::node {
 
-/// Mapped memory; unmaps itself.
+/// Mapped memory, which the destructor unmaps.
 class Mapping {
  public:
   Mapping() = default;
@@ -30,10 +30,12 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). Pages are mapped when
-  /// first touched, which delays a call less than mapping it all in one go. Throws Error.
+  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). The system adds each
+  /// page at its first access, which delays a call less than adding all pages at once. Throws
+  /// Error.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
-  /// Maps the same bytes twice in a row, so that an access past the end continues at the beginning.
+  /// Maps the same bytes at two consecutive places, so that an access past the end continues at the
+  /// beginning.
   static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
 
   std::byte* data() const { return data_; }
@@ -56,7 +58,8 @@ inline constexpr std::size_t kLine = kLongestLine;
 /// Location of a range in its arena. Sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  /// Size in bytes, including the first cache line, which is not part of the user's memory.
+  /// Size in bytes, including the first kLine bytes, which hold the count of readers and are not
+  /// part of memory().
   std::uint64_t bytes = 0;
 };
 
@@ -96,8 +99,8 @@ class Range {
 
 /// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
 /// address space only: memory is allocated range by range, and the first page is the arena's own.
-/// Only allocate() needs memory for bookkeeping, because it also reserves the bookkeeping memory
-/// that releasing the range needs.
+/// Only allocate() allocates heap memory: it also reserves the heap memory that releasing the range
+/// needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error if the system provides no shared memory.
@@ -120,14 +123,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
  private:
   friend class Range;
-  /// A range that its owner has released. Still mapped, in order to read the count of its readers.
+  /// A range that its owner has released. It stays mapped, because it contains the count of its
+  /// readers.
   struct Retired {
     RangePlace place;
     Mapping mapping;
   };
 
   /// Maximum total size, in bytes, of the unused ranges that are kept for new ranges of the same
-  /// size. A new group then need not wait for the system.
+  /// size. A new group then need not wait until the system has allocated and cleared pages.
   static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
 
   explicit Arena(std::size_t capacity);
@@ -144,8 +148,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::size_t taken_ = 0;
   std::size_t ranges_ = 0;        // number of ranges in use, retired and spare
   std::vector<RangePlace> free_;  // sorted by offset; adjacent places are merged
-  std::vector<Retired> retired_;  // readers may still use them
-  std::vector<Retired> spare_;    // not used by anyone
+  std::vector<Retired> retired_;  // released by their owners; readers may still use them
+  std::vector<Retired> spare_;    // unused, kept for take_spare()
   std::size_t spare_bytes_ = 0;
 };
 
@@ -166,7 +170,7 @@ class PeerRange {
   Mapping mapping_;
 };
 
-/// A peer's arena, from the file that the peer has passed.
+/// A peer's arena, given the file whose descriptor the peer has passed.
 class PeerArena {
  public:
   PeerArena() = default;
@@ -176,12 +180,13 @@ class PeerArena {
   explicit operator bool() const { return static_cast<bool>(file_); }
   /// Throws CorruptionError if the place is not inside the arena.
   void check(const RangePlace& place) const;
-  /// Checks the place and maps it. Also throws Error if it cannot be mapped.
+  /// Maps the place after check(). Also throws Error if it cannot be mapped.
   PeerRange map(const RangePlace& place) const;
-  /// Releases a range that this process has not mapped. Maps it and unmaps it again, because the
-  /// owner waits until every reader has released the range. Throws CorruptionError if the place is
-  /// not inside the arena. If the range cannot be mapped here, it stays in use: the owner cannot
-  /// reuse this memory, but no data are at risk.
+  /// Releases a range that this process was meant to read but has not mapped, because the owner
+  /// waits until every reader has released the range. Maps and unmaps the range; unmapping counts
+  /// as the release. Throws CorruptionError if the place is not inside the arena. If the range
+  /// cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no data are at
+  /// risk.
   void let_go_of(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }
@@ -194,7 +199,8 @@ class PeerArena {
 
 /// The side of a bell that the sleeping process uses. A process that is about to sleep sets a flag
 /// in its arena, and then checks once more for the event that it waits for. A process that causes
-/// an event checks the flag afterwards. At least one of the two therefore sees what the other did.
+/// an event checks the flag afterwards. Therefore the first process sees the event, or the second
+/// sees the flag and wakes it.
 class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
@@ -215,8 +221,8 @@ class Sleeper {
   ArenaHeader& header_;
 };
 
-/// The waking side. `socket` is one end of a socket pair; the sleeper polls the other end.
-/// Thread-safe.
+/// The side of a bell that the waking process uses. `socket` is one end of a socket pair; the
+/// sleeper polls the other end. Thread-safe.
 class Bell {
  public:
   Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
@@ -227,7 +233,8 @@ class Bell {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();
   }
-  /// Rings without the fence: the caller has issued one fence for several bells.
+  /// The same as ring(), but without the fence. A caller that rings several bells issues one fence
+  /// for all of them.
   void ring_after_fence() const {
     if (header_->asleep.load(std::memory_order_relaxed) != 0) wake();
   }
@@ -254,7 +261,7 @@ inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
 inline constexpr std::size_t kMostNeighbours = 512;
 
 /// Address space of an arena, as a multiple of the planned memory: enough for thousands of windows
-/// or links of reduced size.
+/// or links of the sizes to which thrifty() reduces them.
 inline constexpr std::size_t kRoomForThrift = 4;
 
 inline std::size_t arena_bytes(std::size_t neighbours) {

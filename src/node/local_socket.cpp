@@ -24,8 +24,8 @@ namespace {
 /// Maximum number of descriptors in one message.
 constexpr std::size_t kMostDescriptors = 4;
 
-/// Returns the address of a local socket. It is a file if the name begins with a slash, and
-/// otherwise an abstract name, which only Linux has.
+/// Returns the address of a local socket. The address is a path if the name begins with a slash.
+/// Otherwise it is an abstract name, which only Linux has.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -57,7 +57,7 @@ std::string unpredictable_name() {
 
 Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-  if (!socket) fail("cannot make a local socket", errno);
+  if (!socket) fail("cannot create a Unix-domain socket", errno);
   ::fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
   raise_no_signal(socket.get());
   return socket;
@@ -174,13 +174,13 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
         int descriptor = -1;
         std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
         if (!descriptors.emplace_back(descriptor))
-          fail("cannot receive the files that a process on this host passes", errno);
+          fail("cannot receive the file descriptors that a process on this host sent", errno);
       }
     }
     // If this process may not have more descriptors, the system drops some of those passed and sets
     // MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
-      fail("cannot receive the files that a process on this host passes", EMFILE);
+      fail("cannot receive the file descriptors that a process on this host sent", EMFILE);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }

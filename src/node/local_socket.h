@@ -1,4 +1,4 @@
-// Sockets between processes of one machine, which can pass descriptors.
+// Unix-domain sockets between processes of one host, over which file descriptors can be passed.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,12 @@ namespace mccl::node {
 /// The folder of the sockets through which the ranks of this user report their status:
 /// /run/user/UID/mccl where the system provides /run/user/UID, else /tmp/mccl-UID.
 std::string status_folder();
-/// Makes that folder if necessary, and returns it. Throws Error unless only this user can enter it.
+/// Creates status_folder() if necessary, and returns its path. Throws Error if that fails, or if
+/// other users can enter the folder.
 std::string make_status_folder();
 
-/// Requests to such a socket. They contain the version of the protocol.
+/// Requests that a rank accepts on its status socket: for its flight record, and for its status.
+/// The digit is the version of the protocol.
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";
@@ -47,9 +49,9 @@ class LocalConnection {
   int descriptor() const { return socket_.get(); }
   /// True if the peer runs as the same user as this process.
   bool same_user() const;
-  /// Sends all bytes or none. Returns false if this user already has too many descriptors in
-  /// flight. The caller may retry once some have been received. Throws PeerError if the peer has
-  /// disconnected.
+  /// Sends all bytes or none. Returns false if the system refuses for now, for example because this
+  /// user has too many descriptors in flight; the caller may retry later. Throws PeerError if the
+  /// peer has disconnected.
   bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
   /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError,
   /// TimeoutError, OutOfDescriptors.
@@ -72,7 +74,8 @@ class LocalListener {
 
   const std::string& name() const { return name_; }
   int descriptor() const { return socket_.get(); }
-  /// Closes the socket and leaves the file, in the child of a fork.
+  /// Closes the socket without removing the file. Called in the child of a fork, because the parent
+  /// still uses the file.
   void abandon() noexcept { socket_.close(); }
   /// Waits for a connection. Throws TimeoutError, OutOfDescriptors, and Error if the system refuses
   /// to accept connections.

@@ -1,4 +1,4 @@
-// The other processes of this process's node.
+// The ranks with which a rank shares memory.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace mccl::node {
 
-/// A rank with which this rank shares memory: each has mapped the memory of the other.
+/// A rank with which this rank shares memory: each of the two has mapped the other's arena.
 struct Neighbour {
   PeerArena arena;
   Descriptor bell_pipe;
@@ -20,7 +20,7 @@ struct Neighbour {
 
 using Neighbours = std::map<WorldRank, Neighbour>;
 
-/// The memory that a rank shares with its node.
+/// The arenas that a rank shares with its node.
 struct SharedMemory {
   std::shared_ptr<Arena> arena;  ///< This rank's arena; null if it shares no memory.
   Neighbours neighbours;
@@ -28,7 +28,7 @@ struct SharedMemory {
   /// share memory. Empty if no two ranks do.
   std::vector<int> nodes;
 
-  /// Null if the rank does not share memory with this one.
+  /// Returns null if `rank` does not share memory with this rank.
   const Neighbour* neighbour(WorldRank rank) const {
     const auto found = neighbours.find(rank);
     return found == neighbours.end() ? nullptr : &found->second;

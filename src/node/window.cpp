@@ -41,7 +41,7 @@ Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> 
   for (const Neighbour& neighbour : neighbours_) {
     if (neighbour.memory.size() < window_bytes(call_bytes, line)) {
       throw CorruptionError(fmt::format(
-          "shared memory: rank {} shares a window of {} bytes, but the ranks agreed on {}",
+          "shared memory: rank {} shares a window of {} bytes, but the ranks agreed on {} bytes",
           neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
     }
     views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
@@ -70,7 +70,7 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
     offset_ = place.offset;
     if (place.last_use != 0) awaited_ = std::max(awaited_, place.last_use + 1);
   }
-  // The factor is odd, so later calls never cancel a difference.
+  // Multiplication by an odd number is reversible, so equal later calls preserve a difference.
   fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;
   own_data_ = data_of(own_view_);
 }
@@ -120,7 +120,7 @@ int Window::find_stray() {
 
 /// Compares the calls after `compared`, all of which are still in the neighbour's trail: the
 /// neighbour is at most kDepth calls ahead of this rank's previous call, and this rank is at most
-/// that far ahead of `compared`.
+/// kDepth calls ahead of `compared`.
 Window::Divergence Window::divergence_of(int rank) const {
   const View& view = views_[static_cast<std::size_t>(rank)];
   const auto labels = [](const CallTrace& theirs, const std::byte* ours, bool is_over) {

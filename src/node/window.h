@@ -1,20 +1,21 @@
-// The window of the ranks of a group on one node. Each rank has one part of the window, which it
-// writes and all other ranks read.
+// The window: memory that the ranks of a group on one node share for its collective calls. Each
+// rank writes its own part of the window; its neighbours, which are the other ranks, read it.
 //
 // A rank may be several collective calls ahead of a slow neighbour, for example as the root of
-// broadcasts. Its calls therefore use different memory in turn. Each call has a head, which holds
-// the count of arrivals and space for a small publication, so that a small call moves one cache
-// line. A call that publishes more also gets blocks of a row, which calls use in a circle. By the
-// time a block is written again, it has left its readers' caches; otherwise the write would be
-// slow. Arrivals are counted over the lifetime of the window and never reset.
+// broadcasts. Its consecutive calls therefore use different memory. A call publishes data: it
+// writes them to its rank's part and then arrives, which increments the rank's count of arrivals.
+// Each call has a head with this count and space for a small publication, so that a small call
+// moves one cache line. A call that publishes more also gets blocks of the row, which calls use as
+// a ring. By the time a block is reused, it has left its readers' caches; a write to a cached block
+// would be slow. The count of arrivals is never reset.
 //
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
-// that last used it. A neighbour that has arrived there has finished reading.
+// that last used it, and has therefore finished reading it.
 //
 // A rank that only publishes does not read its neighbours' memory during the call. It notices only
 // later that a neighbour has made a different call. Each call's fingerprint therefore includes the
-// fingerprints of all earlier calls, and a trail keeps records of the last calls. The trail holds
-// twice as many calls as a rank can be ahead.
+// fingerprints of all earlier calls, and a trail keeps records of the last calls: twice as many as
+// a rank can be ahead of a neighbour.
 #pragma once
 
 #include <atomic>
@@ -29,13 +30,14 @@
 
 namespace mccl::node {
 
-/// Size in bytes of a rank's description of its call. This layer does not interpret it.
+/// Size in bytes of a rank's description of its call. This layer does not interpret the
+/// description.
 inline constexpr std::size_t kLabelBytes = 48;
 
 /// Number of heads of a rank. Its calls use them in turn.
 inline constexpr std::size_t kDepth = 16;
 
-/// The part of a call that neighbours read first.
+/// The head of a call. Neighbours poll it until the rank has arrived.
 struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
@@ -53,9 +55,9 @@ struct alignas(64) CallTrace {
 };
 static_assert(sizeof(CallTrace) == 64);
 
-/// The front of a rank's range: the heads, followed by the trail. Each entry occupies one cache
-/// line of this machine, whatever the length of the line. The row of blocks follows at the next
-/// multiple of the block size.
+/// The front of a rank's range: the heads, followed by the trail. Each head and each record of the
+/// trail occupies one cache line of this machine, which has `line` bytes. The row of blocks follows
+/// at the next multiple of the block size.
 class WindowFront {
  public:
   explicit WindowFront(std::byte* memory = nullptr, std::size_t line = line_bytes())
@@ -69,8 +71,8 @@ class WindowFront {
   }
 
   static constexpr std::size_t kBlockBytes = 4096;
-  /// Size of the front. Its end is aligned to a block; a range's memory begins kLine after a page
-  /// boundary.
+  /// Size of the front in bytes. It ends at a multiple of kBlockBytes from a page boundary; a
+  /// range's memory begins kLine bytes after such a boundary.
   static constexpr std::size_t bytes(std::size_t line) {
     const std::size_t all = kLine + 3 * kDepth * line;
     return (all + kBlockBytes - 1) / kBlockBytes * kBlockBytes - kLine;
@@ -81,7 +83,7 @@ class WindowFront {
   std::size_t line_;
 };
 
-/// Size of a range for a window in which one call can publish `call_bytes`. It holds the
+/// Size in bytes of a range for a window in which one call can publish `call_bytes`. It holds the
 /// publications of two such calls, because otherwise every call would have to wait for all
 /// neighbours.
 inline std::size_t window_bytes(std::size_t call_bytes, std::size_t line = line_bytes()) {
@@ -95,7 +97,7 @@ class BlockRow {
  public:
   static constexpr std::size_t kBlockBytes = WindowFront::kBlockBytes;
 
-  /// `bytes`: a power of two, at least two blocks.
+  /// `bytes`: size of the row; a power of two, at least two blocks.
   explicit BlockRow(std::size_t bytes);
 
   struct Place {
@@ -107,7 +109,7 @@ class BlockRow {
   Place take(std::size_t bytes, std::uint64_t call);
 
  private:
-  std::vector<std::uint64_t> last_use_;  // for each block
+  std::vector<std::uint64_t> last_use_;  // for each block: number of the call
   std::size_t next_ = 0;                 // index of a block
 };
 
@@ -119,7 +121,7 @@ class Window {
     int rank;
     PeerRange range;
     Bell bell;
-    /// The neighbour's memory: that of `range`, unless the caller has mapped it differently.
+    /// The memory of `range`. The caller may set another mapping of it.
     std::span<std::byte> memory = range.memory();
   };
 
@@ -137,10 +139,10 @@ class Window {
   /// bytes at a time.
   void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
   /// Opens the call's memory for writing, once all neighbours have finished reading its previous
-  /// content. Returns true if it is open.
+  /// content. Returns true if the memory is open.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
-  /// A neighbour that open() waits for; -1 if there is none.
+  /// Rank of a neighbour that open() waits for; -1 if there is none.
   int late() const;
   /// Ends the call. A call that fails is never ended.
   void end();
@@ -150,7 +152,7 @@ class Window {
   std::span<std::byte, kLabelBytes> label() {
     return std::span<std::byte, kLabelBytes>(trace_of(own_view_, call_).label, kLabelBytes);
   }
-  /// This rank's memory for publications of the call. Requires open().
+  /// This rank's memory for publications of the call. Requires is_open().
   std::byte* own() { return own_data_; }
   void arrive();
 
@@ -167,11 +169,12 @@ class Window {
   }
   const std::byte* published_by(int rank) const;
 
-  /// After open(): a neighbour found to have made a different call earlier; -1 if there is none.
+  /// Rank of a neighbour that open() found to have made a different call earlier; -1 if there is
+  /// none.
   int strayed() const { return stray_; }
 
-  /// The first call that a neighbour made differently from this rank. The neighbour must have
-  /// strayed, or must have arrived in this call with a different fingerprint.
+  /// Descriptions of the first call in which a neighbour differs from this rank. The neighbour must
+  /// have strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
     /// This rank's description of its own call; valid only if `is_over`.
@@ -208,15 +211,15 @@ class Window {
   std::uint64_t call_ = 0;
   std::uint64_t base_ = 0;                  // arrivals before this call
   std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: the count at its first arrival
-  std::uint64_t awaited_ = 0;   // the call that all neighbours must have begun before this may open
-  std::uint32_t arrivals_ = 0;  // total arrivals of this call
-  std::uint32_t arrived_ = 0;   // arrivals so far
+  std::uint64_t awaited_ = 0;   // open() succeeds once all neighbours have begun this call
+  std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
+  std::uint32_t arrived_ = 0;   // number of times that it has arrived so far
   bool open_ = false;
   int stray_ = -1;
 
   BlockRow row_;
   bool in_head_ = true;     // true if publications of the call fit into its head
-  std::size_t offset_ = 0;  // if they do not: their offset in the row
+  std::size_t offset_ = 0;  // if not in_head_: offset of the publications in the row
 
   std::uint64_t fingerprint_ = 0;
   std::byte* own_data_ = nullptr;
