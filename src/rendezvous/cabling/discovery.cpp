@@ -20,14 +20,15 @@ using transport::tcp::Socket;
 /// Time limit for an address to answer once its rank is known to run. Also the time limit for both
 /// ends of a cable to report it.
 constexpr Clock::duration kPatience = 1s;
-/// Time for which changes are collected before they are sent together. Many trunks are established
-/// at once.
+/// Time for which changes are collected before they are sent together, because many trunks are
+/// established at the same time.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// Pause between the end of a trunk and the next attempt. Needed because a rank that has agreed
-/// with the others immediately closes the connections of a restarted rank. Shorter than kPatience,
-/// so that an address is tried again before it is ruled out.
+/// Pause between the end of a trunk and the next dial of its address. Without it, a restarted rank
+/// would dial continuously, because ranks that have already agreed close its connections
+/// immediately. It is shorter than kPatience, so that an address is tried again before it is ruled
+/// out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// Time for neighbours to confirm that they know of a fault.
+/// Time limit for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
 
 /// True for errors of an address to which no cable leads. A rank listens at all addresses that the
@@ -37,8 +38,8 @@ bool leads_nowhere(int error) {
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
 }
 
-/// Returns the addresses of a host; none if its name cannot be resolved here. Ranks that reach the
-/// host may be able to resolve it.
+/// Returns the addresses of a host; none if its name cannot be resolved here. That is no error,
+/// because ranks with a cable to the host may be able to resolve the name.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
     return transport::tcp::resolve(host, port);
@@ -50,7 +51,7 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
 
 }  // namespace
 
-/// The dial has no deadline: it ends when the ranks have agreed or the caller gives up.
+/// The dial has no deadline: it is dropped when the ranks have agreed or the caller gives up.
 DialRequest Discovery::request_for(int peer, std::size_t index, const Address& to,
                                    Clock::time_point not_before) const {
   return {.self = self_,
@@ -154,9 +155,9 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
-/// Called when a trunk has ended because its rank has died or the cable was unplugged; either may
-/// come back. Once the last trunk to the rank has ended, its state is forgotten, because a new
-/// process may take its place.
+/// Called when a trunk has ended before the ranks agreed. Dials its address again: its rank may be
+/// restarted, or the cable plugged in again. After the end of the last trunk to a rank, the rank no
+/// longer counts as known to run.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
   for (const auto& [peer, address] : tried_) {
@@ -172,7 +173,7 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender knew of the fault before it received a decision, so it will fail.
+    // The sender learned of the fault before the decision, so its process fails.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
@@ -214,7 +215,8 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// Sends each neighbour the sightings of ranks that are not its own neighbours.
+/// Sends each neighbour this rank's sighting, and those of ranks that have no cable to that
+/// neighbour.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -226,8 +228,8 @@ void Discovery::spread_sightings() {
   }
 }
 
-/// Updates the cables that this rank sees. Rank 0 decides once all ranks have finished their
-/// search.
+/// Updates the cables that this rank sees; on rank 0, also calls decide(). Once there is a
+/// decision, records this rank's agreed cables in known_.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =
@@ -251,8 +253,9 @@ void Discovery::look_around(Clock::time_point now) {
   }
 }
 
-/// Waits up to kPatience for cables that only one end has reported, because the other end may have
-/// finished its search before it saw them.
+/// Decides on the cabling once all ranks have finished their search; returns true if there is a
+/// decision. Waits up to kPatience for cables that only one end has reported, because the other end
+/// may have finished its search before it saw them.
 bool Discovery::decide(Clock::time_point now) {
   settled_since_ = link_state_.all_settled() ? std::min(settled_since_, now) : kNever;
   if (settled_since_ == kNever) return false;

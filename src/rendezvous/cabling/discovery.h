@@ -21,7 +21,7 @@
 
 namespace mccl::rendezvous {
 
-/// Addresses of the two ends of a cable in this host's notation, without ports.
+/// Addresses of the two ends of a cable, without ports. Scopes are those of this host.
 struct CableEnds {
   transport::tcp::Address here;
   transport::tcp::Address there;
@@ -34,11 +34,11 @@ class Discovery {
   /// `port` is the port at which all other ranks reach this rank's listener, on every cable.
   Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log);
 
-  /// Called when a neighbour has connected.
+  /// Adds a trunk to neighbour `peer` over `socket`, whose handshake has succeeded.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
   /// Does all work that is possible without blocking. A neighbour that sends invalid messages
-  /// causes a fault, which is reported to all ranks. Once the ranks have agreed on the cabling,
-  /// only the cable to that neighbour counts as cut.
+  /// causes a fault, which is reported to all ranks. If the ranks have already agreed on the
+  /// cabling, the cable to that neighbour counts as cut instead.
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -51,19 +51,19 @@ class Discovery {
   /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
   /// agreed, also empty until the neighbours have had kToSpreadDeath to read the report.
   std::string death(Clock::time_point now) const;
-  /// Called once all ranks are connected. A rank that leaves after this call is not considered
+  /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
   /// dead.
   void everyone_is_here() {
     are_meeting_ = false;
     probes_.clear();
   }
-  /// Returns this rank's addresses on its established cables.
+  /// Returns this rank's address of each trunk.
   std::vector<transport::tcp::Address> own_ends() const;
   /// Returns the ends of the cables to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
 
-  /// Sends "alive" messages to the neighbours. Called once the ranks have agreed.
+  /// Sends an "alive" message on every trunk. Called once the ranks have agreed on the cabling.
   void beat();
   /// Returns the cables that have been cut since the last call. A cable counts as cut if no valid
   /// message has arrived on it for `silence`, or if another rank reports the cut.
@@ -77,9 +77,9 @@ class Discovery {
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    Clock::time_point known_since = kNever;  ///< When this rank first heard of the peer.
-    /// When the last trunk between the peer and this rank ended. kNever if the peer has a trunk,
-    /// never had one, or is being probed.
+    Clock::time_point known_since = kNever;  ///< Time of the first report of the peer.
+    /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
+    /// trunk, never had one, or is being probed.
     Clock::time_point gone_since = kNever;
   };
   /// An agreed cable of this rank. Either side may have initiated its trunk.
@@ -89,8 +89,8 @@ class Discovery {
     bool is_lost = false;
   };
 
-  /// Time from the end of the last trunk to a process until the process counts as dead. Applies
-  /// once all ranks have reported. A restarted process reconnects sooner.
+  /// A rank counts as dead this long after its last trunk to this rank ended, because a restarted
+  /// process reconnects sooner. Applies once all ranks have reported, until they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time for neighbours to read the report of a death.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
@@ -115,8 +115,8 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message once to each neighbour, whatever its number of trunks. Leaves out the
-  /// neighbour at the other end of `but`, which may be null.
+  /// Sends the message to each neighbour, on one trunk only. Skips the neighbour at the other end
+  /// of `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -128,11 +128,12 @@ class Discovery {
 
   Party self_;
   Log log_;
-  std::vector<std::pair<int, transport::tcp::Address>> tried_;  ///< Peers and their addresses.
+  /// All addresses to dial, each with its rank.
+  std::vector<std::pair<int, transport::tcp::Address>> tried_;
   LinkState link_state_;
   std::vector<Peer> peers_;  ///< Indexed by rank.
-  /// Time from which death() returns the death: the neighbours have then had kToSpreadDeath to read
-  /// the report. kNever while no death is known.
+  /// Time from which death() returns the known death. Until then, the neighbours have
+  /// kToSpreadDeath to read the report. kNever while no death is known.
   Clock::time_point death_spread_at_ = kNever;
   bool are_meeting_ = true;
   std::list<Dial> dials_;
@@ -143,8 +144,8 @@ class Discovery {
   Clock::time_point next_look_{};
   /// Rank 0 only: when the last rank stopped looking for cables; kNever while a rank still looks.
   Clock::time_point settled_since_ = kNever;
-  /// Time from which fault() returns the fault even if not all neighbours have confirmed that they
-  /// know of it. kNever while no fault is known.
+  /// Time from which fault() returns the known fault even if not all neighbours have confirmed that
+  /// they know of it. kNever while no fault is known.
   Clock::time_point fault_spread_at_ = kNever;
   std::vector<Known> known_;  ///< The agreed cables of this rank.
 };

@@ -1,4 +1,4 @@
-// The part of Discovery that finds out whether neighbours and cables are alive.
+// The part of Discovery that detects dead neighbours and cut cables.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time limit for the answer to a probe of a neighbour whose trunk has ended. Its process may have
-/// to wait for a core.
+/// Time limit for the answer to a probe of a neighbour whose trunk has ended. It allows for a
+/// process that must wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
 }  // namespace
@@ -41,7 +41,7 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  if (request.candidates.empty()) {  // The cables were gone before the ranks had agreed on them.
+  if (request.candidates.empty()) {  // The trunks ended before the ranks agreed.
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
     }

@@ -40,7 +40,7 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
   refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
 }
 
-/// Returns each host once, in order.
+/// Returns the hosts of the addresses in their order, without duplicates.
 std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   std::vector<std::string> hosts;
   for (const HostPort& each : addresses)
@@ -65,14 +65,15 @@ bool are_neighbours(const std::string& a, const std::string& b) {
   return of_a.empty() || of_b.empty() || of_a == of_b;
 }
 
-/// True if the lists have the same length, and addresses with the same index are neighbours. There
-/// is then no other cable to look for.
+/// True if the lists have the same length, and addresses with the same index are neighbours. Two
+/// ranks with these addresses then have no other cables to look for.
 bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::equal(a, b, are_neighbours);
 }
 
-/// Resolves `host` from the hostfile to addresses of this host. Empty if the name has no such
-/// address, or only loopback ones, as a host's own name has on Debian (127.0.1.1).
+/// Resolves `host` from the hostfile to addresses of this host. Returns an empty list if the name
+/// has no such address, or only a loopback address. On Debian, a host's own name resolves to
+/// 127.0.1.1.
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
   const std::string number = host == "localhost" ? "127.0.0.1" : host;
   if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
@@ -80,7 +81,7 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   try {
     addresses = transport::tcp::resolve(host, port);
   } catch (const Error&) {
-    return {};  // The other ranks may be able to resolve the name.
+    return {};  // No error: other ranks may be able to resolve the name.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {

@@ -14,9 +14,9 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Selects a largest set of a pair's cables in which no two share an address, by augmenting paths.
-/// If a network joins two hosts with several addresses each, every address reaches every other,
-/// although a host has only as many cables as addresses.
+/// Selects a largest set of the cables between two ranks in which no two share an address, by
+/// augmenting paths. If both hosts have several addresses in one network, each address of one host
+/// reaches each address of the other, which looks like more cables than exist.
 class Matching {
  public:
   explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}
@@ -51,7 +51,7 @@ class Matching {
 
   const std::vector<Cable>& pair_;
   std::map<std::string, std::size_t>
-      by_end_;  ///< Cable chosen for each address of the higher rank.
+      by_end_;  ///< Index of the cable chosen for each address of the higher rank.
 };
 
 std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
@@ -69,7 +69,7 @@ using nlohmann::json;
 /// Limits of one message: its bytes, and its cables. Enough for a full mesh of 512 ranks.
 constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
-/// Maximum nesting of the JSON: the message, its list of cables, and a cable.
+/// Maximum nesting of the JSON: the message is an object with a list of cables, each a list itself.
 constexpr int kMostDepth = 3;
 constexpr std::size_t kMostAddressBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;
@@ -92,8 +92,8 @@ T number(const json& value, T most) {
   return value.get<T>();
 }
 
-/// Returns a JSON string. Refuses one that is too long, or that has a character outside the range
-/// from `first` to the last printable one of ASCII.
+/// Returns the text of a JSON string. Throws CorruptionError if it has more than `most_bytes`, or a
+/// character outside the range from `first` to '~', the last printable character of ASCII.
 std::string text(const json& value, std::size_t most_bytes, char first) {
   auto found = value.get<std::string>();
   const auto is_allowed = [first](char c) { return c >= first && c < 127; };
@@ -165,10 +165,10 @@ bool LinkState::hear(const CableNews& news) {
   return true;
 }
 
-/// Handles a sighting of this rank that another rank has sent. If it is an echo, returns false.
-/// Otherwise an earlier process with this rank sent it, and the others consider it newer than this
-/// process's own. Then raises the version of own() above it and returns true, so that own() is sent
-/// to all.
+/// Handles a sighting of this rank that a neighbour has sent. Returns false if it came from this
+/// process. Otherwise it came from an earlier process with this rank, and the other ranks consider
+/// it newer than own(). Then raises the version of own() above it and returns true, so that own()
+/// is sent to all ranks.
 bool LinkState::hear_of_itself(const Sighting& reported) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
   const bool is_echo =
@@ -287,7 +287,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   constexpr auto kMostPort = std::numeric_limits<std::uint16_t>::max();
   CableNews news;
   Sighting& sighting = news.sighting;
-  // The parser takes a null byte for the end of the text.
+  // The parser would take a null byte for the end of the text.
   if (std::ranges::find(bytes, std::byte{0}) != bytes.end()) refuse();
   try {
     const json body = json::parse(text_of(bytes), is_within_limits);

@@ -1,9 +1,10 @@
-// The messages about cables between neighbours, and the connection that carries them.
+// Messages between neighbours about cables, and the trunk, which is the connection that carries
+// them.
 //
-// LinkState distributes the knowledge of all cables at start-up. Each rank reports the cables that
-// it sees to its neighbours, which forward the report. Once every rank has finished its search,
-// rank 0 decides on the cabling. All ranks therefore get the same cabling, whatever the order of
-// messages. The connections are made in cabling/discovery.h.
+// LinkState holds one rank's knowledge of all cables at start-up. Each rank reports the cables that
+// it sees to its neighbours, which forward the report to theirs. Once every rank has finished its
+// search, rank 0 decides on the cabling. All ranks therefore get the same cabling, whatever the
+// order of messages. The connections are made in cabling/discovery.h.
 #pragma once
 
 #include <poll.h>
@@ -53,9 +54,10 @@ struct CableNews {
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;
 
-/// Returns the message as JSON, with its length in front.
+/// Returns the message as JSON, after a header of kNewsHeaderBytes with the length of the JSON.
 Bytes encode(const CableNews& news);
-/// Returns the number of bytes after the header. Throws CorruptionError if it exceeds the limit.
+/// Returns the number of bytes after the header. Throws CorruptionError if it is 0 or exceeds the
+/// limit.
 std::size_t news_bytes(std::span<const std::byte> header);
 /// Decodes the bytes after the header. Throws CorruptionError for a message that no correct rank of
 /// a job of `size` ranks sends.
@@ -142,8 +144,8 @@ class LinkState {
   /// Rank 0 only: true if all ranks have reported and have finished their search. decide() may then
   /// be called.
   bool all_settled() const;
-  /// True if every cable that one end sees is also seen by the other. If not, a message is still in
-  /// flight, or something on the cable translates addresses.
+  /// True if every cable that the rank at one end sees is also seen by the rank at the other end.
+  /// If not, a message is still in flight, or something on the cable translates addresses.
   bool both_ends_see_all() const;
   /// Rank 0 only: decides on the cables that both ends see. Returns false, without a decision, if
   /// these cables do not join all ranks.

@@ -1,5 +1,6 @@
 // Relays connections between other ranks. A connection that arrives here for another rank is passed
-// on to the next rank on the path. All ranks know the path.
+// on to the next rank on the path. The path follows from the cabling, on which all ranks have
+// agreed.
 #pragma once
 
 #include <poll.h>
@@ -37,7 +38,7 @@ class Relaying {
   Clock::time_point next_deadline() const;
 
   void close() noexcept { connections_.clear(); }
-  /// Closes the connections that use a cut cable.
+  /// Closes the relayed connections that use `cable`, which has been cut.
   void drop(const Cable& cable);
 
   /// Returns the ranks whose connections this rank relays. Connections whose onward part is not
@@ -48,7 +49,7 @@ class Relaying {
   struct RelayedConnection {
     int from;
     int to;
-    transport::tcp::Socket waiting;  ///< The incoming socket, until `splice` owns both.
+    transport::tcp::Socket waiting;  ///< The incoming socket, until `splice` owns both sockets.
     Dial onwards;
     std::optional<transport::tcp::Splice> splice;
   };

@@ -76,7 +76,7 @@ Wiring::Wiring(WiringOptions options)
 }
 
 /// Listens at the addresses that the hostfile lists, and at no others. If another rank has the same
-/// port, also listens at a free one. Returns the port at which this rank is reached.
+/// port, also listens at a free port. Returns the port at which this rank is reached.
 std::uint16_t Wiring::listen() {
   for (const Address& address : own_addresses(options_.table, options_.rank)) {
     try {
@@ -214,7 +214,7 @@ void Wiring::take(Newcomer& newcomer) {
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
       // After the agreement, such a connection is closed. It comes from a restarted process, which
       // must not learn what its predecessor had agreed on, or from a rank that probes whether this
-      // one is alive.
+      // rank is alive.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -282,7 +282,7 @@ void Wiring::agreed() {
 /// Repeats a cable as often as the hostfile lists its address with different ports, because some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Compares hosts without scopes, which differ at the two ends, so that both ends get the same
+  // Scopes differ at the two ends, so hosts are compared without them. Both ends then get the same
   // count.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
@@ -358,7 +358,8 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Called in the child of a fork, where the thread does not exist.
+/// Called in the child of a fork, where the thread does not exist. Unlocks the mutex that
+/// before_fork() has locked.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();
@@ -373,8 +374,8 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
   AddressTable table = read_hostfile(config.hostfile);
   if (static_cast<int>(table.size()) != size) {
     throw InvalidArgument(fmt::format(
-        "MCCL_HOSTFILE {} has the addresses of {} ranks, but the job has {}; give every rank a "
-        "list there",
+        "MCCL_HOSTFILE {} has the addresses of {} ranks, but the job has {}; list the addresses of "
+        "every rank of the job",
         config.hostfile, table.size(), size));
   }
   if (!may_be_sparse(table) || share_networks(table, rank)) return nullptr;

@@ -92,7 +92,7 @@ class Wiring {
   std::vector<CutCable> take_cut();
   /// Called while the ranks connect. Throws PeerError if a cable has been cut or a rank has died.
   void check() const;
-  /// Called once all ranks are connected. A rank that leaves after this call is not considered
+  /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
   /// dead.
   void everyone_is_here();
 
@@ -101,8 +101,8 @@ class Wiring {
   /// caller must have closed this rank's own connections.
   void leave();
 
-  /// Called around a fork. The mutex is held during the fork, so that the child gets a consistent
-  /// state.
+  /// before_fork() is called before a fork, and one of the others after it. The mutex is held
+  /// during the fork, so that the child gets a consistent state.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;
