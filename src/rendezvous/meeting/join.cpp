@@ -25,14 +25,16 @@ namespace {
 
 constexpr std::size_t kLongestAnswer = 4096;
 
-/// Client of MPICH's process manager (PMI 1). It sends one request at a time and reads one answer;
-/// each is a line of name=value pairs.
+/// Client of MPICH's process manager (PMI 1). It sends one request at a time and reads one answer.
+/// Requests and answers are lines of name=value pairs.
 class Pmi {
  public:
   Pmi(int descriptor, std::chrono::milliseconds timeout)
       : descriptor_(descriptor), limit_(Clock::now() + timeout) {}
 
-  /// Returns the value of `wanted` in the answer; empty if the answer has none.
+  /// Sends `question`. Returns the value of `wanted` in the answer, or an empty string if the
+  /// answer has none. Throws Error if the answer's command is not `expected`, or if it reports a
+  /// failure.
   std::string ask(const std::string& question, std::string_view expected, std::string_view wanted) {
     const std::string line = question + "\n";
     if (::send(descriptor_, line.data(), line.size(), kNoSignal) !=
@@ -66,7 +68,7 @@ class Pmi {
       if (n == 1 && c == '\n') return line;
       if (n == 1) line += c;
     }
-    fail(question, "its line is too long");
+    fail(question, "its answer is too long");
   }
 
   static std::string value_of(std::string_view answer, std::string_view name) {
@@ -81,8 +83,7 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-/// Opens the store at `root`. If that address is from MCCL_ROOT, an error about it mentions that
-/// setting.
+/// Opens the store at `root`. An error about that address mentions MCCL_ROOT.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
   try {
@@ -96,7 +97,7 @@ std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config&
   }
 }
 
-/// Returns how to connect to rank 0's store along the cables.
+/// Describes how to connect to rank 0's store along the cables.
 Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
   Wiring::Way way = wiring->way_to(0, Destination::store);
   return {.name = fmt::format("its end of the cables (first hop: rank {})", way.first.rank),

@@ -16,13 +16,14 @@ namespace mccl::rendezvous {
 std::string own_root(bool one_host);
 
 /// Passes rank 0's `root` to all ranks through MPICH's launcher (PMI 1, at `descriptor`) and
-/// returns it. The launcher answers nothing afterwards, so a program that also uses MPI must set
-/// MCCL_ROOT instead. Throws Error if the launcher does not answer as expected.
+/// returns it. The launcher then answers no further requests of this process, so a program that
+/// also uses MPI must set MCCL_ROOT instead. Throws Error if the launcher does not answer as
+/// expected.
 std::string exchange_root(int descriptor, int rank, const std::string& root,
                           std::chrono::milliseconds timeout);
 
-/// Makes a TCP store whose connections follow the cables on which the ranks have agreed, through
-/// relays if necessary. Otherwise the same as make_tcp_store().
+/// The same as make_tcp_store(), but connections to the store follow the cables on which the ranks
+/// have agreed, through relays if necessary.
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
                                         Party access, std::chrono::milliseconds timeout,
                                         const StoreReport& report);

@@ -63,7 +63,7 @@ std::string key_of(const std::string& job_key, const std::string& incarnation) {
   return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
 }
 
-/// Word that a rank with GPUs appends to the host and the cores in its first card.
+/// Word that a rank with GPUs appends to the host and the cores that it publishes.
 constexpr std::string_view kHasGpus = "gpus";
 
 class Meeting {
@@ -83,7 +83,8 @@ class Meeting {
                     .size = o_.size,
                     .agreement = agreement_of_arrival(o_.config),
                     .advice = advice_without_key(o_.config),
-                    // The store outlives the meeting, and may report a second process later.
+                    // The store outlives this object and may call this later, so the function owns
+                    // copies.
                     .on_second =
                         [log = o_.log, rank = o_.rank](const std::string& process) {
                           log.warn(
@@ -179,8 +180,8 @@ class Meeting {
     mesh_->set_endpoints(endpoints_);
   }
 
-  /// Makes the arena and the local listener. If this fails, this rank publishes that it shares no
-  /// memory; with MCCL_TRANSPORT=shm it throws PeerError instead.
+  /// Makes the arena and the local listener. If that fails, logs a warning, and this rank shares no
+  /// memory; with MCCL_TRANSPORT=shm, throws PeerError instead.
   void make_arena() {
     if (!shares_memory()) return;
     try {
@@ -231,7 +232,7 @@ class Meeting {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
       if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
-      // The probe must not time out: the peer must dial this rank, and reports the timeout.
+      // The probe must not time out, because the peer dials this rank and reports a timeout itself.
       const Clock::time_point never = deadline_ + std::chrono::hours(1);
       if (probed_.insert(last_probed_).second) mesh_->dial(WorldRank(last_probed_), kProbe, never);
     }
@@ -242,7 +243,7 @@ class Meeting {
     mesh_->progress(events);
     for (transport::LinkEvent& event : events) {
       if (!event.link) {
-        // Throws the failure of another rank if there is one, which is more informative.
+        // If another rank has failed, look() throws that failure, which is more informative.
         met_.store->look();
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
@@ -363,7 +364,7 @@ class Meeting {
   const MeetingOptions& o_;
   const Clock::time_point begun_;
   const milliseconds time_;           ///< MCCL_CONNECT_TIMEOUT.
-  const milliseconds last_answers_;   ///< The reserved part of time_.
+  const milliseconds last_answers_;   ///< Part of time_ that is reserved; see kLastAnswers.
   const Clock::time_point deadline_;  ///< Deadline of every wait.
   std::string host_;
   std::size_t here_ = 1;  ///< Number of ranks on this host.

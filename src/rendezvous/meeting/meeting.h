@@ -46,7 +46,8 @@ struct MeetingOptions {
   std::shared_ptr<Wiring> wiring;    ///< Null if all ranks reach each other directly.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, the verbs of this machine are used.
   bool has_gpus = false;                          ///< True if this rank has GPUs.
-  /// Returns the job's key. `store` is visible only to this run of the job.
+  /// Returns the job's key, on which the ranks agree through `store`. Keys in `store` are visible
+  /// only to this run of the job.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
 

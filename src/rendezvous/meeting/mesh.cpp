@@ -28,18 +28,18 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger of a pair with several rails. It is longer than usual, so that a slow start
-/// of the peer does not move a rail to another path.
+/// DialRequest::stagger of a pair with several rails. It is longer than kStagger, so that a slow
+/// start of the peer does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Time for which the end of a relayed connection is not reported yet. Meanwhile, the rank that saw
-/// the cause can report it.
+/// Time by which the report of the end of a relayed connection is delayed, so that the rank that
+/// saw the cause can report the cause first.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
-/// The system's own time limit for a silent peer, in liveness intervals. It is only a fallback: the
-/// engine monitors peers itself, decides after one interval, and gives better reasons.
+/// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:
+/// the engine detects a silent peer after one interval, and reports a better reason.
 constexpr double kIntervalsOfSystem = 2;
 
 std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
@@ -49,8 +49,8 @@ std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& pee
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
   transport::tcp::bear_silence(socket, silence);
-  // A peer always reads its control connection, so unacknowledged bytes on it mean that its host is
-  // gone.
+  // A peer always reads its control connection, so unacknowledged bytes on that connection mean
+  // that the peer's host is gone.
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
   return std::make_unique<TcpLink>(
       std::move(socket), peer,
@@ -79,7 +79,7 @@ void warn_of_small_buffers(std::size_t wanted, const Log& log) {
   const std::size_t granted = transport::tcp::set_buffer_bytes(probe, wanted);
   if (granted >= wanted) return;
   log.warn(
-      "the system grants socket buffers of {} bytes, not the {} wanted; raise "
+      "the system grants socket buffers of {} bytes instead of the requested {} bytes; raise "
       "net.core.rmem_max and net.core.wmem_max (Linux) or kern.ipc.maxsockbuf (macOS)",
       granted, wanted);
 }
@@ -193,8 +193,8 @@ std::vector<Address> Mesh::addresses_of_peers() const {
   return found;
 }
 
-/// Makes the link of a proven connection, and logs connections in the order in which they are
-/// established.
+/// Makes the link of a proven connection. Logs the connection, numbered in the order of
+/// establishment.
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();
   if (socket.secure()) socket.secure()->use(outbox_);

@@ -71,8 +71,8 @@ class Mesh final : public transport::Transport {
   /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
   /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
-  /// Paths that the systems report as equally good, such as "eth1, to 10.0.0.2". Has one element if
-  /// the pair has several rails, or if the job uses cables.
+  /// Paths to the peer that are equally good by what this host's system reports, such as "eth1, to
+  /// 10.0.0.2". Returns one element if the pair has several rails, or if the job uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
 

@@ -34,7 +34,7 @@ constexpr std::size_t kMostStrangers = 64;
 /// Maximum number of dials per peer. A dial whose connection is closed before the answer is
 /// repeated, because other connections may have displaced it.
 constexpr int kMostTries = 5;
-/// Pause before a retry if the system has refused a connection or the passing of descriptors.
+/// Pause before a retry if the system has refused to make a connection or to pass descriptors.
 constexpr milliseconds kPauseAfterRefusal{10};
 constexpr milliseconds kLongestSleep{100};
 
@@ -139,7 +139,7 @@ class NeighbourSearch {
     return introduced;
   }
 
-  /// Throws Error if the rank's memory cannot be mapped.
+  /// Adds the rank to found_. Throws Error if its memory cannot be mapped.
   void remember(Introduced introduced) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
                               std::move(introduced.passed[1])};
@@ -225,7 +225,7 @@ class NeighbourSearch {
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const Error&) {
-      return;  // An unproven connection, or a rank whose memory cannot be mapped here.
+      return;  // The connection is not proven, or the rank's memory cannot be mapped here.
     }
   }
 
@@ -253,8 +253,10 @@ class NeighbourSearch {
 
   void settle(int peer) const {
     if (control_of(peer).write(std::span(&kSettled, 1)) == 1) return;
-    throw PeerError(fmt::format("rank {} cannot confirm to rank {} over {} that they share memory",
-                                o_.rank, peer, control_of(peer).description()));
+    throw PeerError(
+        fmt::format("rank {} cannot report to rank {} that their set-up of shared memory has "
+                    "ended: the control connection ({}) accepts no data",
+                    o_.rank, peer, control_of(peer).description()));
   }
 
   void hear_settled(int peer) {
@@ -284,7 +286,7 @@ class NeighbourSearch {
   std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
   std::map<int, int> tries_;  ///< Dials that ended without an answer, by rank.
-  std::set<int> expected_;    ///< Higher ranks that have not yet reported that they are done.
+  std::set<int> expected_;    ///< Higher ranks whose byte kSettled has not arrived.
   std::deque<LocalConnection> unknown_;
   std::deque<std::pair<int, LocalConnection>> unanswered_;
   Clock::time_point paused_until_ = Clock::time_point::min();
@@ -292,7 +294,7 @@ class NeighbourSearch {
 };
 
 /// True if the list is empty, or if each number first appears after all smaller ones and at least
-/// two ranks share one.
+/// two ranks have the same number.
 bool numbered_in_order(const std::vector<int>& nodes) {
   int known = 0;
   for (const int node : nodes) {

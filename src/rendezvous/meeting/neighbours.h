@@ -39,7 +39,7 @@ struct NeighbourOptions {
   /// Control connections, indexed by rank. The search sends or reads one byte on each.
   std::vector<transport::Link*> controls;
   Clock::time_point deadline;
-  /// Appends the descriptors for which advance_beside() needs to be called.
+  /// Appends the descriptors that advance_beside() serves.
   std::function<void(std::vector<pollfd>&)> watch_beside;
   /// Does other work of the caller during the search; called repeatedly. An exception ends the
   /// search.
@@ -47,12 +47,12 @@ struct NeighbourOptions {
 };
 
 /// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
-/// runs as the same user, proves the key, and both ranks can map each other's memory. A rank that
-/// is not a neighbour is no error. Throws PeerError, TimeoutError, OutOfDescriptors.
+/// runs as the same user, proves the key, and both ranks can map each other's memory. It is no
+/// error if a rank is not a neighbour. Throws PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
-/// Must be called by all ranks. Drops the neighbours that are not on this rank's node. The result
-/// has no arena.
+/// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this
+/// rank's node. Must be called by all ranks. The arena of the result is null.
 node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
                                   node::Neighbours found);
 
@@ -63,7 +63,7 @@ void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
 
 /// Computes the nodes from the ranks whose memory each rank has mapped. All ranks of a node must
 /// have mapped each other. Ranks are processed in order, and each joins the first node that it
-/// fits. `mapped[a]` need not be sorted.
+/// fits. `mapped[a]` lists the ranks whose memory rank a has mapped, in any order.
 std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped);
 
 }  // namespace mccl::rendezvous
