@@ -35,7 +35,8 @@ constexpr double kPerSecond = 20'000;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
 constexpr Clock::duration kSilence = 60s;
-/// A pause lasts until several connections may be accepted, so that one wake-up serves them all.
+/// Approximate length, in seconds, of a pause of the rate limit. Several connections may be
+/// accepted after it, so that one wake-up serves them all.
 constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {
@@ -128,7 +129,7 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
 /// Orders guests for removal: the guest with the greatest Claim is closed first.
 struct Acceptor::Claim {
   bool is_unproven;
-  bool is_stranger;  ///< Its address is not a peer's.
+  bool is_stranger;  ///< All ranks have joined, and the guest's address is not a peer's.
   bool is_silent;
   std::size_t crowd;  ///< Number of guests of its address if that exceeds kShare; else 0.
 
@@ -150,8 +151,8 @@ void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_p
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-/// Serves the guests before it accepts others, so that no guest is closed while its proof has
-/// arrived but is unread.
+/// Serves the guests before it accepts other connections, so that no guest is closed while its
+/// proof has arrived but is unread.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   advance_guests(now, newcomers);
   admit(now, newcomers);
@@ -184,8 +185,8 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
           {Conversation(std::move(accepted.socket), Handshake::acceptor(std::move(self))),
            accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
-      // The guest's hello may have arrived with the connection. A guest that has sent it is kept
-      // longer than a silent one.
+      // The guest's hello may have arrived with the connection. A guest whose hello has been read
+      // is kept longer than a silent one.
       const auto guest = std::prev(guests_.end());
       if (!advance(*guest, now, newcomers)) end_visit(guest);
     }

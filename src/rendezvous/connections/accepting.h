@@ -39,11 +39,11 @@ class Turnstile {
   /// Limits the rate from now on. There is no limit before this call.
   void limit(AdmissionRate rate, Clock::time_point now);
 
-  /// True if the next connection may be accepted. While it is false the listener need not be
-  /// polled.
+  /// Returns true if the next connection may be accepted. Otherwise the listener need not be polled
+  /// before opens_at().
   bool open(Clock::time_point now);
   void admitted();
-  /// End of the pause that open() last found; max() if there was none.
+  /// End of the pause because of which open() last returned false; max() if it returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
   /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
@@ -70,7 +70,7 @@ class Turnstile {
   Clock::time_point filled_at_;
   Clock::time_point opens_at_ = Clock::time_point::max();
   Clock::time_point pause_ends_ = Clock::time_point::min();
-  int out_of_room_ = 0;  ///< The errno of the last accept(); 0 when it succeeded.
+  int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
   Lines quiet_lines_;  ///< Lines at INFO.
   Lines loud_lines_;   ///< Lines at WARN.
@@ -96,8 +96,8 @@ struct Newcomer {
 /// 3. Guests that have not sent their hello message. Peers send it immediately.
 /// 4. Guests of the address with the most guests, if that number exceeds the share of an address.
 ///
-/// Ties are broken at random. A flood that imitates a peer as far as is possible without the key
-/// therefore delays peers, but cannot exclude one forever.
+/// Ties are broken at random. A flood of connections that imitate a peer, as far as is possible
+/// without the key, can therefore delay peers, but cannot exclude one forever.
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
@@ -122,7 +122,8 @@ class Acceptor {
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 
-  /// The reason why this rank has accepted no connections for a while; empty while it accepts them.
+  /// Returns why this rank has accepted no connections for kPatienceWithoutFiles: it has no free
+  /// descriptor. Empty otherwise.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;

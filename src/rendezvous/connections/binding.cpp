@@ -206,7 +206,7 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
     rails.push_back(address);
-    if (std::ranges::any_of(own.bound, same)) continue;  // rails may share it
+    if (std::ranges::any_of(own.bound, same)) continue;  // several rails may share an address
     if (!config.ifname.empty()) {
       const std::vector<InterfaceAddress> allowed = named(config.ifname, interfaces);
       if (std::ranges::none_of(allowed, same, &InterfaceAddress::address)) {
@@ -229,7 +229,8 @@ OwnAddresses own_addresses(const Config& config, Reach reach,
   if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
   OwnAddresses own;
   if (reach == Reach::this_host) own.bound = loopbacks(0, interfaces);
-  if (own.bound.size() > 1) own.bound.resize(1);  // every rank of this host tries this one first
+  // One address is enough: every rank of this host dials the first loopback address first.
+  if (own.bound.size() > 1) own.bound.resize(1);
   publish(own, own.bound.empty() ? reachable(interfaces, AF_INET6) : own.bound, log);
   return own;
 }
@@ -275,7 +276,8 @@ std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
   std::vector<Listener> listeners;
   if (!addresses.empty()) {
     for (const Address& address : addresses) {
-      // The first listener chooses the port if `port` is 0; the others use the same one.
+      // If `port` is 0, the system chooses the port of the first listener, and the others use the
+      // same port.
       const int at = listeners.empty() ? port : listeners.front().address().port();
       listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
     }
@@ -326,7 +328,7 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
         port = 0;
         continue;
       }
-      // The port that the system chose for the first address may be taken at another one; try
+      // The port that the system chose for the first address may be taken at another address; try
       // again.
       if (port != 0 || error.code != EADDRINUSE || tries == kEphemeralTries)
         explain(error, rank, port, config);

@@ -30,8 +30,8 @@ struct AddressRoute {
 };
 
 /// Finds the interface and distance of an address. A loopback address of a peer on another host is
-/// doubtful. So is an address that this host has, too, because many hosts use the same addresses
-/// for bridges.
+/// doubtful. An address that this host has as well is also doubtful, because many hosts use the
+/// same addresses for bridges.
 AddressRoute way_to(const Address& address, bool same_host,
                     const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
   AddressRoute way;
@@ -52,8 +52,8 @@ AddressRoute way_to(const Address& address, bool same_host,
   return way;
 }
 
-/// Order of preference: smaller distance, then better medium, then a configured address rather than
-/// a link-local one.
+/// True if `a` is preferred to `b`: smaller distance, then better medium, then a configured address
+/// rather than a link-local one.
 bool is_before(const AddressRoute& a, const AddressRoute& b) {
   if (a.distance != b.distance) return a.distance < b.distance;
   if (is_better(a.through, b.through)) return true;
@@ -83,7 +83,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
 }
 
-/// True if both ways lead to the peer through different interfaces, and neither is better.
+/// True if both routes lead to the peer, through different interfaces, and neither is better.
 bool are_equal(const AddressRoute& a, const AddressRoute& b) {
   return !a.interface.empty() && !b.interface.empty() && a.interface != b.interface &&
          a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);

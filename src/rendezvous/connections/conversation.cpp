@@ -20,14 +20,14 @@ Conversation::State Conversation::advance() {
   for (Bytes input(1); !input.empty();) {
     stream_.queue(handshake_.output());
     handshake_.sent(handshake_.output().size());
-    // Output is sent even if the peer has closed its side, because it may still read.
+    // Output is sent even if the peer has closed its sending side, because it may still read.
     if (!stream_.flush()) return broken();
     if (stream_.has_output()) return State::waiting;
     input.clear();
     stream_.receive(input, handshake_.wanted());
     try {
       handshake_.feed(input);
-    } catch (const Error& error) {  // OpenSSL has no randomness or no HMAC.
+    } catch (const Error& error) {  // OpenSSL cannot supply random bytes or an HMAC.
       trouble_ = error.what();
       return State::broken;
     }

@@ -52,7 +52,7 @@ struct DialRequest {
   std::optional<FirstHop> through = {};
   /// Earliest time of the first attempt.
   Clock::time_point not_before{};
-  /// True if the dial fails once it has tried each candidate.
+  /// True if the dial tries each candidate once, and fails if no attempt succeeds.
   bool once = false;
   /// True if the system breaks the connection once the peer's host is silent; see limit_silence().
   bool limits_silence = false;

@@ -59,7 +59,7 @@ Lines lines_of(std::string_view text) {
 
 std::string value_in(const Lines& lines, std::string_view name) {
   const auto found = lines.find(name);
-  // The settings of a side that does not encrypt may lack this one.
+  // The settings of a side that does not encrypt may lack kEncryption.
   if (found == lines.end() && name == kEncryption) return "off";
   if (found == lines.end()) return "no such setting";
   return found->second.empty() ? "nothing" : printable(found->second);
@@ -222,7 +222,8 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file.
+/// Chooses the dialer's secret, given the name of the acceptor's key file. If there is none,
+/// refuses the handshake and returns false.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {

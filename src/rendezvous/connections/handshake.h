@@ -87,7 +87,7 @@ class Handshake {
   /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
   void feed(std::span<const std::byte> bytes);
 
-  /// Bytes to send. A refused handshake may still have some: its last message.
+  /// Bytes to send. A refused handshake may still have to send its last message.
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
@@ -129,7 +129,7 @@ class Handshake {
     std::size_t bytes = 0;
     bool has_settings = false;  ///< True if the peer's settings come in addition to `bytes`.
     void (Handshake::*take)(std::span<const std::byte> message) = nullptr;
-    /// Why the peer has probably closed the connection, if it did so in this step.
+    /// Probable reason for the error text, if the peer closes the connection in this step.
     std::string_view when_closed;
   };
   static const std::array<Rule, 8> kRules;

@@ -181,7 +181,8 @@ bool KeyFile::write(const std::string& path) {
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
   if (!file) return false;
   // The umask may have removed the owner's permissions, so they are set here. The file is locked
-  // before the key is written: an empty file is never taken for a key file that was left over.
+  // before the key is written, because a process that removes left-over key files ignores an empty
+  // file.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::fchmod(file.get(), kPrivate) == 0 &&
       write_all(file, key_)) {
     file_ = std::move(file);

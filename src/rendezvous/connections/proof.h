@@ -81,16 +81,16 @@ class KeyFile {
   std::string key_;
   std::string path_;
   Descriptor file_;  ///< Holds a lock, which shows that the process lives.
-  int process_;      ///< Process that removes the file.
+  int process_;      ///< Id of the process that made the file and removes it.
 };
 
 /// Returns the key in a file that a KeyFile of this user wrote; empty for any other file. The path
 /// may come from an untrusted process.
 std::optional<std::string> read_key_file(const std::string& path);
 
-/// Returns the key in the file with that random part in one of the folders; empty if there is none
-/// that this process can read, or if the name is malformed. The name may come from an untrusted
-/// process.
+/// Returns the key in the first key file in `folders` whose name has the random part `name`.
+/// Returns empty if this process can read no such file, or if `name` is malformed. The name may
+/// come from an untrusted process.
 std::optional<std::string> find_key_file(std::span<const std::string> folders,
                                          std::string_view name);
 
