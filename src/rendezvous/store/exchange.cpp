@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Size of the parts in which a text is published, because the values of a store are limited in
-/// size.
+/// Maximum size in bytes of the parts in which a text is published, because the values of a store
+/// are limited in size.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 
 /// Minimum number of consecutive ranks that are written as a range: "5 to 7".
@@ -71,7 +71,7 @@ std::string_view content_of(std::string_view stage) {
                   content_of(stage)));
 }
 
-/// Removes "number:" from the text and returns the number.
+/// Removes "number:" from the front of the text and returns the number.
 std::size_t take_number(std::string_view& text, std::string_view stage) {
   const bool has_colon = text.find(':') != text.npos;
   const auto value = parse_integer(next_part(text, ':'));
@@ -146,8 +146,8 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   return cards;
 }
 
-/// Returns which ranks have published their card of this stage, indexed by rank. Rank 0 is always
-/// true.
+/// Returns which ranks have published their card of this stage, indexed by rank. The entry of rank
+/// 0 is always true.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
   std::vector<bool> has_said;
   for (int peer = 0; peer < size_; ++peer)

@@ -18,11 +18,12 @@ namespace mccl::rendezvous {
 /// `present` is indexed by rank; `done` is the participle used in the text.
 std::string roll_call(const std::vector<bool>& present, std::string_view done = "arrived");
 
-/// Returns the value of a key, which is empty if it is not set now.
+/// Returns the value of a key without waiting for it to be set; empty if it is not set.
 std::optional<std::string> find_now(Store& store, const std::string& key);
 
-/// Store key, within a run of the job. Its value describes the last process that was turned away
-/// because its rank was taken. That process may be a missing rank that is misconfigured.
+/// Store key, within a run of the job. Its value describes the last process that was refused
+/// because its rank was taken. That process may be a missing rank that was started with the wrong
+/// MCCL_RANK.
 inline constexpr const char* kCameTwice = "twice";
 
 class Exchange {

@@ -42,17 +42,19 @@ constexpr milliseconds kMoment = 1s;
 /// left normally, its entries are already in the store.
 constexpr milliseconds kLastLook = 100ms;
 /// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
-/// others have read the reason. Many ranks may share few cores.
+/// other ranks have read the reason. The limit grows with the job because many ranks may share few
+/// cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// The limit if some ranks have not arrived yet. Rank 0 waits for them, because they would
-/// otherwise find no store and could not learn the reason.
+/// The limit of that wait if some ranks have not arrived yet. Rank 0 waits for their arrival,
+/// because they would otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
 
-/// Returns the error text without the prefix that other ranks add when they report it.
+/// Returns the text of `error` without the prefix that other ranks add when they report the
+/// failure.
 std::string_view reason_of(const std::exception& error, int rank) {
   std::string_view text = error.what();
   const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);
@@ -60,7 +62,7 @@ std::string_view reason_of(const std::exception& error, int rank) {
   return text;
 }
 
-/// Returns -1 for a text that is no rank and no size.
+/// Parses a rank or a number of ranks. Returns -1 if `text` is neither.
 int number_of(std::string_view text) {
   const auto number = parse_integer(text).value_or(-1);
   return number >= 0 && number <= std::numeric_limits<int>::max() ? static_cast<int>(number) : -1;
@@ -96,7 +98,7 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
 /// processes as there are other ranks. Some of these may be dead or duplicates, so look() also
 /// answers processes that arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
-  // This must be first, so that deaths in this reign are counted.
+  // deaths_before_ must be set first, so that all deaths in this reign count.
   deaths_before_ = store_->add(kDeaths, 0);
   reign_ = store_->add(kReigns, 1);
   answered_ = answered_before_ = store_->add(kAnswered, 0);
@@ -144,7 +146,8 @@ void Incarnation::join(Clock::time_point deadline) {
   try {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
-    // If a meeting has ended already, this process arrived too late or exceeds the number of ranks.
+    // If a meeting has ended already, this process has arrived too late, or more processes were
+    // started than the job has ranks.
     const auto met = find_now(*store_, kMet);
     const auto came_in_vain = [&] {
       const std::int64_t last = store_->add(kArrivals, 0);
@@ -179,19 +182,19 @@ void Incarnation::register_self() {
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
   set(fmt::format("second/{}", self_.rank), this_process());
-  name_.clear();  // prevents a report by fail(): the other ranks continue without this process
+  name_.clear();  // so that fail() reports nothing: the other ranks continue without this process
   throw InvalidArgument(
       fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
                   "rank (MCCL_RANK), and end any process left from an earlier run",
                   self_.rank, first, this_process()));
 }
 
-/// Looks for a second process that was refused because this one has its rank.
+/// Calls on_second once if another process was refused because this process has its rank.
 void Incarnation::report_second() {
   if (!self_.on_second || has_reported_second_) return;
   if (add(fmt::format("present/{}", self_.rank), 0) < 2) return;
   const auto process = find_now(*store_, own(fmt::format("second/{}", self_.rank)));
-  if (!process) return;  // It is about to publish its description.
+  if (!process) return;  // The other process has not yet published its description.
   has_reported_second_ = true;
   self_.on_second(*process);
 }
@@ -307,7 +310,7 @@ void Incarnation::throw_death() {
     const std::string death = store_->get(kDeath + std::to_string(deaths_before_), kMoment);
     std::string_view start = death;
     const std::string_view rank = next_part(start, ' ');
-    // A process of another run may end at any time.
+    // Skip a process of another run of the job: such a process may end at any time.
     if (!start.empty() && start != name_) continue;
     add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
     throw PeerError(fmt::format("rank {} died while the ranks connected", rank));
@@ -315,7 +318,7 @@ void Incarnation::throw_death() {
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  if (name_.empty() || store_ended_) return;  // not part of this run, or no store to report to
+  if (name_.empty() || store_ended_) return;  // not part of this run, or the store has ended
   try {
     if (!knows_failure_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;

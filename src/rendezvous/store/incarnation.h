@@ -36,8 +36,8 @@ struct JoinRequest {
   std::string agreement;  ///< Settings that must be equal, "name=value" lines.
   /// Text that is appended to rank 0's error about ranks that have not arrived; may be empty.
   std::string advice = {};
-  /// Called once, during a wait, if another process has also joined as this rank and was refused;
-  /// receives its description. May be null.
+  /// Called once, during a wait, if another process has also joined as this rank and was refused.
+  /// `process` describes that process. May be null.
   std::function<void(const std::string& process)> on_second = {};
 };
 
@@ -51,9 +51,9 @@ std::string this_process();
 /// ends early if another rank fails. Thread-safe once constructed.
 class Incarnation final : public Store {
  public:
-  /// Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if another rank does
-  /// not; MismatchError if ranks have different world sizes or settings; InvalidArgument if another
-  /// process has already joined as this rank. For `watch` see watch_with(). Waits end
+  /// Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if another rank does not
+  /// arrive in time; MismatchError if ranks have different world sizes or settings; InvalidArgument
+  /// if another process has already joined as this rank. For `watch` see watch_with(). Waits end
   /// `last_answers` before `timeout`, so that the store can still be asked which ranks are missing.
   Incarnation(std::shared_ptr<Store> store, JoinRequest self, std::chrono::milliseconds timeout,
               std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
@@ -70,7 +70,8 @@ class Incarnation final : public Store {
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Throws if another rank has failed. On rank 0, also answers the processes that have arrived.
   void look();
-  /// Processes that arrive at rank 0 after this call belong to another run of the job.
+  /// From this call on, look() answers no arrivals: processes that arrive later belong to another
+  /// run of the job. No-op on ranks other than 0.
   void close();
   /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
   /// may serve the store, so it waits a limited time for them to read the report.
@@ -97,8 +98,8 @@ class Incarnation final : public Store {
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> knows_failure_ = false;  ///< True if this rank knows of another rank's failure.
-  /// True if the store has ended because rank 0's process has ended. Another request would wait for
-  /// the next run of the job.
+  /// True if the store has ended because rank 0's process has ended. Another request would wait
+  /// until the rank 0 of a later run serves a store.
   std::atomic<bool> store_ended_ = false;
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.

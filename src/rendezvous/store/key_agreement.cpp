@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
-/// First words of rank 0's verdict. The first two mean that a rank cannot read rank 0's file, the
-/// third that all can.
+/// First lines of rank 0's verdict. kPublished and kRefused mean that a rank cannot read rank 0's
+/// file, kInTheFile that all ranks can.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";
@@ -31,13 +31,14 @@ std::string offer_name() { return fmt::format("{}key file", kServersOwn); }
 std::string verdict_name() { return fmt::format("{}key", kServersOwn); }
 std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
 
-/// Returns the job's key, which is derived from the one in rank 0's file and from this host. So a
-/// rank on another host that shares the folder gets a different key.
+/// Returns the job's key, which is derived from the key in rank 0's file and from the identity of
+/// this host. A rank on another host that shares the folder therefore gets a different key.
 std::string job_key_of(const std::string& in_file) {
   return hex_of(bytes_of(same_user_secret(in_file, 0)));
 }
 
-/// Returns a digest that identifies the right key and reveals nothing else about it.
+/// Returns a digest of the key, by which a rank can check the key that it has read. The digest does
+/// not reveal the key.
 std::string digest_of(const std::string& key) { return hex_of(prove(key, "MCCL key file", {})); }
 
 std::string names_of(std::span<const int> ranks) {
@@ -62,8 +63,8 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
-/// Reads an entry that another rank writes. On a timeout, throws a more specific error than the
-/// store's.
+/// Reads an entry that another rank, described by `of`, writes. On a timeout, throws a more
+/// specific error than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {
     return agreement.store.get(name, left_until(agreement.deadline));
@@ -128,7 +129,7 @@ std::string take(const KeyAgreement& agreement) {
   if (kind != kPublished && kind != kRefused) {
     if (!own)
       interfered(agreement.rank,
-                 "the store claims that it read rank 0's key file, but it could not");
+                 "the store claims that this rank read rank 0's key file, but it did not");
     return *own;
   }
   std::string key(next_part(rest, '\n'));
@@ -136,7 +137,7 @@ std::string take(const KeyAgreement& agreement) {
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))
       interfered(agreement.rank,
-                 "the store claims that it cannot read rank 0's key file, but it can");
+                 "the store claims that this rank cannot read rank 0's key file, but it can");
   }
   if (kind == kRefused || keyless_of(agreement.config) == Keyless::same_user)
     refuse_without_key(agreement, who);

@@ -28,8 +28,8 @@ namespace mccl::rendezvous {
 /// The processes that this rank accepts if it has no job key, according to `require_key`.
 Keyless keyless_of(const Config& config);
 
-/// This process as the settings describe it, for a handshake under the job's key. Its rank is 0,
-/// and the size of the job is unknown.
+/// Returns this process's side of a handshake under the job's key, with rank 0 and size 0
+/// (unknown).
 Party party_of(const Config& config);
 
 /// Throws InvalidArgument if `require_key` is 1 and no key is set.

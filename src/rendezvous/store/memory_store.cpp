@@ -71,7 +71,7 @@ std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds t
   std::unique_lock lock(mutex_);
   auto found = values_.end();
   const auto there = [&] { return (found = values_.find(key)) != values_.end(); };
-  // A timeout near the maximum would overflow to a time in the past.
+  // Without this limit, a timeout near the maximum would overflow to a time in the past.
   constexpr auto kLongest = std::chrono::hours(24 * 365);
   if (!changed_.wait_for(lock, std::min<std::chrono::milliseconds>(timeout, kLongest), there))
     throw_missing_key(key, timeout);

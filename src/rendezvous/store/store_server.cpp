@@ -22,12 +22,12 @@ namespace {
 using namespace std::chrono_literals;
 using transport::tcp::Listener;
 
-/// Size of the buffer that each client has for a request or an answer. Larger messages also use an
-/// allowance of kSharedBytes, which all clients share. They wait while it is used up.
+/// Size of the buffer that each client has for a request or an answer. A larger message also needs
+/// a part of kSharedBytes, which all clients share, and waits until enough of it is free.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
-/// Burst and average rate of accepted connections. All ranks of a large job may start at the same
-/// time.
+/// Burst and average rate of accepted connections. The burst is large because all ranks of a large
+/// job may start at the same time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kPauseForRoom = 100ms;
 
@@ -47,8 +47,8 @@ Party with_key_file(Party access) {
 
 /// Rank 0's store: a MemoryStore, which one thread serves to proven connections.
 ///
-/// Locks: the table has its own. All other members belong to the thread, except the stop flag and
-/// the wake-up pipe.
+/// Locks: the table has its own lock. Only the thread uses the other members, except the stop flag
+/// and the wake-up pipe.
 class ServedStore final : public Store {
  public:
   ServedStore(std::vector<Listener> listeners, Party access, const StoreReport& report,
@@ -98,7 +98,8 @@ class ServedStore final : public Store {
     ByteStream stream;
     /// Deadline for receiving the rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
-    /// Bytes that the client has borrowed from shared_left_ for a large request and a large answer.
+    /// Bytes of shared_left_ that are reserved for a large request of the client, and for a large
+    /// answer to it.
     std::size_t large_input = 0;
     std::size_t large_output = 0;
     Bytes input;
@@ -171,7 +172,7 @@ class ServedStore final : public Store {
     }
   }
 
-  /// Returns false if the client must be removed; so do receive() and answer_next().
+  /// serve(), receive() and answer_next() return false if the client must be removed.
   bool serve(Client& client, Clock::time_point now) {
     if (!client.in_transfer()) client.deadline = now + limits_.transfer;
     if (!receive(client) || !answer_next(client, now) || !client.stream.flush()) return false;
@@ -187,8 +188,8 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Returns true if more of a request may be read. Once its header has shown that a request is
-  /// large, the request needs a part of the shared allowance.
+  /// Returns true if more of a request may be read. A request whose header shows that it is large
+  /// first needs a part of shared_left_.
   bool make_room_for_input(Client& client) {
     client.input_limit = kSmallBytes + client.large_input;
     if (client.input.size() < client.input_limit) return true;
@@ -202,7 +203,8 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Changes the size of a loan. If too few bytes are left, sets the loan to 0 and returns false.
+  /// Reserves `bytes` of shared_left_ in place of the earlier reservation `loan`. If too few bytes
+  /// are left, sets `loan` to 0 and returns false.
   bool borrow(std::size_t& loan, std::size_t bytes) {
     give_back(loan);
     if (bytes > shared_left_) return false;
@@ -262,7 +264,7 @@ class ServedStore final : public Store {
   }
 
   /// Records the run of the job that the client's requests belong to. All connections of the rank
-  /// get it, because count_death() reports the run of the connection that ends last.
+  /// get its name, because count_death() reports the run of the connection that ends last.
   void note(Client& client, const std::string& key) {
     client.has_asked = true;
     const std::string_view start = start_in(key);
@@ -273,11 +275,11 @@ class ServedStore final : public Store {
   }
 
   void count_death(const Client& client) {
-    // A client that has sent no request gave up before it learned that it was proven, and dials
-    // again.
+    // A client that has sent no request closed the connection before it saw that the handshake had
+    // succeeded, and dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
-      // Its `leave` may have arrived together with the end of the connection.
+      // The client's `leave` may have arrived together with the end of the connection.
       const auto last = decode_store_header(client.input);
       if (last && last->kind == StoreKind::leave) return;
     }
@@ -308,9 +310,8 @@ class ServedStore final : public Store {
   MemoryStore table_;
   const StoreLimits limits_;
   Acceptor acceptor_;
-  std::size_t shared_left_ =
-      kSharedBytes;          ///< Bytes that clients may still borrow for large messages.
-  bool given_back_ = false;  ///< True if bytes were given back in this pass.
+  std::size_t shared_left_ = kSharedBytes;  ///< Bytes that borrow() may still reserve.
+  bool given_back_ = false;                 ///< True if a reservation was given back in this pass.
   std::list<Client> clients_;
   WakePipe wake_;
   std::atomic<bool> stop_ = false;

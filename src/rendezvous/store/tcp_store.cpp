@@ -27,8 +27,8 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-/// Time limit of a round of attempts. Rank 0 may have few cores and many clients, and may consider
-/// a handshake complete before its answer is read here.
+/// Time limit of one attempt at each address of rank 0. It is long because rank 0 may have few
+/// cores and many clients. A handshake that is given up too early may be complete on rank 0's side.
 constexpr Clock::duration kRoundLimit = 20s;
 /// Maximum time that a healthy server needs beyond the wait requested by a get.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
@@ -51,8 +51,8 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
 }
 
 /// Listens at a numeric address or "localhost" as given. For any other name, listens at all
-/// addresses, because on a host itself, its own name often maps to another address than elsewhere
-/// (on Debian, to 127.0.1.1).
+/// addresses, because a host's own name often resolves to another address on that host (on Debian,
+/// 127.0.1.1) than on other hosts.
 std::vector<Listener> listen_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
   std::vector<Listener> listeners;
@@ -97,15 +97,15 @@ Entrance entrance_at(const std::string& address) {
           }};
 }
 
-/// Throws InvalidArgument if the address of rank 0 belongs to another host: a store without a key
-/// accepts no process from there.
+/// Throws InvalidArgument if the address of rank 0 belongs to another host, because a store without
+/// a key accepts no process of another host.
 void check_same_host(const std::string& address, int rank) {
   std::vector<Address> found;
   const HostPort where = transport::tcp::parse_host_port(address);
   try {
     found = transport::tcp::resolve(where.host, where.port);
   } catch (const InvalidArgument&) {
-    return;  // The name may become known later.
+    return;  // No error: the name may become resolvable later.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   const auto is_here = [&](const Address& each) {
@@ -141,7 +141,8 @@ class RemoteStore final : public RemoteAnswers {
         (void)stream.flush();
       }
     } catch (const std::bad_alloc&) {
-      // The server sees the connections end and counts this process as dead.
+      // Without memory for `leave`, the server counts this process as dead when its connections
+      // end.
     }
   }
 

@@ -18,7 +18,7 @@ namespace mccl::rendezvous {
 
 /// How the other ranks connect to the store.
 struct Entrance {
-  std::string name;             ///< Names the store in messages.
+  std::string name;             ///< The store's address, or a description of it, for messages.
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
   /// Returns the candidates. Called at every attempt, because names may resolve differently later.
@@ -36,8 +36,8 @@ struct StoreLimits {
   Clock::duration transfer = std::chrono::seconds(30);
 };
 
-/// Makes rank 0's store, which is served at the listeners. `access` is the secret that clients must
-/// share, without a rank and a size. Throws Error if a key file is needed and cannot be made.
+/// Makes rank 0's store, which is served at the listeners. `access` holds the key that clients must
+/// have; its rank and size are not set. Throws Error if a key file is needed and cannot be made.
 std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits = {});
 
@@ -46,7 +46,8 @@ std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listene
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout);
 
-/// Does the same as make_tcp_store(), except that `access` may admit anyone.
+/// The same as make_tcp_store(), but takes the key and other settings of the handshake from
+/// `access`, which may admit processes without a key.
 std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
                                           std::chrono::milliseconds timeout,
                                           const StoreReport& report);
