@@ -22,8 +22,8 @@ struct ErrorText {
 /// memory for the text.
 ErrorText text_of(const std::exception_ptr& error);
 
-/// Stores the exception that is being handled as this thread's last error, and returns its status.
-/// Must be called in a catch block.
+/// Makes the exception that is being handled this thread's last error, and returns its status. Must
+/// be called in a catch block.
 mccl_status keep_error() noexcept;
 
 /// Runs the body of a C function, and turns every exception into a status.

@@ -21,7 +21,7 @@ namespace mccl::c_api {
 void read_struct(const char* call, const void* from, std::size_t first_size, void* into,
                  std::size_t size);
 
-/// Reads the options of a context. Checks their size and flags only.
+/// Reads the options of a context. Checks only their size and flags.
 mccl_context_options read_options(const char* call, const mccl_context_options* options);
 
 /// Reads the options of a group. Throws InvalidArgument if name or members are null.
@@ -66,7 +66,7 @@ struct Counts {
 Counts counts_of(const char* call, const char* argument, const std::size_t* counts,
                  const Group& group);
 
-/// Returns `count` times the number of ranks. Throws InvalidArgument if it overflows.
+/// Returns `count` times the number of ranks. Throws InvalidArgument if the product overflows.
 std::size_t total_of(const char* call, std::size_t count, const Group& group);
 
 }  // namespace mccl::c_api
