@@ -107,8 +107,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
   /// Returns an empty Range if the capacity is used up or the system has no memory left. The first
-  /// `cleared` bytes are zero; the rest may contain old data. Each of the `readers` must map the
-  /// range exactly once.
+  /// `cleared` bytes are zero; the rest may contain old data. `readers` is the number of processes
+  /// that read the range; each must map it exactly once.
   Range allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared = 0);
 
   /// Reclaims ranges that all readers have released. allocate() does so as well.
@@ -269,10 +269,10 @@ inline std::size_t arena_bytes(std::size_t neighbours) {
          (kGroupBytes + kBytesPerNeighbour * std::min(neighbours, kMostNeighbours));
 }
 
-/// Chooses the size of a window or of a link, so that even a thousand groups get shared memory. The
-/// size depends on how much shared memory this rank has in use, relative to the planned memory:
-/// `usual` below half of it, usual / 4 below all of it, usual / 16 below twice as much, and usual /
-/// 64 beyond. Never returns less than `least`.
+/// Chooses the size of a window or of a link, so that even a thousand groups get shared memory.
+/// Returns `usual` if this rank has less than half of the planned memory in use, usual / 4 if less
+/// than all of it, usual / 16 if less than twice as much, and otherwise usual / 64; but at least
+/// `least`.
 inline std::size_t thrifty(std::size_t usual, std::size_t least, const Arena& arena) {
   const std::size_t taken = arena.taken();
   const std::size_t all = arena.capacity() / kRoomForThrift;

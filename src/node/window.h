@@ -102,14 +102,14 @@ class BlockRow {
 
   struct Place {
     std::size_t offset = 0;      ///< Offset of the place in the row, in bytes.
-    std::uint64_t last_use = 0;  ///< The last call that used any part of it; 0 if none.
+    std::uint64_t last_use = 0;  ///< The last call that used any part of the place; 0 if none.
   };
   /// Assigns a place to the call with number `call`, which must be greater than all earlier ones.
   /// `bytes` must be at most half of the row.
   Place take(std::size_t bytes, std::uint64_t call);
 
  private:
-  std::vector<std::uint64_t> last_use_;  // for each block: number of the call
+  std::vector<std::uint64_t> last_use_;  // for each block: the last call that used it
   std::size_t next_ = 0;                 // index of a block
 };
 
@@ -177,9 +177,9 @@ class Window {
   /// have strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    /// This rank's description of its own call; valid only if `is_over`.
+    /// This rank's description of its own call in place of `theirs`; valid only if `is_over`.
     std::span<const std::byte, kLabelBytes> ours;
-    bool is_over;  ///< True if that call precedes the current one.
+    bool is_over;  ///< True if the differing call precedes the current one.
   };
   Divergence divergence_of(int rank) const;
 
@@ -187,7 +187,7 @@ class Window {
   struct View {
     WindowFront front;
     std::byte* row = nullptr;
-    std::uint64_t compared = 0;  ///< The last call known to be the same as this rank's.
+    std::uint64_t compared = 0;  ///< The last call known to be the same on both ranks.
   };
 
   const CallHead& head_of(int rank, std::uint64_t call) const {
@@ -213,7 +213,7 @@ class Window {
   std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: the count at its first arrival
   std::uint64_t awaited_ = 0;   // open() succeeds once all neighbours have begun this call
   std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
-  std::uint32_t arrived_ = 0;   // number of times that it has arrived so far
+  std::uint32_t arrived_ = 0;   // number of times that this rank has arrived so far
   bool open_ = false;
   int stray_ = -1;
 
