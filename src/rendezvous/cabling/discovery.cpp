@@ -17,8 +17,8 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// Time limit for an address to answer once its rank is known to run. Also the time limit for both
-/// ends of a cable to report it.
+/// Time limit for an address to answer once its rank is known to run, and for both ends of a cable
+/// to report the cable.
 constexpr Clock::duration kPatience = 1s;
 /// Time for which changes are collected before they are sent together, because many trunks are
 /// established at the same time.
@@ -31,8 +31,9 @@ constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Time limit for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
 
-/// True for errors of an address to which no cable leads. A rank listens at all addresses that the
-/// hostfile lists for it, so an address that refuses connections belongs to another machine.
+/// True for connection errors which show that no cable leads to the address. A rank listens at all
+/// addresses that the hostfile lists for it, so an address that refuses connections belongs to
+/// another machine.
 bool leads_nowhere(int error) {
   return error == ENETUNREACH || error == EHOSTUNREACH || error == ECONNREFUSED ||
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
@@ -206,7 +207,7 @@ bool Discovery::is_first(const Trunk& trunk) const {
   return &*std::ranges::find(trunks_, trunk.peer(), &Trunk::peer) == &trunk;
 }
 
-/// Neighbours of rank 0 receive the decision from rank 0 only.
+/// Neighbours of rank 0 receive the decision from rank 0, so other ranks do not forward it to them.
 void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
@@ -243,8 +244,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (cable.a != self_.rank && cable.b != self_.rank) continue;
     const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
     if (trunk == trunks_.end()) {
-      // If this was the last trunk to that rank, look_for_deaths() first checks whether the rank is
-      // alive.
+      // If the last trunk to the other rank has ended, look_for_deaths() first checks whether that
+      // rank is alive.
       const bool is_asked = are_meeting_ && state_of(other_end_of(cable)).gone_since != kNever;
       if (!is_asked) give_up(cable, kGoneTooSoon);
     } else {

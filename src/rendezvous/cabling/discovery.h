@@ -45,11 +45,12 @@ class Discovery {
 
   /// The cabling on which the ranks have agreed; empty before the agreement.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
-  /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. Also empty until
-  /// the neighbours know of the fault or kToSpreadFault has passed.
+  /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. A fault is
+  /// returned only once the neighbours know of it or kToSpreadFault has passed.
   std::string fault(Clock::time_point now) const;
   /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
-  /// agreed, also empty until the neighbours have had kToSpreadDeath to read the report.
+  /// agreed, a death is returned only after kToSpreadDeath, so that the neighbours can read the
+  /// report first.
   std::string death(Clock::time_point now) const;
   /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
   /// dead.
@@ -77,7 +78,7 @@ class Discovery {
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    Clock::time_point known_since = kNever;  ///< Time of the first report of the peer.
+    Clock::time_point known_since = kNever;  ///< Time of the peer's first report.
     /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
     /// trunk, never had one, or is being probed.
     Clock::time_point gone_since = kNever;
@@ -142,7 +143,8 @@ class Discovery {
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// Rank 0 only: when the last rank stopped looking for cables; kNever while a rank still looks.
+  /// Rank 0 only: time at which the last rank stopped looking for cables; kNever while a rank still
+  /// looks.
   Clock::time_point settled_since_ = kNever;
   /// Time from which fault() returns the known fault even if not all neighbours have confirmed that
   /// they know of it. kNever while no fault is known.

@@ -35,7 +35,7 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
   try {
     return transport::tcp::parse_host_port(item.get<std::string>());
   } catch (const InvalidArgument&) {
-    // The error is reported below.
+    // refuse() below reports the error.
   }
   refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
 }
@@ -48,9 +48,9 @@ std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   return hosts;
 }
 
-/// True if two addresses lie in one network of the size that a single cable has: a /30 of IPv4, or
-/// a /64 of IPv6. The network of a name is unknown, so a name counts as a neighbour of every
-/// address.
+/// True if two addresses lie in one network of the size that is usual for a single cable: a /30 of
+/// IPv4, or a /64 of IPv6. The network of a name is unknown, so a name counts as a neighbour of
+/// every address.
 bool are_neighbours(const std::string& a, const std::string& b) {
   const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
     std::array<std::uint8_t, 16> raw = {};

@@ -66,7 +66,8 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
 
 using nlohmann::json;
 
-/// Limits of one message: its bytes, and its cables. Enough for a full mesh of 512 ranks.
+/// Maximum size of one message in bytes, and maximum number of cables in it. Both suffice for a
+/// full mesh of 512 ranks.
 constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
 /// Maximum nesting of the JSON: the message is an object with a list of cables, each a list itself.

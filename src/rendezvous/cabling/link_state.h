@@ -42,7 +42,7 @@ struct CableNews {
     sighting,
     decision,  ///< From rank 0: `cables` is the whole cabling.
     cut,       ///< A rank at one end of `cables` reports that they no longer carry valid data.
-    fault,     ///< The ranks cannot agree because one violates the protocol; see `why`.
+    fault,     ///< The ranks cannot agree because a rank violates the protocol; see `why`.
     alive,
     death,  ///< A rank's process ended at start-up; see `why`.
   };
@@ -78,7 +78,7 @@ class Trunk {
   int peer() const { return peer_; }
   /// The cable; equal on both ranks.
   const Cable& cable() const { return cable_; }
-  /// The two ends as this host names them, with scopes and ports.
+  /// The addresses of the two ends, with ports and with the scopes of this host.
   const transport::tcp::Address& here() const { return here_; }
   const transport::tcp::Address& there() const { return there_; }
 

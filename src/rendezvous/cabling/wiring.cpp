@@ -212,9 +212,9 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // After the agreement, such a connection is closed. It comes from a restarted process, which
-      // must not learn what its predecessor had agreed on, or from a rank that probes whether this
-      // rank is alive.
+      // After the agreement, a connection for a cable is closed. It comes from a restarted process,
+      // which must not learn what its predecessor had agreed on, or from a rank that probes whether
+      // this rank is alive.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;

@@ -1,5 +1,5 @@
 // Lets all ranks connect even if no network joins all of them. First, the ranks find the cables
-// that exist and agree on them (discovery.h). Then each rank relays connections of others
+// that exist and agree on them (discovery.h). Then each rank relays connections of other ranks
 // (relaying.h), so that every rank can connect and prove itself to every other, end to end.
 //
 // A rank has one listener for these connections. A separate thread serves it, so that relaying
@@ -70,7 +70,7 @@ class Wiring {
   // The following are valid once wait() has returned:
   const Cabling& cabling() const { return cabling_; }
   /// One entry per rail to a neighbour: the cables in the order of Cabling::between, followed by
-  /// repetitions of those that get several connections.
+  /// repetitions of the cables that get several connections.
   const std::vector<CableEnds>& ends(int peer) const {
     return ends_[static_cast<std::size_t>(peer)];
   }
@@ -101,8 +101,8 @@ class Wiring {
   /// caller must have closed this rank's own connections.
   void leave();
 
-  /// before_fork() is called before a fork, and one of the others after it. The mutex is held
-  /// during the fork, so that the child gets a consistent state.
+  /// Called around a fork. The mutex is held from before_fork() until the parent and the child have
+  /// made their calls after the fork, so that the child gets a consistent state.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;
