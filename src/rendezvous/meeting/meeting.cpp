@@ -35,8 +35,8 @@ using transport::Purpose;
 
 /// Extra length of the local listener's queue, for connections from other programs.
 constexpr int kLocalQueue = 64;
-/// Maximum number of control connections dialed at a time. More would only compete for the same
-/// cores.
+/// Maximum number of control connections dialed at a time. More dials would only compete for the
+/// same cores.
 constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestWaitForMesh{100};
 /// Interval at which ranks of this host that have not connected yet are dialed, to find out whether
@@ -53,8 +53,8 @@ constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// quarter of it is reserved.
 constexpr milliseconds kLastAnswers{1500};
 constexpr int kPartForLastAnswers = 4;
-/// Number of other descriptors that a rank needs: for listeners, and for files that are open only
-/// while the ranks connect.
+/// Number of descriptors that a rank needs besides its connections and the files of shared memory:
+/// for listeners, and for files that are open only while the ranks connect.
 constexpr std::size_t kPassingFiles = 16;
 
 /// Returns the key of this run of the job. A process of an earlier run knows only the job's key, so
@@ -83,8 +83,8 @@ class Meeting {
                     .size = o_.size,
                     .agreement = agreement_of_arrival(o_.config),
                     .advice = advice_without_key(o_.config),
-                    // The store outlives this object and may call this later, so the function owns
-                    // copies.
+                    // The store outlives this object and may call on_second later, so the function
+                    // owns copies.
                     .on_second =
                         [log = o_.log, rank = o_.rank](const std::string& process) {
                           log.warn(
@@ -224,7 +224,7 @@ class Meeting {
     for (const int peer : std::exchange(probed_, {})) mesh_->cancel(WorldRank(peer), kProbe);
   }
 
-  /// Dials ranks of this host that have not dialed this one, to detect those that have died.
+  /// Dials ranks of this host that have not dialed this rank, to detect those that have died.
   void probe() {
     if (Clock::now() < next_probe_) return;
     next_probe_ = Clock::now() + kProbeAfter;

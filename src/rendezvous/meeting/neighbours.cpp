@@ -32,7 +32,7 @@ constexpr std::size_t kMostDialled = 4;
 /// first.
 constexpr std::size_t kMostStrangers = 64;
 /// Maximum number of dials per peer. A dial whose connection is closed before the answer is
-/// repeated, because other connections may have displaced it.
+/// repeated, because the peer may have closed it in favour of other connections (kMostStrangers).
 constexpr int kMostTries = 5;
 /// Pause before a retry if the system has refused to make a connection or to pass descriptors.
 constexpr milliseconds kPauseAfterRefusal{10};
@@ -92,7 +92,7 @@ class NeighbourSearch {
     bool introduced = false;
   };
   struct Introduced {
-    int rank = -1;  // -1 if not proven
+    int rank = -1;  // -1 if the introduction is not proven
     std::vector<Descriptor> passed;
   };
 
@@ -175,8 +175,8 @@ class NeighbourSearch {
     }
   }
 
-  /// Polls all descriptors, with those of each kind in consecutive entries, and serves those that
-  /// are ready.
+  /// Polls all descriptors and serves those that are ready. Descriptors of the same kind have
+  /// consecutive entries.
   void sleep_and_serve() {
     std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
     for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
@@ -285,7 +285,7 @@ class NeighbourSearch {
   /// Lower ranks, in descending order, so that not all ranks begin with the same one.
   std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
-  std::map<int, int> tries_;  ///< Dials that ended without an answer, by rank.
+  std::map<int, int> tries_;  ///< Number of dials that ended without an answer, by rank.
   std::set<int> expected_;    ///< Higher ranks whose byte kSettled has not arrived.
   std::deque<LocalConnection> unknown_;
   std::deque<std::pair<int, LocalConnection>> unanswered_;

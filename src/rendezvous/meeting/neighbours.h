@@ -3,10 +3,10 @@
 //
 // The higher rank of a pair dials the lower one's local listener and introduces itself: it sends
 // its arena, the pipe of its bell, and a proof that it knows the key. The lower rank answers with
-// the same. Once the higher rank has the answer, or knows that none will arrive, it sends one byte
-// on their control connection. The byte tells the lower rank not to expect an introduction from
-// this peer any more. A rank dials only a few others at a time. The local connection of a pair is
-// closed after the answer.
+// its own introduction. Once the higher rank has the answer, or knows that none will arrive, it
+// sends one byte on their control connection. The byte tells the lower rank not to expect an
+// introduction from this peer any more. A rank dials only a few others at a time. The local
+// connection of a pair is closed after the answer.
 #pragma once
 
 #include <poll.h>
@@ -47,8 +47,8 @@ struct NeighbourOptions {
 };
 
 /// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
-/// runs as the same user, proves the key, and both ranks can map each other's memory. It is no
-/// error if a rank is not a neighbour. Throws PeerError, TimeoutError, OutOfDescriptors.
+/// runs as the same user, proves that it knows the key, and both ranks can map each other's memory.
+/// It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this

@@ -22,8 +22,8 @@ namespace {
 /// report a silent peer first.
 constexpr double kAnswerAfterSilences = 1.5;
 
-/// Appends a cable for each pair of devices that joins the two ranks, named after the devices at
-/// its ends.
+/// Appends a cable for each pair of devices that joins the two ranks. The device names take the
+/// place of the addresses of its ends.
 void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                 std::vector<Cable>& cables) {
   const Card& of_a = cards[a.index()];

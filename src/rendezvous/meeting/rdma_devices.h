@@ -21,10 +21,10 @@ namespace mccl::rendezvous {
 transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                                   std::shared_ptr<transport::rdma::Verbs> verbs);
 
-/// Returns the cables in the device tables, to which collectives are then restricted. Empty unless
-/// some pairs have no cable and the cables still join all ranks. Also empty if ranks share memory,
-/// because they then have other paths, or if MCCL_RDMA_UNCABLED is not relay. All ranks get the
-/// same result. `nodes` is the result of agree_on_nodes().
+/// Returns the RDMA cables, to which collectives are then restricted. Returns empty if every pair
+/// of ranks has a cable, if the cables do not join all ranks, if ranks share memory (which gives
+/// them other paths), or if MCCL_RDMA_UNCABLED is not relay. All ranks get the same result. `nodes`
+/// is the result of agree_on_nodes().
 std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,
                                   const std::vector<transport::rdma::Card>& cards);
 
