@@ -30,7 +30,8 @@ constexpr Clock::duration kGuestLimit = 5s;
 /// All addresses share the queue, so a peer's connection waits behind all earlier ones.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
-/// Average rate limit. Each accepted connection takes about 10 us of the engine's time.
+/// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
+/// engine's time.
 constexpr double kPerSecond = 20'000;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;

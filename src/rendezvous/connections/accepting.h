@@ -72,8 +72,8 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< Lines at INFO.
-  Lines loud_lines_;   ///< Lines at WARN.
+  Lines quiet_lines_;  ///< State of the log lines at INFO.
+  Lines loud_lines_;   ///< State of the log lines at WARN.
 };
 
 /// A connection from a proven member of the job. If the member's settings do not match, `reason` is
@@ -134,7 +134,7 @@ class Acceptor {
   struct Guest {
     Conversation conversation;
     transport::tcp::Address from;
-    std::string host;  ///< The bytes of `from`, without its port.
+    std::string host;  ///< The address bytes of `from`, without the port.
     Clock::time_point deadline;
   };
   using Guests = std::list<Guest>;

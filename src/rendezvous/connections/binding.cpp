@@ -59,8 +59,8 @@ bool is_ipv6_link_local(const Address& address) {
   return address.family() == AF_INET6 && address.is_link_local();
 }
 
-/// True if `a` should be published before `b`: plugged in, then the better medium, then a
-/// configured address rather than a link-local one.
+/// True if `a` should be published before `b`: an interface with a carrier first, then the better
+/// medium, then a configured address rather than a link-local one.
 bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
   if (a->carrier != b->carrier) return a->carrier;
   if (is_better(a->medium, b->medium)) return true;
@@ -196,9 +196,10 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     const Address address = local_address_of(item);
     if (address.is_wildcard()) {
       if (items.size() > 1) {
-        throw InvalidArgument(fmt::format(
-            "MCCL_LISTEN_ADDR lists {} beside other addresses; it already covers all of them",
-            item));
+        throw InvalidArgument(
+            fmt::format("MCCL_LISTEN_ADDR lists {} beside other addresses, but it stands for all "
+                        "addresses; list it alone, or not at all",
+                        item));
       }
       own.bound = {address};
       publish(own, reachable(interfaces, address.family()), log);

@@ -17,7 +17,7 @@ struct BoundListeners {
   Endpoint endpoint;
 };
 
-/// Listens at every address of this host; only at those of IPv4 if it has no IPv6. Throws
+/// Listens at every address of this host, or only at its IPv4 addresses if it has no IPv6. Throws
 /// BindError.
 transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
 

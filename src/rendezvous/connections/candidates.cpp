@@ -116,9 +116,10 @@ bool is_numeric_address(std::string_view text) {
 std::string fault_of(const Endpoint& endpoint) {
   if (endpoint.rank < 0) return fmt::format("rank {} is negative", endpoint.rank);
   if (!is_word(endpoint.host)) return "the host identity is not a printable word";
-  if (endpoint.port == 0) return "port 0";
+  if (endpoint.port == 0) return "the port is 0";
   if (endpoint.addresses.empty() || endpoint.addresses.size() > kMaxAddresses)
-    return fmt::format("{} addresses, expected 1 to {}", endpoint.addresses.size(), kMaxAddresses);
+    return fmt::format("it has {} addresses, expected 1 to {}", endpoint.addresses.size(),
+                       kMaxAddresses);
   for (const std::string& address : endpoint.addresses) {
     if (!is_numeric_address(address))
       return fmt::format("\"{}\" is not a numeric address", address.substr(0, kMaxFieldBytes));

@@ -44,11 +44,12 @@ class ByteStream {
     socket_.encrypt(std::move(stream));
   }
   transport::tcp::Socket take_socket() { return std::move(socket_); }
-  /// Returns the entry for poll(2). If `reads` is false, it does not wait for input.
+  /// Returns the entry for poll(2). If `reads` is false, the entry does not wait for input.
   pollfd watched(bool reads = true) const;
 
  private:
-  /// Returns true if the call that failed with `error` must be repeated later.
+  /// Returns true if the call that failed with `error` can be repeated later. Otherwise records the
+  /// end of the connection.
   bool is_open_after(int error);
 
   transport::tcp::Socket socket_;

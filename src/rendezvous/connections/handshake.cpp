@@ -97,9 +97,10 @@ Handshake::Handshake(Party self, Step first)
         fmt::format("{}=on\nencryption_by={}\n", kEncryption, self_.encryption->identity());
   }
   if (self_.agreement.size() > kMaxAgreementBytes) {
-    throw InvalidArgument(fmt::format(
-        "the settings that ranks must agree on take {} bytes, at most {} fit in a handshake",
-        self_.agreement.size(), kMaxAgreementBytes));
+    throw InvalidArgument(
+        fmt::format("the settings that ranks must agree on take {} bytes, but a handshake has room "
+                    "for {} bytes",
+                    self_.agreement.size(), kMaxAgreementBytes));
   }
 }
 

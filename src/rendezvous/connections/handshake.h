@@ -58,7 +58,7 @@ struct Party {
   Keyless keyless = Keyless::same_user;
   std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's file; null if it accepts anyone.
   std::uint16_t port = 0;                        ///< Port of the acceptor.
-  /// How connections are encrypted; null if they are not. Both sides must have the same.
+  /// How connections are encrypted; null if they are not. Both sides must encrypt in the same way.
   std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
 

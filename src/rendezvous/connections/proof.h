@@ -41,7 +41,7 @@ Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_
 /// Overwrites a secret that is no longer needed.
 void erase(std::span<std::byte> secret);
 
-/// Compares in constant time.
+/// Compares two proofs in constant time, so that the time reveals nothing to an attacker.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 
 /// Advice on how to make a job key, for errors about a missing key.
@@ -56,7 +56,7 @@ inline constexpr std::size_t kKeyFileLetters = 32;
 std::vector<std::string> private_folders();
 std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
-/// A file that holds a key and that no other user may open. Removed on destruction. A file whose
+/// A file that holds a key and that no other user may open. The destructor removes it. A file whose
 /// process was killed is removed by the next KeyFile of the same user in that folder.
 class KeyFile {
  public:
