@@ -50,7 +50,8 @@ std::string names_of(std::span<const int> ranks) {
 
 [[noreturn]] void interfered(int rank, std::string_view how) {
   throw Error(
-      fmt::format("rank {} does not start: {}. A process outside the job writes to the store: {}",
+      fmt::format("rank {} does not start: {}. A process outside the job writes to the store; to "
+                  "keep it out, {}",
                   rank, how, kHowToMakeAKey));
 }
 

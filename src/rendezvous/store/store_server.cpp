@@ -127,8 +127,8 @@ class ServedStore final : public Store {
       // A value that one client has set may be awaited by a client that was served earlier in this
       // pass.
       for (Client& client : clients_) look_again(client, now);
-      // If memory was given back, a client may be waiting for it, so serve all clients again
-      // immediately.
+      // If reserved bytes were given back, a client may be waiting for them, so serve all clients
+      // again immediately.
       if (!std::exchange(given_back_, false)) sleep();
     }
     clients_.clear();
