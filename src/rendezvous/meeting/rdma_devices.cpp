@@ -18,8 +18,8 @@ using transport::rdma::Survey;
 
 namespace {
 
-/// Time limit for the answer of a peer, in liveness intervals. It is so large that other checks
-/// report a silent peer first.
+/// Time for which a peer may leave a probe of an unreliable RDMA connection unanswered, in liveness
+/// intervals. It is so long that other checks report a silent peer first.
 constexpr double kAnswerAfterSilences = 1.5;
 
 /// Appends a cable for each pair of devices that joins the two ranks. The device names take the

@@ -70,8 +70,8 @@ std::vector<Listener> listen_at(const std::string& address) {
     }
     if (error.code == EADDRNOTAVAIL) {
       advice = fmt::format(
-          "rank 0 must run on the host that has this address, or, if the address is translated "
-          "(NAT), be given 0.0.0.0:{}",
+          "rank 0 must run on the host that has this address; if the address is translated (NAT), "
+          "give rank 0 the address 0.0.0.0:{} instead",
           where.port);
     }
     throw InvalidArgument(
