@@ -209,8 +209,8 @@ class Window {
 
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
-  std::uint64_t base_ = 0;                  // arrivals before this call
-  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: the count at its first arrival
+  std::uint64_t base_ = 0;                  // this rank's arrivals before this call
+  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 of that call
   std::uint64_t awaited_ = 0;   // open() succeeds once all neighbours have begun this call
   std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
   std::uint32_t arrived_ = 0;   // number of times that this rank has arrived so far

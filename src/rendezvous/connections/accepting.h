@@ -30,7 +30,8 @@ struct AdmissionRate {
   double per_second = 0;
 };
 
-/// Rate limit and log of one listener. The caller passes the current time. Not thread-safe.
+/// Limits the rate at which one listener accepts connections, and logs errors and refusals. The
+/// caller passes the current time. Not thread-safe.
 class Turnstile {
  public:
   /// `on_refused` is called for every refused connection; it may be null.

@@ -28,7 +28,7 @@ struct FirstHop {
   transport::LinkKey key;
 };
 
-/// Time for which an address must refuse connections until its process counts as dead. Used only
+/// Time for which an address must refuse connections before its process counts as dead. Used only
 /// for processes that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 

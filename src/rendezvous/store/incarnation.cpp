@@ -35,8 +35,8 @@ constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
 /// Added to kSlice for each rank of the job, because each check is a request to rank 0's store.
 constexpr milliseconds kSliceOfEach = 2ms;
-/// Time limit for an entry that exists or will exist soon, because its counter has been
-/// incremented.
+/// Time limit for reading an entry whose counter has been incremented: the entry exists or is about
+/// to be written.
 constexpr milliseconds kMoment = 1s;
 /// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer has
 /// left normally, its entries are already in the store.
