@@ -43,14 +43,16 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Time for which rank 0, at shutdown, waits for ranks that still read from its store.
+/// Longest time for which rank 0, at shutdown, waits for ranks that still read from its store.
 constexpr std::chrono::seconds kLastArrival{5};
 /// The control connections and transports are checked at an interval of kBetweenLooks plus
-/// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not fill the core.
+/// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not occupy the
+/// whole core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending, for up to kRanksOfANap ranks. It grows with the number of
-/// ranks, which may all wait on one host and wake only to read the clock.
+/// Longest sleep while calls are pending, for up to kRanksOfANap ranks; longer in proportion for
+/// more ranks. Many ranks may sleep on one host, and waking them only to read the clock loads the
+/// host.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -78,8 +80,8 @@ EngineOptions checked(EngineOptions options) {
                     options.rank, options.size));
   }
   if (options.size > 1 && !options.store) {
-    throw InvalidArgument(
-        fmt::format("{} ranks need a store through which they connect", options.size));
+    throw InvalidArgument(fmt::format(
+        "a job of {} ranks needs a store, through which the ranks find each other", options.size));
   }
   options.config.chunk_bytes = chunk_bytes_of(options.config);
   if (!options.metrics) options.metrics = std::make_shared<Metrics>();
@@ -276,7 +278,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs their callbacks before links can fail
+  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -286,8 +288,8 @@ void Engine::shutdown() noexcept {
   if (lock.owns_lock()) lock.unlock();
   if (status_server_) status_server_->stop();
   if (!options_.wiring) return;
-  // A relay serves other ranks until they have finished. This rank's own connection to the store
-  // must not delay them.
+  // wiring->leave() waits until this rank relays no more connections. This rank's own connection to
+  // the store must be closed before.
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();
@@ -326,7 +328,8 @@ bool Engine::somebody_still_arrives() {
 void Engine::refuse_in_child() const {
   if (!abandoned_) return;
   throw InvalidArgument(
-      "this process is the child of a fork: it cannot use its parent's groups; make its own");
+      "this process is the child of a fork and cannot use its parent's groups; create groups in "
+      "the child");
 }
 
 void Engine::before_fork() noexcept {
@@ -364,7 +367,7 @@ void Engine::abandon_after_fork() noexcept {
     driver_.abandon();
     if (status_server_) status_server_->abandon();
     if (options_.wiring) options_.wiring->abandon_after_fork();
-    // Nothing of the engine may be destroyed here: its thread belongs to the parent.
+    // The engine must not be destroyed here, because its thread exists only in the parent.
     keep_for_ever(shared_from_this());
   } catch (...) {
     // The child is out of memory. Its descriptors close when it ends.

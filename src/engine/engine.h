@@ -13,9 +13,11 @@
 // - The inbox's lock: guards what other threads submit to the driver, and the group names. Held for
 //   a few instructions.
 // - A group's failure lock and a Work's lock. No other lock is taken while one of these is held.
-// A thread that forks holds the first two from before_fork() on; the driving thread releases the
-// progress lock for it. Callbacks of a Work run without any lock. abort() takes only the inbox's
-// lock and the group's failure lock, which no thread holds while it waits.
+//
+// A thread that forks holds the progress lock and the inbox's lock from before_fork() until the
+// fork has returned; the driving thread hands over the progress lock. Callbacks of a Work run
+// without any lock. abort() takes only the inbox's lock and the group's failure lock. No thread
+// sleeps while it holds one of these two.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +90,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
 
-  /// The node of each rank of the job; empty when no two share memory.
+  /// The node number of each rank of the job, indexed by rank; empty if no two ranks share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
   /// True if all ranks of the job share memory.
   bool is_one_node() const {
@@ -98,24 +100,26 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// only while a single thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
-  /// The cables between ranks. All ranks are joined unless the settings name a hostfile, or a table
-  /// of RDMA devices that leaves out some pairs. learn() adds the measured latencies and rates.
+  /// The cables between ranks. By default, one network connects all pairs. A hostfile or a table of
+  /// RDMA devices may restrict which pairs have a cable. learn() adds the measured latencies and
+  /// rates.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
-  /// Ranks per core, on the part of this machine where this number is highest.
+  /// Maximum number of ranks that share one core of this host.
   double ranks_per_core() const { return ranks_per_core_; }
   /// Descriptions of the equivalent paths to a peer, among which only a measurement can choose. Has
-  /// more than one element only at the higher rank of the pair, which connects to the lower. New
-  /// links use the first path until take_way() selects another.
+  /// more than one element only at the higher rank of the pair, which connects to the lower rank.
+  /// New links use the first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
-  /// The costs from which `group` chooses its schedules. Complete once the group has made a call.
+  /// The costs from which `group` chooses its schedules. The window size is known only after the
+  /// group's first collective.
   schedule::Facts facts_of(GroupState& group);
-  /// Sets whether calls and new links count in the metrics. True at first.
+  /// Sets whether the metrics count calls and new links; true at first.
   void count_calls(bool count) { completions_.count_calls(count); }
 
-  /// Makes this rank's part of a group. `compression` applies to sums whose call does not set its
-  /// own. Throws InvalidArgument if a living group has the name.
+  /// Creates the group on this rank. `compression` applies to sums whose call does not set its own.
+  /// Throws InvalidArgument if the members are invalid, or if a living group has the name.
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
@@ -123,9 +127,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
-  /// Agrees with the group's other members on which of them are left; see Group::shrink(). Returns
-  /// their ranks in the job, in the order of their ranks in the group, and how many times the
-  /// members have agreed.
+  /// Agrees with the other members on which members are left; see Group::shrink(). Returns the job
+  /// ranks of these members, ordered by group rank, and the number of agreements so far.
   struct Survivors {
     std::vector<int> ranks;
     std::uint64_t round = 0;
@@ -138,19 +141,20 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Tries to run a call on the calling thread. This succeeds for a collective if nothing else is
   /// in flight, the schedule needs only the node's window, and the neighbours arrive soon. It
   /// succeeds for a small send that fits into the link. It succeeds for a small receive if nothing
-  /// else is in flight and the message arrives soon. `whole`: `begun` is null or a call with the
-  /// result. `not_yet`: `begun` is the call, which the driver continues.
+  /// else is in flight and the message arrives soon. Returns `whole` if the call is complete;
+  /// `begun` is then null or, after a receive, a finished call that reports the sender. Returns
+  /// `not_yet` if the driver continues the call, which `begun` then refers to.
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun);
   /// Tries to run, on the calling thread, a message that already has a Work. If this returns
   /// `whole`, the caller must call end_at_once() next.
   AtOnce run_at_once(const std::shared_ptr<Operation>& message);
-  /// Ends messages that have been sent or received whole, and runs their callbacks on this thread.
+  /// Completes messages that have been sent or received in full, and runs their callbacks on this
+  /// thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
 
-  /// Announces that this rank has read everything from the store that the start of the job needs.
-  /// Rank 0's shutdown waits for this announcement from every living rank, for a few seconds at
-  /// most.
+  /// Announces to rank 0 that this rank has read everything that it needs from the store. Rank 0's
+  /// shutdown waits for this announcement from every living rank, for a few seconds at most.
   void announce_arrival();
 
   /// Queues calls of one group together, in order.
@@ -227,7 +231,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const Log log_;
   /// Interval between calls of hear_and_connect() while the driver moves data.
   const Clock::duration between_looks_;
-  /// Longest sleep while calls are pending. Timeouts are noticed at most this late.
+  /// Longest sleep while calls are pending, and so the longest delay before a timeout is detected.
   const Clock::duration longest_nap_;
   schedule::Facts facts_;  ///< Constant once several threads use groups.
   Cabling cabling_;        ///< Constant once several threads use groups.
@@ -257,8 +261,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().
 
   Inbox inbox_;
-  /// Guarded by the inbox's lock, which is held during a fork, so that the child gets a consistent
-  /// copy.
+  /// Guarded by the inbox's lock, which is held during a fork: the child gets a consistent copy.
   GroupNames names_;
 
   std::optional<StatusServer> status_server_;  ///< Empty for a job of one rank.

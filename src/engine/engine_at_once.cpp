@@ -60,12 +60,12 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
     if (result != AtOnce::no) message->held_back.store(false, std::memory_order_release);
     return result;
   } catch (const std::exception&) {
-    return AtOnce::no;  // The group has failed. A submitted call ends with its error.
+    return AtOnce::no;  // The group has failed; a submitted call ends with the group's error.
   }
 }
 
-/// Called with the progress lock held. A call is advanced for as long as a driver spins before it
-/// sleeps.
+/// Called with the progress lock held. Advances the call for at most the time that a driver spins
+/// before it sleeps.
 AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   const bool sends = task.call.collective == Collective::send;
   const auto must_wait = [&] { return sends ? inbox_.waiting() : has_calls(); };
@@ -126,8 +126,8 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
   completions_.run(std::move(ended));
 }
 
-/// Called with the progress lock held. Lets the driver continue a call that has begun. Fails the
-/// group and throws if there is no memory for that.
+/// Called with the progress lock held. Lets the driver continue a call that has begun. If memory
+/// has run out, fails the group and throws.
 void Engine::continue_later(const std::shared_ptr<Operation>& call) {
   call->submitted = call->started = Clock::now();
   try {
@@ -153,7 +153,8 @@ bool Engine::spin_until(bool carried, Advance advance) {
   const bool crowded = driver_.shares_cores();
   // A carrier tests its call several times, which takes long enough that no pause is needed.
   const int eager_looks = carried ? std::numeric_limits<int>::max() : kEagerLooks;
-  // Where ranks share cores, a rank that this call waits for may need this core.
+  // If ranks share cores, the clock is read more often, because a rank that the call waits for may
+  // need this core.
   const int looks_between = carried ? 1 : crowded ? kCrowdedLooks : kLooks;
   Clock::time_point until;
   for (int looks = 1;; ++looks) {

@@ -11,15 +11,16 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the members as ranks of the job. Throws InvalidArgument unless they are distinct, valid
-/// and include this rank.
+/// Returns the members as ranks of the job. Throws InvalidArgument if a rank is invalid or
+/// repeated, or if this rank is missing.
 std::vector<WorldRank> checked_members(const std::string& group, const std::vector<int>& ranks,
                                        int self, int size) {
   std::vector<WorldRank> members;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size || std::count(ranks.begin(), ranks.end(), rank) != 1) {
       throw InvalidArgument(
-          fmt::format("group '{}': rank {} is listed, but members are distinct ranks from 0 to {}",
+          fmt::format("group '{}': member {} is invalid or repeated; members must be distinct "
+                      "ranks from 0 to {}",
                       group, rank, size - 1));
     }
     members.emplace_back(rank);
@@ -44,14 +45,14 @@ std::string list(const Standings& standings, Standing which) {
 void check_survivors(const std::string& call, GroupRank self, const Standings& standings) {
   if (standings[self] != Standing::present) {
     throw PeerError(fmt::format(
-        "{} failed: another rank could not reach this one, so the others go on without it; end "
-        "this process, and start it again to let it join a new job",
+        "{} failed: another rank could not reach this rank, so the others go on without it; end "
+        "this process and restart it to join a new job",
         call));
   }
   if (may_go_on(standings)) return;
   throw PeerError(fmt::format(
-      "{} failed: of the ranks that may be alive, this side reaches too few to go on (reached: {}; "
-      "not reached: {}), and the others may go on without it; check the network between them",
+      "{} failed: this rank reaches too few of the ranks that may be alive (reached: {}; not "
+      "reached: {}), and the others may go on without it; check the network between them",
       call, list(standings, Standing::present), list(standings, Standing::silent)));
 }
 
@@ -66,15 +67,16 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   facts.cables = cables_of(ranks);
-  // The identity contains a number, so that it differs from those of earlier groups of the same
-  // name, which other ranks may not have destroyed yet.
+  // The number makes the identity differ from the identities of earlier groups of the same name and
+  // members, which other ranks may not have destroyed yet.
   const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   std::uint32_t number = 0;
   {
     std::lock_guard lock(inbox_.mutex());
     const std::optional<std::uint32_t> times = names_.give(name, group_id(identity));
     if (!times) {
-      throw InvalidArgument(fmt::format("a group named '{}' exists on rank {}", name, rank()));
+      throw InvalidArgument(
+          fmt::format("a group named '{}' already exists on rank {}", name, rank()));
     }
     number = *times;
   }
@@ -91,7 +93,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   }
   if (compression.codec != Codec::none && group->is_one_node() && ranks.front() == rank()) {
     log_.info(
-        "sums of group '{}' are exact: its ranks share memory, where nothing is gained with {}",
+        "sums of group '{}' are exact, because its ranks share memory, where {} would save nothing",
         name, describe(compression));
   }
   return group;
@@ -120,8 +122,8 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
                                               facts_.bytes_per_s);
 }
 
-/// Takes the progress lock through make_way(), as a fork does, because a caller that waits for its
-/// call keeps the lock even while it sleeps.
+/// Acquires the progress lock through make_way(), because a caller that waits for its call holds
+/// the lock even while it sleeps.
 Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
                                        std::chrono::milliseconds timeout) {
   refuse_in_child();
@@ -149,8 +151,8 @@ Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
   if (done && search->error()) std::rethrow_exception(search->error());
   if (standings.empty()) {
     throw TimeoutError(fmt::format(
-        "{} timed out after {} ms: rank{} {} did not call it; every rank that is left must", call,
-        timeout.count(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
+        "{} timed out after {} ms: rank{} {} did not call it; every remaining rank must call it",
+        call, timeout.count(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
   check_survivors(call, group->membership().rank, standings);
   Survivors survivors;

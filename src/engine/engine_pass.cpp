@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Interval at which calls are compared with their deadlines.
+/// Interval at which the deadlines of calls are checked.
 constexpr std::chrono::milliseconds kWatch{10};
 
 }  // namespace
@@ -86,8 +86,8 @@ void Engine::look_beside(Clock::time_point now) {
   if (now >= next_watch_) keep_time(now);
 }
 
-/// Handles control messages and new links. Peers that a transport has found unreachable are handled
-/// first, because their loss is the reason why links then end.
+/// Handles control messages and new links. Handles peers that a transport has found unreachable
+/// first, so that the links that then end are attributed to their loss.
 void Engine::hear_and_connect(Clock::time_point now) {
   next_look_ = now + between_looks_;
   for (const auto& [peer, reason] : links_.take_lost()) {
@@ -132,7 +132,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
 void Engine::keep_time(Clock::time_point now) {
   next_watch_ = now + kWatch;
   if (size() > 1 && now >= heart_.next_beat()) {
-    hear_and_connect(now);  // a peer that has sent something is not silent
+    hear_and_connect(now);  // a peer whose messages have arrived is not silent
     beat(now);
   }
   groups_.departing().sweep(now);
@@ -192,8 +192,8 @@ void Engine::prepare(Sleep& sleep) {
   }
 }
 
-/// The driver checked the control connections just before this sleep, so the next check can wait
-/// unless one of them became ready.
+/// The driver checked the control connections just before this sleep. The next check can wait if no
+/// control connection has become ready.
 void Engine::has_slept(bool beside, Clock::time_point now) {
   const bool look = beside || unheard_ || now >= links_due_;
   next_look_ = look ? Clock::time_point() : now + between_looks_;

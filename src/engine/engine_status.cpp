@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the driving thread must make way. It takes longer only while a callback of the
-/// program blocks it.
+/// Time within which the driving thread must release the progress lock. After that, the status
+/// contains `"answers": false` and no groups or peers.
 constexpr std::chrono::milliseconds kForTheDriver{500};
 
 Json json_of(const GroupState::Status& status) {

@@ -1,4 +1,4 @@
-// Lets a signal ask for the flight record.
+// Requests the flight record when SIGUSR1 or SIGUSR2 arrives.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,9 @@
 namespace mccl::engine {
 
 /// Until the returned object is destroyed, the signal sets `flag` and writes a byte to the
-/// descriptor `wake_end`. `name` is USR1 or USR2. Returns null, and leaves the signal alone, if the
-/// program handles or ignores it, or if too many contexts of the process have asked already.
+/// descriptor `wake_end`. `name` is USR1 or USR2. Returns null, without changing the signal's
+/// action, if the program handles or ignores the signal, or if 64 contexts of the process already
+/// have such a request.
 [[nodiscard]] std::shared_ptr<void> on_record_signal(std::string_view name, std::atomic<bool>& flag,
                                                      int wake_end);
 

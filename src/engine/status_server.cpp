@@ -125,8 +125,8 @@ StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder,
   }
 }
 
-/// All living contexts of the user have sockets of different names. So an older file of this name
-/// was left by a process that was killed.
+/// The name of the socket is unique among the living contexts of the user. So an existing file of
+/// this name was left by a process that was killed.
 void StatusServer::listen() {
   const std::string folder = node::make_status_folder();
   const FlightOrigin& origin = recorder_.origin();
@@ -170,7 +170,7 @@ void StatusServer::run() {
   if (has_failed_.exchange(false)) write_file("failure");
 }
 
-/// Errors concern the client only: it sees that the connection ends early.
+/// An error affects only the client, whose connection then ends early.
 void StatusServer::answer() {
   try {
     const node::LocalConnection client = listener_->accept(Clock::now() + kPatience);
@@ -183,10 +183,11 @@ void StatusServer::answer() {
       return send_all(client.descriptor(), recorder_.to_json("asked"));
     if (asked == node::kRequestStatus && status_) return send_all(client.descriptor(), status_());
     send_all(client.descriptor(),
-             R"({"error": "this rank's MCCL is of another version than the program mccl"})");
+             R"({"error": "this rank uses another version of MCCL than the program mccl"})");
   } catch (const std::exception& error) {
     log_.debug("a process that asked for the status of this rank got no answer: {}", error.what());
-    // If no descriptor is left for the connection, the connection stays ready to be accepted.
+    // If no descriptor is left for the connection, it stays in the queue, and run() would try again
+    // at once. So this thread pauses.
     pollfd wake = {wake_pipe_.descriptor(), POLLIN, 0};
     ::poll(&wake, 1, kAfterError);
   }

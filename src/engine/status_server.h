@@ -1,6 +1,6 @@
-// Shows the state of a rank to other processes of its user: `mccl dump` and `mccl status` send
-// requests through a local socket. Also writes the flight record to a file when a group fails or a
-// signal arrives. The socket is a file in node::status_folder(). The client sends one of the
+// Reports the state of a rank to other processes of the same user: `mccl dump` and `mccl status`
+// send requests through a local socket. Also writes the flight record to a file when a group fails
+// or a signal arrives. The socket is a file in node::status_folder(). The client sends one of the
 // requests of node/local_socket.h. The rank answers with JSON and closes the connection.
 #pragma once
 
@@ -23,22 +23,23 @@ namespace mccl::engine {
 /// Returns the path of this rank's flight record, from the setting flight_recorder_file.
 std::string flight_record_path(std::string_view setting, const FlightOrigin& origin);
 
-/// Owns one thread, which sleeps unless there is something to do.
+/// Owns one thread, which sleeps until a request, a signal or write_record() wakes it.
 class StatusServer {
  public:
   /// Returns the status of the rank as JSON. Called on the server's thread.
   using Status = std::function<std::string()>;
 
-  /// If there can be no socket or thread, for example because the folder belongs to another user,
-  /// the rank runs without them and logs the reason. `recorder` and `log` must outlive this object.
+  /// If the socket or the thread cannot be created, for example because the folder belongs to
+  /// another user, logs the reason, and the rank runs without it. `recorder` and `log` must outlive
+  /// this object.
   StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log, Status status);
-  /// Ends the thread, after it has written the records that were requested.
+  /// Ends the thread, after it has written a record that write_record() requested.
   ~StatusServer() { stop(); }
   StatusServer(const StatusServer&) = delete;
   StatusServer& operator=(const StatusServer&) = delete;
 
-  /// Writes the flight record to the file of the setting, if it is set, on the server's thread.
-  /// Called from any thread.
+  /// Makes the server's thread write the flight record to the file that the setting
+  /// flight_recorder_file names. No-op if that setting is empty. Called from any thread.
   void write_record() noexcept;
   void stop() noexcept;
   /// Called in the child of a fork: closes the child's descriptors.

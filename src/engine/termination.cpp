@@ -48,7 +48,7 @@ std::atomic<bool> ending{false};
 void on_signal(int) {
   const int error = errno;
   handling.fetch_add(1);
-  // No thread listens in a forked child, or once nothing is left to close.
+  // There is no thread to wake in a forked child, or once nothing is left to close.
   if (listener.load() != ::getpid()) die_of_it();
   ending.store(true);
   const char byte = 1;
