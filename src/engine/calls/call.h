@@ -19,9 +19,9 @@ struct Call {
   ReduceKind kind = ReduceKind::sum;
   /// The root of a rooted collective, else -1.
   std::int32_t root = -1;
-  /// Number of elements, defined such that all ranks have the same value: the size of the buffer or
-  /// of one part. For gathers and scatters it is the size of all parts together, and for an even
-  /// all_to_all that of the whole input. It is 0 for an all_to_all with counts.
+  /// Number of elements, defined such that it is equal on all ranks: all parts together for
+  /// gathers, scatters and an even all_to_all, 0 for an all_to_all with counts, and otherwise the
+  /// size of the buffer.
   std::uint64_t count = 0;
   /// Number of the collective in its group, from 1; 0 for point to point.
   std::uint64_t sequence = 0;
@@ -61,14 +61,14 @@ std::string describe(const Call& call);
 /// the counts per rank differ if both calls have the same text.
 std::string describe_unlike(const Call& call, const Call& expected);
 
-/// Encodes a call, little-endian and without padding. Omits the peer and the tag, which only
-/// point-to-point calls have.
+/// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which
+/// only point-to-point calls have.
 struct CallCode {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
   std::uint8_t kind = 0;
   std::uint8_t codec = 0;
-  /// The root; Coding::kept if there is a codec, because such calls have no root.
+  /// The root or, if there is a codec, Coding::kept, because calls with a codec have no root.
   std::int32_t root = 0;
   std::uint64_t count = 0;
   std::uint64_t counts_hash = 0;

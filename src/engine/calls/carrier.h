@@ -52,7 +52,7 @@ class Carrier {
   virtual bool is_over() const = 0;
 
   /// Called repeatedly after the group has failed for `reason`. Returns true once the library no
-  /// longer accesses memory of the callers, which is the case after a limited time.
+  /// longer accesses memory of the callers. This takes a bounded time.
   virtual bool let_go(const std::string& reason, Clock::time_point now) noexcept = 0;
   /// Removes and returns all messages that have not ended. Called once let_go() has returned true.
   virtual OperationList drop_messages() noexcept = 0;

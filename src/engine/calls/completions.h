@@ -23,7 +23,7 @@ class Staging {
  public:
   explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
 
-  /// Sets the arena, which holds the memory shared with the node. Called once.
+  /// Sets the arena, which holds the memory shared with other ranks of this node. Called once.
   void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
 
   /// Reports that a user of memory outside the arena held `before` bytes and now holds `now` bytes.
@@ -61,8 +61,8 @@ class Staging {
 /// except where a comment says otherwise.
 class Completions {
  public:
-  /// One of this many calls that run on their caller's thread is timed. Its times count for all of
-  /// them.
+  /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
+  /// its times kTimedEvery times.
   static constexpr std::uint32_t kTimedEvery = 16;
 
   /// Messages of fewer bytes are recorded without times if they run on their caller's thread.
@@ -77,7 +77,7 @@ class Completions {
   void note(Operation& operation, FlightEntry::State state) noexcept;
 
   /// Ends the call, with an error if `error` is set. No-op if the call has ended already. run()
-  /// runs its callbacks later.
+  /// later runs the call's callbacks.
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
@@ -91,7 +91,7 @@ class Completions {
   void end_at_once(const Task& task, Clock::time_point begun, Cycles cycles);
 
   bool callbacks_wait() const { return !with_callbacks_.empty(); }
-  /// Returns the calls that are done and whose callbacks have not run.
+  /// Removes and returns the calls that are done and whose callbacks have not run.
   OperationList take_callbacks() { return std::exchange(with_callbacks_, {}); }
   /// Runs the callbacks and releases the calls. Called without any lock.
   void run(OperationList calls) const noexcept;

@@ -48,7 +48,7 @@ Failure aborted(fmt::format_string<Arguments...> format, Arguments&&... argument
   }
 }
 
-/// An exception of the type that belongs to the kind, with this message.
+/// Returns an exception with this message, of the type that corresponds to `kind`.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
 /// Returns the exception with which `call` ends because of `failure`. The text of the exception is

@@ -12,8 +12,8 @@ namespace mccl::engine {
 
 /// The members of one group, in rank order. Immutable.
 struct Membership {
-  /// `members`: listed in the order of their ranks in the group, including `self`, this rank of the
-  /// job.
+  /// `group_members`: the members' ranks in the job, in the order of their ranks in the group.
+  /// `self`: the rank of this process in the job, which must be a member.
   Membership(std::string group_name, std::uint64_t group_id, std::vector<WorldRank> group_members,
              WorldRank self);
 
@@ -23,7 +23,7 @@ struct Membership {
   const GroupRank rank;  ///< This process's rank in the group.
 
   int size() const { return static_cast<int>(members.size()); }
-  /// Invalid if the rank is not a member.
+  /// Returns the group rank of a rank of the job; invalid if that rank is not a member.
   GroupRank rank_of(WorldRank world) const;
   /// "rank 1", followed by the rank in the job if that differs.
   std::string name_of(GroupRank member) const;

@@ -38,13 +38,13 @@ Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseco
 /// Facts about a call for the flight recorder that the request does not contain.
 struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
-  std::uint64_t message = 0;                     ///< Number of a message in its pair and direction.
+  std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the recorder.
-  std::int32_t waits_for = -1;                   ///< A member that the call waited for.
-  std::uint8_t algorithm = 0;                    ///< Index in the recorder.
+  std::int32_t waits_for = -1;                   ///< A member that the call waits for; -1: none.
+  std::uint8_t algorithm = 0;                    ///< Index of the algorithm's name in the recorder.
 };
 
-/// A request that the engine carries out, and what it cost.
+/// A request that the engine carries out, and the time and bytes that it has cost.
 struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the caller does not want the compression error.
@@ -84,12 +84,12 @@ enum class AtOnce {
 
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
-  std::uint64_t number = 0;  ///< Number among the messages of its pair and direction, from 1.
+  std::uint64_t number = 0;  ///< Number among all messages from its sender to its receiver, from 1.
   std::uint64_t order = 0;   ///< Number among all receives of the group, in call order.
-  std::size_t pieces = 0;    ///< Pieces of a message that the receiver has granted.
-  std::size_t begun = 0;     ///< Pieces that a lane sends or has sent.
+  std::size_t pieces = 0;    ///< Number of pieces; 0 until the receiver has granted the message.
+  std::size_t begun = 0;     ///< Pieces whose sending has begun.
   std::size_t ended = 0;     ///< Pieces that have been sent or received in full.
-  std::vector<bool> arriving = {};  ///< Pieces that lanes receive, or have received.
+  std::vector<bool> arriving = {};  ///< Per piece: true once its header has arrived.
 };
 
 /// A call in flight, and the state behind its Work. Filled by the caller's thread, then submitted
@@ -100,10 +100,11 @@ struct Operation final : detail::WorkState, Task {
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
-  /// True if the caller waits immediately, so no other thread needs to be woken.
+  /// True if the caller is about to wait for this call, and so drives it. No other thread needs to
+  /// be woken.
   bool caller_waits = false;
-  /// True if the call was made inside begin_coalescing() and has not been submitted yet. Waiting
-  /// for such a call would never end.
+  /// True if the call was made after begin_coalescing() and has not been submitted yet. A wait for
+  /// the call would never end.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;

@@ -12,8 +12,8 @@
 
 namespace mccl::engine {
 
-/// Memory of a call whose input arrives, and whose output is fetched, while the call runs. Input
-/// and output both proceed from the beginning of their memory.
+/// Memory of a call whose input arrives, and whose output is fetched, while the call runs. The
+/// input arrives, and the output becomes final, in the order of the addresses.
 class Conveyor {
  public:
   virtual ~Conveyor() = default;

@@ -35,8 +35,9 @@ struct Sleep {
   std::size_t beside_end = 0;  ///< Descriptors before this index in `watched` carry no data.
   Clock::time_point until = Clock::time_point::max();
 
-  /// Watches a link for `events`. While the system has no memory for a write, which poll cannot
-  /// report, `until` is set to the link's retry time instead of POLLOUT.
+  /// Watches a link for `events`. If a write has failed because the system had no memory, poll(2)
+  /// cannot report when a write succeeds again. `until` is then set to the link's retry time at the
+  /// latest, and POLLOUT is not watched.
   void watch(const transport::Link& link, short events);
 
   /// Timeout for poll(2): -1 for none, at most 60 000.
@@ -68,15 +69,15 @@ class Driven {
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   virtual void prepare(Sleep& sleep) = 0;
-  /// Called by the driver after a sleep, with the lock. `beside` is true if there may be events
-  /// other than data, such as control messages.
+  /// Called by the driver after a sleep, with the progress lock held. `beside` is true if there may
+  /// be events other than data, such as control messages.
   virtual void has_slept(bool beside, Clock::time_point now) = 0;
 };
 
 class Driver {
  public:
   /// `spin` is the time for which the driver polls for data before it sleeps. `driven` must outlive
-  /// all use.
+  /// the driver's use.
   Driver(Driven& driven, std::chrono::microseconds spin) : driven_(driven), spin_(spin) {}
 
   /// The progress lock.
@@ -111,8 +112,9 @@ class Driver {
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
 
-  /// Called around fork(). make_way() makes the driving thread release the lock, and takes it for
-  /// the thread that forks; go_on() releases it.
+  /// make_way() makes the driving thread release the progress lock, and acquires the lock for the
+  /// calling thread; go_on() releases the lock. Used around fork(), and where the driving thread
+  /// may sleep with the lock held.
   void make_way();
   void go_on();
   /// Does the same as make_way(), but gives up at the deadline. Returns false if the driving thread
