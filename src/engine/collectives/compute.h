@@ -1,5 +1,4 @@
-// Arithmetic and copies of a call's steps, on host memory. An operation is timed if it is large
-// enough to take longer than reading the clock.
+// Arithmetic and copies of a call's steps, on host memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Executes a Schedule over the lanes of a group. Each step runs as soon as its data allow, with all
-// peers and in both directions at the same time.
+// Executes a Schedule over the lanes of a group. Each step runs as soon as its inputs are
+// available. Data moves to and from all peers at the same time.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Executor {
 
   /// Begins a collective. `task` and `plan` must stay alive until end().
   void begin(Task& task, const Plan& plan);
-  /// Continues with the same task at another address.
+  /// Records that the running task has moved to another address.
   void moved_to(Task& task) { task_ = &task; }
   bool running() const { return task_ != nullptr; }
   bool finished() const { return running() && remaining_ == 0; }
@@ -45,7 +45,7 @@ class Executor {
   /// Adds the events to wait for before the next call of advance().
   void watch(Sleep& sleep);
 
-  /// The peers with outstanding messages or arrivals, for error messages.
+  /// The peers that the call waits for, to send, receive or arrive. Used in error messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:
@@ -107,18 +107,18 @@ class Executor {
   std::size_t element_bytes_ = 1;
   std::size_t remaining_ = 0;
   std::vector<std::uint32_t> waits_;
-  std::vector<std::uint8_t> received_;  // per step: its message has started to arrive
+  std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
   std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
   std::vector<std::uint32_t> early_;  // ready steps whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
-  std::size_t coded_begin_ = 0;                    // in scratch_: where encoded contributions begin
-  std::size_t sums_begin_ = 0;                     // in scratch_: where encoded sums begin
+  std::size_t coded_begin_ = 0;                    // offset of encoded contributions in scratch_
+  std::size_t sums_begin_ = 0;                     // offset of encoded sums in scratch_
   std::size_t next_window_ = 0;                    // index into plan_->window
   std::vector<const void*> operands_;              // operands of one fold
   std::vector<const std::byte*> blocks_;           // operands of one fold of encoded blocks
-  WriteChoice write_choice_{2 * kUsualCallBytes};  // used for publications
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // used by publish()
 };
 
 }  // namespace mccl::engine

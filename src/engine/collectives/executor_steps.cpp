@@ -75,9 +75,9 @@ bool Executor::run_window_step(const Step& step) {
 }
 
 /// Opens the call's part of the window. Returns false if this rank must wait for a neighbour.
-/// Throws MismatchError if a neighbour made a different call earlier. Such a call is noticed only
-/// now if this rank only published then, like the root of a broadcast, because it did not compare
-/// calls.
+/// Throws MismatchError if a neighbour made a different call earlier. A rank compares calls only
+/// with neighbours that it waits for. If it only published, like the root of a broadcast, it
+/// detects the difference here.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
@@ -208,7 +208,7 @@ void Executor::run_coded(const Step& step) {
   if (wrong >= 0) throw_undecodable(maker_of(step, wrong));
 }
 
-/// Lists the encoded contributions in rank order.
+/// Fills blocks_ with the encoded contributions in rank order.
 void Executor::list_blocks(const Step& step) {
   const std::size_t bytes = task_->call.coding.bytes(step.dst.count, Coded::contribution);
   const std::byte* const first = readable(step.src);
@@ -233,8 +233,8 @@ GroupRank Executor::maker_of(const Step& fold, int operand) const {
 
 void Executor::throw_undecodable(GroupRank maker) const {
   throw CorruptionError(
-      fmt::format("rank {} sends invalid blocks of {}; its memory or the path from there is faulty "
-                  "(MCCL_TRANSPORT_CRC=1 shows which)",
+      fmt::format("rank {} sent invalid blocks of {}: its memory or the network path from it is "
+                  "faulty; set MCCL_TRANSPORT_CRC=1 to find out which",
                   maker, name_of(task_->call.coding.codec)));
 }
 

@@ -23,8 +23,8 @@
 
 namespace mccl::engine {
 
-/// Usual capacity of a window, in bytes: how much a rank can have published at a time. Several
-/// pieces of a call fit into the second-level cache together.
+/// Usual capacity of a window, in bytes: how much a rank can have published at a time. It is so
+/// small that several pieces of a call fit into the L2 cache together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
 /// A rank's offer: how many bytes a call may publish, and, for the rank's neighbours, the location
@@ -55,10 +55,9 @@ class GroupWindow {
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
   bool take(GroupRank member, const WindowOffer& offer);
-  /// True until every member's offer has arrived. False from the start if no two ranks share a
-  /// node.
+  /// True until every member's offer has arrived. Always false if no two ranks share a node.
   bool pending() const { return missing_ > 0; }
-  /// True once the size of the window is known. True from the start if no two ranks share a node.
+  /// True once the size of the window is known. Always true if no two ranks share a node.
   bool settled() const { return settled_; }
   /// The members whose offers have not arrived.
   std::vector<GroupRank> missing_members() const;
@@ -74,7 +73,7 @@ class GroupWindow {
   /// this rank has not mapped, since the neighbour waits for its release.
   using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   void release(const LetGo& let_go) noexcept;
-  /// Null if this rank has no neighbours, or if there is no window.
+  /// The window; null if this rank has no neighbours, if call_bytes() is 0, and before settle().
   node::Window* window() { return window_ ? &*window_ : nullptr; }
 
  private:

@@ -6,8 +6,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Maximum number of cached plans. Training repeats a few dozen shapes. If a program uses ever new
-/// shapes, the cache is cleared whenever it is full.
+/// Maximum number of cached plans. Training repeats a few dozen shapes. If a program keeps using
+/// new shapes, the cache is cleared whenever it is full.
 constexpr std::size_t kMostPlans = 256;
 
 /// Maximum memory, in bytes, for the plans of a group. A single plan may exceed it.

@@ -39,8 +39,8 @@ std::size_t RunningMemory::end_of(const Region& region) const {
   return (region.offset + region.count) * element_bytes_;
 }
 
-/// End of the input that the step touches. Includes memory that it only writes: in place, input
-/// that arrives later would overwrite the result.
+/// End, in bytes, of the input that the step touches. In place, this includes memory that the step
+/// only writes: input that arrives later would overwrite the result.
 std::size_t RunningMemory::reach(const Step& step) const {
   std::size_t reach = 0;
   for (const Region* const region : {&step.src, &step.dst}) {
