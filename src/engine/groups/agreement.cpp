@@ -48,8 +48,8 @@ void Agreement::hear(GroupRank from, Vote vote) {
                     "round {}",
                     vote.standings.size(), vote.round, known_.size(), decisions_.size() + 1));
   }
-  // A rank that is excluded has decisions of its own, which the others must not take over. It may
-  // not know yet that it is excluded.
+  // The other members must not adopt the decisions of an excluded rank, which may not know yet that
+  // it is excluded.
   const GroupRank excluded = is_excluded() ? self_ : from;
   if (excluded == self_) merge(vote.standings);
   if (known_[excluded] != Standing::present) {
@@ -74,14 +74,14 @@ void Agreement::lose(GroupRank member, Standing how) {
   proceed(true);
 }
 
-/// True if this member need not be waited for.
+/// True if this rank need not wait for a vote of the member.
 bool Agreement::agrees(GroupRank member) const {
   if (member == self_ || known_[member] != Standing::present) return true;
   const std::optional<Vote>& vote = votes_[member];
   return vote && vote->round == entered_ && std::ranges::equal(vote->standings, known_);
 }
 
-/// Adds what others know. Returns true if this rank has learned something.
+/// Adds the states that another member knows to known_. Returns true if this changes known_.
 bool Agreement::merge(const Standings& others) {
   bool has_learned = false;
   for (GroupRank member(0); member < known_.end_rank(); ++member) {
@@ -105,8 +105,8 @@ void Agreement::proceed(bool has_learned) {
   if (!is_excluded() && missing().empty()) decide(known_);
 }
 
-/// Also announces decisions of others: the member that made this one may have died before all had
-/// received it.
+/// Announces the decision even if another member made it, because that member may have died before
+/// all others received it.
 void Agreement::decide(Standings decision) {
   merge(decision);
   if (is_excluded()) return;

@@ -1,16 +1,16 @@
-// One rank's part in an agreement of a group's members on which of them are left. The agreement
+// One rank's part in an agreement of a group's members on which members are left. The agreement
 // needs no coordinator, and members may die at any time. Agreement is a state machine without I/O.
 //
 // Each member announces the state of all members as it knows it (its vote). It adds the states in
-// the votes of others to its own, and announces its vote again whenever it has learned something. A
-// member decides once all members that it considers present have announced exactly what it knows
-// itself. It then announces the decision. A member that receives a decision of the same round
-// takes it over.
+// the votes of others to its own vote, and announces its vote again whenever a state has changed. A
+// member decides once all members that it considers present have announced the same vote as its
+// own. It then announces the decision. A member that receives a decision of the same round adopts
+// it.
 //
 // Two members that include each other never decide differently, for four reasons. Each decision
 // equals a vote of the other member. The votes of one member only grow. A member that has decided
-// does not vote again in that round. No member listens to one that it has excluded. A member that
-// may be alive, but is excluded from a decision, must not go on alone: see may_go_on().
+// does not vote again in that round. A member ignores the votes of members that it has excluded. An
+// excluded member that is still alive must not go on alone: see may_go_on().
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,14 @@ inline constexpr int kStandingCount = 3;
 using Standings = ByRank<GroupRank, Standing>;
 
 struct Vote {
-  std::uint64_t round = 0;  ///< Starts with 1.
+  std::uint64_t round = 0;  ///< Number of the round, from 1.
   bool decided = false;
   Standings standings;
 };
 
 /// True if the members that are present may go on without the others. Members that have ended do
 /// not count. More than half of the remaining members must be present, or half including the lowest
-/// rank. Otherwise the silent members could go on, too, and there would be two groups.
+/// rank. This rule keeps the silent members from going on as a second group.
 bool may_go_on(const Standings& standings);
 
 /// Used under the engine's progress lock.

@@ -54,7 +54,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
 bool GroupState::advance(Clock::time_point now) {
   if (failed()) {
     settle_failure();
-    // A carrier that still accesses the callers' memory stops soon if it is polled without pauses.
+    // The driver keeps polling until the carrier no longer accesses the callers' memory.
     if (carrier_) std::this_thread::yield();
     return true;
   }
@@ -161,8 +161,8 @@ bool GroupState::confirm_suspicion() {
   return true;
 }
 
-/// If a member is dead, attributes the failure to it. A member that learned of the death first has
-/// closed its links, which is not the cause.
+/// If a member is dead, attributes the failure to this member. The broken link may lead to another
+/// member, which has closed its links because it learned of the death first.
 void GroupState::blame_the_dead(Failure& failure) noexcept {
   if (!dead_.valid() || failure.kind != FailureKind::peer) return;
   try {
@@ -172,7 +172,7 @@ void GroupState::blame_the_dead(Failure& failure) noexcept {
   }
 }
 
-/// Asks peers to take in messages, because a receiver without calls reads nothing by itself.
+/// Asks peers to take in messages, because a receiver without calls does not read on its own.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
     ControlMessage message = about_group(ControlKind::blocked);
@@ -227,8 +227,8 @@ AtOnce GroupState::begin_at_once(Task& task) {
       begin_carried(task);
     }
   } catch (const PeerError& error) {
-    // The caller then submits the send. It fails again in the driver, which waits a moment for the
-    // peer to announce the reason.
+    // The caller then submits the send, which fails again in the driver. The driver waits a moment
+    // for the peer to announce the reason.
     if (task.call.collective == Collective::send) return AtOnce::no;
     fail_at_once(task.call, error);
   } catch (const std::exception& error) {

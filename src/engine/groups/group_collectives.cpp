@@ -33,7 +33,7 @@ schedule::Problem problem_of(const Membership& group, const Request& request) {
   return problem;
 }
 
-/// Multiplies the input of a premul_sum by its factor, since schedules know only sums.
+/// Multiplies the input of a premul_sum by its factor, because schedules compute only plain sums.
 void multiply(Operation& call) {
   if (call.call.kind != ReduceKind::premul_sum || call.in.count == 0) return;
   call.multiplied.resize(call.in.bytes());
@@ -115,7 +115,8 @@ const Plan& GroupState::plan_for(const Request& request) {
   return plan;
 }
 
-/// Reports the algorithm, once for several calls in a row that use the same plan.
+/// Records the algorithm of the plan in the metrics and the log. Called once for consecutive calls
+/// with the same plan.
 void GroupState::record_algorithm(const Task& task, const Plan& plan) {
   algorithm_recorded_ = true;
   const std::string_view algorithm = schedule::name_of(plan.algorithm);

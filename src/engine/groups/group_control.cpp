@@ -96,9 +96,9 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   }
 }
 
-/// Answers a peer that is stuck in a call, or that compares a call. Fails the group if this rank
-/// made a different call with this sequence number or an earlier one. Otherwise reports this rank's
-/// last call.
+/// Answers a probe of a peer whose call makes no progress, or that compares a call. Fails the group
+/// if this rank made a different call with this sequence number or an earlier one. Otherwise
+/// reports this rank's last call.
 void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   const Call& call = probe.call;
   const std::optional<Call> mine = history_.find(call.sequence);
@@ -175,8 +175,8 @@ void GroupState::learn_window() {
   facts.window_bytes = window_.call_bytes();
   if (facts.window_bytes == 0) {
     around_.log.warn(
-        "group '{}' shares no window, because one of its ranks has no memory left for one: its "
-        "collectives use links",
+        "group '{}' has no shared window, because one of its ranks has no memory left for it: its "
+        "collectives use links instead",
         membership_.name);
     facts.nodes.clear();
   }

@@ -117,7 +117,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
-  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // a regular end
+  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // not a failure to report
   failure_announced_ = true;  // the end has been announced instead
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);

@@ -29,8 +29,9 @@ class GroupNames {
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}
 
-  /// Gives a group the name. Returns how many groups of this identity, a hash of name and members,
-  /// have been made, including this one. Returns nothing if a living group has the name.
+  /// Records that a new group has the name. `identity` is a hash of name and members. Returns how
+  /// many groups with this identity have been made, including this one. Returns nullopt if a living
+  /// group has the name.
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
   /// Undoes the last give() of the name because the group could not be made.
   void take_back(const std::string& name) noexcept;
@@ -68,8 +69,8 @@ class UnmadeGroups {
 
   explicit UnmadeGroups(int ranks) : bytes_(static_cast<std::size_t>(ranks), 0) {}
 
-  /// Keeps a message about a group. Throws CorruptionError if the peer has sent more than any
-  /// correct program would.
+  /// Keeps a message about a group. Throws CorruptionError if more than kMostBytesOfPeer bytes
+  /// would be kept for the peer.
   void keep(WorldRank peer, const ControlMessage& message);
   /// Removes and returns the messages kept for the group, in order.
   Said take(std::uint64_t group);

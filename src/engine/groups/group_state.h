@@ -66,7 +66,7 @@ struct Surroundings {
 
 /// Time after the death of a member for which a call may make no progress before the group fails.
 /// During this time, data that the member has sent to other ranks may still let the call proceed.
-/// When it ends, the member's own announcements have been handled.
+/// Announcements that the member sent before it died are handled in this time, too.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
 /// One group on this rank. Used under the engine's progress lock, except where a comment says
@@ -88,18 +88,19 @@ class GroupState {
   std::size_t least_coded_bytes() const { return around_.config.compression_min_bytes; }
   /// Maximum payload of a message, in bytes.
   std::size_t chunk_bytes() const { return around_.config.chunk_bytes; }
-  /// True if all ranks share memory. Nothing is compressed then.
+  /// True if all members share memory. Sums are then never compressed.
   bool is_one_node() const { return nodes_ == 1; }
-  /// Number of nodes. A rank that shares memory with no other is a node of its own.
+  /// Number of nodes of the members. A rank that shares memory with no other rank counts as one
+  /// node.
   int node_count() const { return nodes_; }
   /// The costs known when the group was made, with a window of the usual size. Equal on all ranks
   /// at all times.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Valid only after the failure; constant from then on.
+  /// Valid once failed() returns true; constant from then on.
   const Failure& failure() const { return failure_; }
-  /// Marks the group failed. Only the first reason counts; returns false for later ones. Pending
-  /// calls end in the engine's next pass.
+  /// Marks the group failed. Does nothing and returns false if the group has already failed.
+  /// Pending calls end in the engine's next pass.
   bool mark_failed(Failure failure) noexcept;
   /// Registers a callback that runs once, on any thread, when the group fails. The callback must
   /// return soon and not throw. A group with a callback fails as soon as a member dies, even while
@@ -110,7 +111,7 @@ class GroupState {
   /// Returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  bool listed = false;  ///< True if Groups lists this group among those with calls.
+  bool listed = false;  ///< True if Groups lists this group among the groups with calls.
 
   // group_calls.cpp: calls, and how they make progress.
   /// Starts the call, or queues it behind earlier ones. Ends it immediately if the group has
@@ -126,8 +127,8 @@ class GroupState {
   /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
   /// Begins a call for which may_run_at_once() returned true. Returns `no` and does nothing for a
-  /// collective that needs more than the window or the carrier, and for a message that is not the
-  /// next one. See Messages.
+  /// collective whose schedule is not `in_order`, and for a message that Messages cannot transfer
+  /// at once.
   AtOnce begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
   /// of the error.
@@ -136,11 +137,10 @@ class GroupState {
   /// the group.
   AtOnce advance_at_once(Task& task);
   bool is_carried() const { return carrier_ != nullptr; }
-  /// Returns a finished receive whose Work reports `source` as the sender. All messages that
-  /// callers receive from that rank on their own threads share this operation.
+  /// Returns a finished receive whose Work reports `source` as the sender. All receives from
+  /// `source` that run on their caller's thread share this operation.
   std::shared_ptr<Operation> received_from(GroupRank source);
-  /// Turns the call that runs on its caller's thread into a regular one, which the driver
-  /// continues.
+  /// Queues a call that has begun on its caller's thread, so that the driver continues it.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
   /// Lets `carrier` carry out all later calls. All members must have ended their calls and
@@ -150,16 +150,16 @@ class GroupState {
   // group_failure.cpp: how the group ends.
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
-  /// Does the same for a group that has already been marked failed.
+  /// Does what fail() does, for a group that has already been marked failed.
   void settle_failure() noexcept;
-  /// Handles the loss of a member. Collectives that make no progress without it fail a moment
-  /// later, whichever member they wait for (group_time.cpp); otherwise a slow member would hide the
+  /// Handles the loss of a member. A collective that then makes no progress fails a moment later,
+  /// even if it waits for another member (group_time.cpp); otherwise a slow member would hide the
   /// loss. If the lost member left in good order, only messages that need it fail.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// Ends the group. Pending calls fail for `reason`. The other members receive `announced`, a
-  /// clause about this rank. Returns the links, through which sent data still arrives. Everything
-  /// else is released now, so a holder of the group or of one of its Works holds no resources of
-  /// the engine.
+  /// clause about this rank. Returns the links, because sent data may still be in flight.
+  /// Everything else is released now: an object that still refers to the group, such as a Work,
+  /// keeps no resources of the engine alive.
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
   // group_control.cpp: control messages between the members.
@@ -169,7 +169,8 @@ class GroupState {
   Channels& channels() { return channels_; }
 
   // group_control.cpp: the agreement on which members are left
-  /// Takes part in the members' next agreement on which of them are left, or in the current one.
+  /// Enters the current agreement on which members are left, or else the next one. The returned
+  /// object completes once the members have agreed.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return plans_.facts(); }
@@ -177,8 +178,9 @@ class GroupState {
   // group_time.cpp
   /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
   void watch_time(Clock::time_point now);
-  /// Releases memory kept for the next call if there has been none for a while. With a carrier,
-  /// also sends the last call to the next member for comparison. Called at every heartbeat.
+  /// Releases memory kept for later calls if the group has made no call for some seconds. With a
+  /// carrier, also sends the last call to the next member for comparison. Called at every
+  /// heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every beat.
@@ -296,20 +298,20 @@ class GroupState {
   /// State of the collective that the carrier carries out, if any.
   enum class Carried { no, runs, ended };
   Carried carried_ = Carried::no;
-  /// True once the algorithm of the last plan has been reported.
+  /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
-  std::uint8_t algorithm_ = 0;        ///< The algorithm reported last, as the recorder names it.
+  std::uint8_t algorithm_ = 0;        ///< Index in the recorder of the algorithm recorded last.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
   bool in_messages_ = false;  // true if advance_calls() last worked on messages
   bool failure_announced_ = false;
-  bool failure_recorded_ = false;  ///< True once on_failure() was called, or need not be.
+  bool failure_recorded_ = false;  ///< True once on_failure() was called, and after a regular end.
   bool failure_heard_ = false;     ///< True if another member announced the failure.
-  /// Set when a link to a peer has broken. The peer may have died, or it may have closed the link
-  /// because of a failure that it is about to announce. This rank waits a moment for that
-  /// announcement, which is more informative, and reports this failure if none arrives.
+  /// Set when a link to a peer has broken or the carrier has failed. The peer may have died, or it
+  /// may have closed the link because of a failure that it is about to announce. This rank waits a
+  /// moment for that announcement, which names the cause, and reports this failure if none arrives.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
@@ -325,7 +327,7 @@ class GroupState {
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Agreement agreement_;
-  std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank is in no agreement.
+  std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank takes part in no agreement.
   /// When a collective last made progress, or the first one started.
   Clock::time_point collectives_moved_;
   std::int64_t weight_ = 0;            // bytes reported to staging

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kProbeAfter{1};
 /// Time without calls after which a group releases the memory of its collectives.
 constexpr std::chrono::seconds kIdleAfter{10};
 /// Time for which messages of a carrier may still arrive after their sender has announced that it
-/// left.
+/// has destroyed the group.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 /// Time without progress after which the flight record shows which member a call waits for.
 constexpr std::chrono::milliseconds kNoteWaitAfter{100};
@@ -183,7 +183,7 @@ std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) c
   if (heart && heart->has_fallen_silent(membership_.members[member])) {
     text += " (which is silent: its process is stopped, or its host cannot be reached)";
   } else if (status) {
-    text += status->sequence == 0 ? " (which has made no call here yet)"
+    text += status->sequence == 0 ? " (which has called no collective of this group yet)"
                                   : fmt::format(" (which is in or after {})", describe(*status));
   }
   return text;
@@ -270,8 +270,10 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
   return status;
 }
 
-/// Replaces members that wait for others themselves by those that have not made the call, if the
-/// answers to the last probe show any. In a chain, only the first of the others may be connected.
+/// Returns the members that have not made the current call according to the last probe, and those
+/// of `members` that have not answered it. Returns `members` if the probe found no late member. In
+/// a chain, for example, `members` is only the neighbour of this rank, which may itself wait for a
+/// late rank.
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;
@@ -322,8 +324,8 @@ void GroupState::watch_delivery(Clock::time_point now, const Heartbeats& heart) 
         FailureKind::peer,
         fmt::format(
             "rank {} is alive, but its host has acknowledged nothing sent over {} for {:.3g} s "
-            "(MCCL_LIVENESS_INTERVAL), {} B until now: packets of this size may be lost in "
-            "transit; set the same MTU on both hosts and on all devices between them",
+            "(MCCL_LIVENESS_INTERVAL); {} bytes are unacknowledged. Large packets may be lost in "
+            "transit: set the same MTU on both hosts and on all devices between them",
             lane.peer(), lane.link().description(),
             std::chrono::duration<double>(heart.silence()).count(), lane.link().unsent())};
   });

@@ -160,7 +160,7 @@ void Groups::fail_without(WorldRank peer, const std::string& reason, bool only_w
 
 void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reason) {
   GroupState* const group = find(id);
-  // If the rank is gone, it needs no data, and its loss already ends the calls that wait for it.
+  // If the peer is gone, it needs no data, and its loss already ends the calls that wait for it.
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   const GroupRank gone = membership.rank_of(peer);

@@ -18,8 +18,8 @@
 
 namespace mccl::engine {
 
-/// The groups that this rank has made and not closed. Passes work, time and peers' messages to
-/// each. Used under the engine's progress lock.
+/// The groups that this rank has made and not closed. Starts and advances their calls, and passes
+/// peers' messages on to them. Used under the engine's progress lock.
 class Groups {
  public:
   Groups(int ranks, Surroundings& surroundings);
@@ -76,7 +76,7 @@ class Groups {
 
   Surroundings& around_;
   std::map<std::uint64_t, std::shared_ptr<GroupState>> groups_;
-  std::vector<std::shared_ptr<GroupState>> active_;  // those with calls
+  std::vector<std::shared_ptr<GroupState>> active_;  // groups with calls
   UnmadeGroups unmade_;
   Departing departing_;
 };

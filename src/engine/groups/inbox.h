@@ -1,5 +1,5 @@
-// Groups and calls that other threads submit to the driver. Only create() allocates memory, so an
-// existing group or call can always be submitted.
+// Groups and calls that other threads submit to the driver. Only create() allocates memory, so
+// calls, aborts and closes of existing groups cannot fail here.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ class Inbox {
   std::mutex mutex_;
   // The following three are guarded by mutex_.
   Content content_;  // Submitted and not taken. Its lists have capacity for `groups_` groups.
-  // Empty lists with capacity for `groups_` groups. take() uses it if `taken` has less capacity.
+  // Empty lists with capacity for `groups_` groups. take() uses them if `taken` has less capacity.
   Content spare_;
   std::size_t groups_ = 0;  // Number of groups made and not closed.
   std::atomic<bool> waiting_{false};
