@@ -82,7 +82,7 @@ class Channels {
   const Attached attached_;
   ByMember collective_;
   ByMember point_to_point_;
-  DepartingLinks departures_;  ///< One empty element for each attached link, for take_links().
+  DepartingLinks departures_;  ///< One element per attached link, reserved for take_links().
   bool closed_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Links of groups that this rank has destroyed. Each stays open until its peer has received what
-// was written, since completed calls may depend on that.
+// Links of groups that this rank has destroyed. Each stays open until its peer has received
+// everything that was written to it, because the peer's calls may still need that data.
 #pragma once
 
 #include <poll.h>
@@ -22,10 +22,11 @@ struct DepartingLink {
   WorldRank peer;
   std::unique_ptr<transport::Link> link;
   std::size_t unsent = 0;        ///< Unacknowledged bytes at the last check.
-  Clock::time_point since = {};  ///< When the link started to depart.
+  Clock::time_point since = {};  ///< When the link was added to Departing.
   Clock::time_point moved = {};  ///< When `unsent` last decreased.
 };
-/// Each element is allocated together with its link, so that departing needs no memory.
+/// Each element is allocated when its link is attached to a group, so that moving the link to
+/// Departing needs no memory.
 using DepartingLinks = std::list<DepartingLink>;
 
 /// The links that groups no longer use and that must stay open for a while. Used under the engine's
@@ -40,8 +41,8 @@ class Departing {
   void add(DepartingLinks links, Clock::time_point now) noexcept;
   /// Destroys links whose peers have received everything. Gives up links that make no progress.
   void sweep(Clock::time_point now) noexcept;
-  /// Gives up the links to a peer that fell silent. No-op for Loss::reported: then the links end by
-  /// themselves.
+  /// Gives up the links to a peer that fell silent. No-op for Loss::reported, because the peer's
+  /// operating system then closes the links.
   void lose(WorldRank peer, transport::Loss loss) noexcept;
   void watch(std::vector<pollfd>& descriptors) const;
   bool empty() const { return links_.empty(); }

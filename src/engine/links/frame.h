@@ -1,6 +1,6 @@
 // The fixed header that precedes every message on a data link, little-endian. The header identifies
 // the message's call, so that a mismatch is detected before any payload is used. The header always
-// has a checksum of its own; a setting of the job decides whether the payload has one, too.
+// has a checksum of its own; MCCL_TRANSPORT_CRC decides whether the payload has one, too.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace mccl::engine {
 
-/// After the colon: the fields of Frame and Call that the kind uses.
+/// The text after each colon lists the fields of Frame and Call that the kind uses.
 enum class FrameKind : std::uint8_t {
   collective,  ///< step of a collective: sequence, message, then the payload
   eager,       ///< whole point-to-point message: tag, sequence = sender's message number
-  request,     ///< announces a message that needs a grant: fields of eager, no payload
+  request,     ///< announces a message that needs a grant: same fields as eager, without payload
   grant,       ///< asks for an announced message: sequence = the sender's message number
-  data,        ///< piece of a granted message: fields of eager, message = piece number
+  data,        ///< piece of a granted message: same fields as eager, and message = piece number
   credit,      ///< returns the credit of received eager messages: count = their cost
 };
 inline constexpr int kFrameKindCount = 6;
@@ -28,7 +28,8 @@ inline constexpr int kFrameKindCount = 6;
 struct Frame {
   FrameKind kind = FrameKind::collective;
   Call call = {};
-  std::uint32_t message = 0;  ///< Number among this call's messages between this pair.
+  /// Index of the message within the collective, among those to this peer, or of a piece.
+  std::uint32_t message = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t crc = 0;
   bool has_crc = false;

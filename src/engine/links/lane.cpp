@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Minimum number of payload bytes that are reduced at a time, unless fewer are left. With fewer,
-/// the overhead would exceed the arithmetic.
+/// Number of payload bytes that must arrive before they are reduced; fewer at the end of a payload,
+/// and on a link of smaller capacity. With fewer bytes, the overhead would exceed the arithmetic.
 constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace

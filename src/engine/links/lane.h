@@ -28,14 +28,14 @@ class Lane {
 
   /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
-  /// Returns for how long sent data has not reached the peer although other messages from the peer
-  /// still arrive. Called at every beat; `heard` is true if a message from the peer has arrived
-  /// recently.
+  /// Returns the time for which sent data has not reached the peer although other messages from the
+  /// peer still arrive. Called at every beat; `heard` is true if a message from the peer has
+  /// arrived recently.
   Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
 
   bool sending() const { return sending_; }
-  /// Starts a message. `token` identifies it to the caller. The payload is borrowed until push()
-  /// returns true.
+  /// Starts a message. token() returns `token` until the next message starts. The payload must stay
+  /// unchanged until push() returns true.
   void start(Frame frame, std::span<const std::byte> payload, std::uint64_t token);
   /// Writes as many bytes as the link accepts. Returns true once the link has taken the whole
   /// message and no longer reads its memory. Then the payload may be reused, and the next message
@@ -45,7 +45,7 @@ class Lane {
 
   /// Header of the incoming message; null until it has arrived in full.
   const Frame* incoming(Traffic& traffic);
-  /// Does the same as incoming(), without reading from the link.
+  /// Returns the same as incoming(), without reading from the link.
   const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }
   /// True if the caller has accepted the header of the incoming message. False for each new
   /// message.
@@ -67,7 +67,7 @@ class Lane {
   struct Arriving {
     Frame frame;
     std::span<const std::byte> payload;
-    bool fits;  ///< True if the link can hold the whole message in one piece.
+    bool fits;  ///< True if the link can present the whole message as one range of memory.
     bool whole() const { return payload.size() == frame.payload_bytes; }
   };
   /// The next message, once its header has arrived. Consumes nothing. Must not be used while

@@ -61,8 +61,8 @@ void LinkMaker::send(WorldRank peer, ControlKind kind, const LinkKey& key) {
   peers_.send(peer, {.kind = kind, .key = key});
 }
 
-/// Tells the peer that this rank cannot set up the link with this transport, or with any of them if
-/// the name is empty.
+/// Tells the peer that this rank cannot set up the link with this transport, or with any transport
+/// if the name is empty.
 void LinkMaker::decline(WorldRank peer, const LinkKey& key, std::string_view transport,
                         const std::string& reason) {
   peers_.send(peer, {.kind = ControlKind::declined,
@@ -99,9 +99,9 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
   }
 }
 
-/// Handles "open", which says that the peer needs the link.
+/// Handles the message "open", with which the peer requests the link.
 void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
-  if (channels.closed()) return;  // the announced failure informs the peer
+  if (channels.closed()) return;  // the group has failed, which its members announce to each other
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
@@ -154,7 +154,7 @@ void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
   if (channels) channels->lose(channels->group().rank_of(peer), reason);
 }
 
-/// Handles "link", which contains set-up data from the peer's transport.
+/// Handles the message "link", which contains set-up data from the peer's transport.
 void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& message) {
   const bool made_here = peer < rank_;
   const Place place = find_transport(peer, message.transport);
@@ -211,7 +211,8 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   }
   const auto found = making_.find({peer, message.key});
   const Place named = find_transport(peer, message.transport);
-  // A peer that lacked descriptors for a while may decline a link that has already ended here.
+  // A peer that had no descriptors left for a while may decline a link that is already attached, or
+  // that this rank no longer makes.
   const Channel& channel = channels.at(message.key.purpose, channels.group().rank_of(peer));
   const bool has_ended =
       channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();
@@ -303,7 +304,8 @@ void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
     if (!transports_[place]->reaches(peer) || making_.contains(each)) return false;
-    log_.warn("declines a link from rank {} over {}: {}", peer, transports_[place]->name(), reason);
+    log_.warn("cannot accept a link from rank {} over {}: {}", peer, transports_[place]->name(),
+              reason);
     decline(peer, key, transports_[place]->name(), reason);
     return true;
   });
@@ -346,8 +348,8 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
   const Place other = next(peer, place + 1);
   const std::string_view name = transports_[place]->name();
   if (other < transports_.size()) {
-    log_.warn("no link to rank {} over {} ({}): {} is used", peer, name, reason,
-              transports_[other]->name());
+    log_.warn("no link to rank {} over {}, so {} is tried next: {}", peer, name,
+              transports_[other]->name(), reason);
   } else {
     log_.warn("no link to rank {} over {}: {}", peer, name, reason);
   }

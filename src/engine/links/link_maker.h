@@ -1,8 +1,8 @@
 // Makes the links of groups. A rank that needs a link sends "open". Once both ranks have made the
 // group, the higher rank of the pair makes the link, with the first transport that reaches the
 // peer. The transports of the two ranks exchange set-up data in "link" messages. A rank that cannot
-// set up the link sends "declined", and the two try the next transport. So no link ever waits for a
-// group, and both ranks agree on the transport before either uses the link.
+// set up the link sends "declined", and the two try the next transport. So a link is made only when
+// both ranks have the group, and both ranks agree on the transport before either uses the link.
 #pragma once
 
 #include <poll.h>
@@ -52,13 +52,13 @@ class LinkMaker {
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 
-  /// Requests the links of a channel. If this rank is the lower one, the message asks the peer to
-  /// make them. If it is the higher one, it makes each link when the peer's own "open" arrives.
+  /// Requests the links of a channel from the peer. If the peer is the higher rank, it then makes
+  /// the links. Otherwise this rank makes each link when the peer's own "open" arrives.
   void request(const Membership& group, transport::Purpose purpose, GroupRank member);
   /// Handles a peer's message about links of a group that this rank has made. Throws
   /// CorruptionError.
   void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
-  /// Refuses a link that was offered for a group that no longer exists.
+  /// Refuses a link that a peer offers for a group that does not exist on this rank.
   void refuse(WorldRank peer, const ControlMessage& message);
   /// Cancels the links of the group that are still being made.
   void forget(std::uint64_t group);
@@ -94,7 +94,7 @@ class LinkMaker {
   void decline(WorldRank peer, const transport::LinkKey& key, std::string_view transport,
                const std::string& reason);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
-  /// Tries the transports from `from` on. `reason`: why the earlier ones failed.
+  /// Tries the transports at index `from` and above. `reason`: why the transports below it failed.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
             std::string reason);
   /// Returns the peer's reason from `declined_ahead_`; null if the peer has not declined this
@@ -126,8 +126,9 @@ class LinkMaker {
   const Find find_;
   const Log& log_;
   const Made on_made_;
-  /// Links being established, each with the transport that is being tried: all links that this rank
-  /// makes, and links made by a peer while this rank is working on its part.
+  /// The transport that is being tried for each link that is not established yet. Contains all
+  /// links that this rank makes, and those made by a peer for which this rank's transport has begun
+  /// its part.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.
