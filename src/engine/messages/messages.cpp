@@ -88,7 +88,7 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
 }
 
 /// Among the lists of messages that match the receive, finds the one whose oldest message arrived
-/// first. Returns the end if no list matches.
+/// first. Returns unexpected_.end() if no list matches.
 Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
     const Operation& receive) {
   const std::uint32_t tag = receive.call.tag;
@@ -226,8 +226,8 @@ std::string Messages::why_late(const Operation& late) const {
     return late.message.number == 0 ? "and no message arrived" : "and its sender stopped sending";
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
     return fmt::format(
-        "and its receiver has not posted a receive; until then, messages of {} bytes, counting {} "
-        "more for each, may be in flight",
+        "and its receiver has not posted a receive; until then, at most {} bytes of messages may "
+        "be in flight, counting {} bytes more for each message",
         kEagerCredit, kEagerOverhead);
   }
   return "and its receiver has not taken it";

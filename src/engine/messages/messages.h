@@ -5,15 +5,17 @@
 // announced (request). Its bytes follow in pieces once the receiver has posted its memory (grant).
 // So no order of sends and receives can make one message block another.
 //
-// The order of eager messages and requests is the order of matching, so both use the first rail;
-// grants and credit also use it. All of these precede pieces, which may use any rail. Pieces are
-// small, so nothing waits long behind one. The pieces of several messages to a peer take turns.
+// Receives match eager messages and requests in the order in which these arrive, so both use the
+// first rail; grants and credit also use the first rail. All these frames are sent before pieces,
+// which may use any rail. Pieces are small, so that no frame waits long behind a piece. The pieces
+// of several messages to a peer take turns.
 //
-// A rank that has something to write also reads from every peer. Otherwise two ranks that both send
-// before they receive would wait forever for space in each other's links. A rank without pending
-// messages reads nothing by itself. If messages to it wait for space in a link, it is asked to read
-// (ask_for_room), and then takes them in: it reads them before a receive is posted. So a rank may
-// send kEagerCredit bytes, counting kEagerOverhead for each message, before any receive is posted.
+// A rank whose frames wait for space in a link also reads from every peer. Otherwise two ranks that
+// both send before they receive would wait forever for space in each other's links. A rank without
+// pending messages does not read on its own. A peer whose messages wait for space in a link asks it
+// to read (ask_for_room). The rank then takes these messages in: it reads them before a receive is
+// posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead for each message, before
+// any receive is posted.
 //
 // Every message is in pending_ from its call to its end; all other structures only refer to it.
 // Finding the partner of a message, a grant or a piece takes little time, however many are pending.
@@ -80,9 +82,9 @@ class Messages {
   Messages(Channels& channels, std::size_t payload_limit);
 
   // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
-  /// Sends a small message if nothing precedes it, the receiver has lent credit for it, and the
-  /// link accepts it. `not_yet`: the link has accepted a part. Call go_on_with() next, which sends
-  /// the rest.
+  /// Sends a small message if no other frame to the peer is pending, the credit suffices, and the
+  /// link is connected. `not_yet`: the link has not accepted all of it. Call go_on_with() next; the
+  /// driver then sends the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
   /// True if the task may receive the next message from its peer without being posted.
@@ -94,11 +96,11 @@ class Messages {
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  /// Called when the peer will send no more. Takes in its messages in flight before receives are
-  /// posted, until its links end, so that the peer need not wait for the receives.
+  /// Called when the peer will send no more messages. Takes in its messages in flight before
+  /// receives are posted, until its links end, so that the peer need not wait for the receives.
   void drain(GroupRank rank);
-  /// Called when the peer waits for space in a link. Takes in its messages up to `number`, before
-  /// receives are posted.
+  /// Called when the peer waits for space in a link. Takes in the peer's messages up to `number`
+  /// before receives are posted.
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
@@ -108,10 +110,11 @@ class Messages {
   /// True if frames wait for space in a link.
   bool blocked() const { return blocked_; }
   /// Calls `ask` for each peer whose link has been too full for pending messages for the time
-  /// kAskAfter. Passes the number of the last message. Asks once for each number.
+  /// kAskAfter. Passes the number of the last message to the peer. Asks once for each number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
-  /// Operations finished since the last call, including those of a pass that threw.
+  /// Removes and returns the operations finished since the last call, including those of a pass
+  /// that threw.
   OperationList take_finished() { return std::exchange(finished_, {}); }
 
   void watch(Sleep& sleep);
@@ -126,8 +129,8 @@ class Messages {
   std::shared_ptr<Operation> cancel(Operation& operation);
 
   /// Called after MemberGone. Removes and returns the operations that need that member: all sends
-  /// to it, and if `whole`, all receives from it. Returns nothing if the link still reads the
-  /// memory of a send.
+  /// to it, and if `whole`, all receives from it. Removes nothing and returns nullopt if a link
+  /// still reads the memory of a send.
   std::optional<OperationList> give_up(GroupRank rank, bool whole) noexcept;
   /// Drops and returns all pending operations. Finished ones remain.
   OperationList drop_all() noexcept;
@@ -150,7 +153,7 @@ class Messages {
     std::vector<std::byte> payload;
     std::uint64_t order = 0;  ///< Number among all unexpected messages, in order of arrival.
   };
-  using Match = std::pair<std::int32_t, std::uint32_t>;  ///< A source, or -1 for any, and a tag.
+  using Match = std::pair<std::int32_t, std::uint32_t>;  ///< The source (-1: any) and the tag.
   /// Items by source and tag; each list is in order, oldest first.
   template <typename Item>
   using Matches = std::map<Match, std::list<Item>>;
@@ -171,14 +174,14 @@ class Messages {
     std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
-    std::size_t posted = 0;            ///< Number of receives that only this peer can match.
+    std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Lanes with a frame being sent.
     std::uint64_t next_number = 1;     ///< Number of this rank's next message.
     std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
-    std::size_t credit_used = 0;       ///< Bytes of credit that messages to the peer use.
-    std::size_t credit_lent = 0;       ///< Bytes of credit that messages of the peer use.
-    std::size_t credit_owed = 0;       ///< Part of credit_lent that is free but not returned yet.
-    std::uint64_t taken = 0;   ///< Messages of the peer that were taken in, eager ones in full.
+    std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
+    std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from it.
+    std::size_t credit_owed = 0;       ///< Part of credit_lent to return to the peer.
+    std::uint64_t taken = 0;   ///< Messages read from the peer: requests, and eager ones in full.
     std::uint64_t wanted = 0;  ///< take_in() runs until `taken` reaches this.
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
@@ -186,7 +189,7 @@ class Messages {
     Clock::time_point blocked_since = Clock::time_point::max();  ///< max() if not blocked.
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
-    /// Drops everything. Needs no memory.
+    /// Drops all frames and operations of the peer. Allocates no memory.
     void clear() noexcept;
   };
 

@@ -1,6 +1,6 @@
 // The part of Messages that sends or receives one small message on the caller's thread. It
-// allocates no memory and does not read the clock. Anything but the simplest case is left to the
-// rest of Messages.
+// allocates no memory and does not read the clock. All but the simplest cases are left to the rest
+// of Messages.
 #include <algorithm>
 #include <utility>
 
@@ -83,7 +83,7 @@ AtOnce Messages::receive_at_once(Task& task) {
   lane.consume_message(*message);
   ++peer.taken;
   note_ahead(peer);
-  // Returns credit now, because it must not wait for the next call.
+  // Returns credit now, because the next call may come late and the sender may need the credit.
   if (peer.has_to_write()) write_to(rank, peer);
   return AtOnce::whole;
 }

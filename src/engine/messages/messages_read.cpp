@@ -143,7 +143,7 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
   const std::size_t element_bytes = size_of(frame.call.dtype);
   if (frame.payload_bytes > eager_bytes_ || frame.payload_bytes % element_bytes != 0 ||
       frame.payload_bytes / element_bytes != frame.call.count) {
-    refuse(rank, fmt::format("sent {} bytes as a message of {} {}, which may have {} at most",
+    refuse(rank, fmt::format("sent {} bytes as a message of {} {}; at most {} bytes need no grant",
                              frame.payload_bytes, frame.call.count, name_of(frame.call.dtype),
                              eager_bytes_));
   }
@@ -198,8 +198,8 @@ void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
 
 void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
   if (credit.call.count > peer.credit_used) {
-    refuse(rank, fmt::format("returned a credit of {} bytes where {} were lent", credit.call.count,
-                             peer.credit_used));
+    refuse(rank, fmt::format("returned {} bytes of credit, but only {} are in use",
+                             credit.call.count, peer.credit_used));
   }
   peer.credit_used -= credit.call.count;
 }

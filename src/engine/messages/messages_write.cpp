@@ -25,9 +25,9 @@ bool Messages::write_to(GroupRank rank, Peer& peer) {
   return true;
 }
 
-/// Throws MemberGone if a pending operation has to write to the peer. Otherwise drops what is
-/// queued, which is only returned credit that no other rank could use. Messages that the peer sent
-/// before it left may still be read.
+/// Throws MemberGone if a pending operation has to write to the peer. Otherwise drops the queued
+/// frames, which only return credit to this peer. Messages that the peer sent before it left may
+/// still be read.
 void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& reason) {
   const auto matters = [](const Outgoing& outgoing) {
     return outgoing.frame.kind != FrameKind::credit;
@@ -58,8 +58,8 @@ bool Messages::write_lanes(Peer& peer, const Channel& channel) {
   return moved;
 }
 
-/// Assigns the next frame to a free lane, and returns the lane. Returns nothing if there is no
-/// frame or no free lane.
+/// Assigns the next frame to a free lane, and returns the lane's index. Returns nullopt if there is
+/// no frame or no free lane.
 std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
   std::optional<std::size_t> chosen;
   std::optional<Outgoing> next;

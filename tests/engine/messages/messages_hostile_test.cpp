@@ -148,7 +148,7 @@ TEST_F(HostileMessages, MoreCreditThanWasLent) {
   wait_for_bytes();
   victim_.send(std::span(junk_).first(8), 1, 1);
   peer.send(frame_of(FrameKind::credit, 0, 8 + kEagerOverhead + 1, 0));
-  expect_refusal("returned a credit of 265 bytes where 264 were lent");
+  expect_refusal("returned 265 bytes of credit, but only 264 are in use");
 }
 
 TEST_F(HostileMessages, AGrantWithoutAnAnnouncement) {
