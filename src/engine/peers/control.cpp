@@ -13,7 +13,7 @@ namespace mccl::engine {
 namespace {
 
 constexpr std::size_t kReasonLimit = 2048;
-/// Capacity that a connection reserves; larger than the longest message.
+/// Bytes that a connection reserves for unsent messages; more than the longest message.
 constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
 /// Header of an encoded message. `blob_bytes` bytes follow, and then `reason_bytes` bytes of text.
@@ -26,7 +26,7 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
-  std::int32_t seen_by;  // rank that saw it; negative: none, or in the reason
+  std::int32_t seen_by;  // rank that detected the failure; negative: see Failure::seen_by
   std::uint32_t unused;  // 0
   CallCode call;
 
@@ -39,7 +39,7 @@ std::string name_in(const ControlLayout& layout) {
   return {layout.transport.begin(), end};
 }
 
-/// True if only zeros follow the name.
+/// True if the bytes after the transport's name are zeros.
 bool is_padded(const ControlLayout& layout) {
   const auto end = std::find(layout.transport.begin(), layout.transport.end(), '\0');
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
@@ -129,7 +129,7 @@ ControlConnection::ControlConnection(std::unique_ptr<transport::Link> link)
 
 std::string_view ControlConnection::send(const ControlMessage& message) noexcept {
   if (unsent_.size() - sent_ > kMostUnsentBytes) {
-    return "it has not read its messages for so long that 32 MiB wait";
+    return "it has not read its messages: more than 32 MiB are queued";
   }
   try {
     append(unsent_, message);
@@ -157,7 +157,7 @@ void ControlConnection::flush() noexcept {
   if (unsent_.empty() && unsent_.capacity() > kUsualUnsentBytes) shrink();
 }
 
-/// Frees the memory that was taken while the peer did not read.
+/// Frees the memory that was allocated while the peer did not read.
 void ControlConnection::shrink() noexcept {
   try {
     std::vector<std::byte> usual;

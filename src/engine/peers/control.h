@@ -1,5 +1,5 @@
-// Messages that two processes exchange beside the data: which links to make and how, that a group
-// failed, which call a stuck rank waits in, heartbeats and goodbyes.
+// Control messages between two processes: requests for links, failures of groups, the calls of
+// ranks that make no progress, heartbeats and goodbyes.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,21 @@
 
 namespace mccl::engine {
 
-/// "This rank" is the sender. After the colon: the fields of ControlMessage that the kind uses.
+/// "This rank" is the sender. The text after each colon lists the fields of ControlMessage that the
+/// kind uses.
 enum class ControlKind : std::uint8_t {
   open,  ///< this rank needs the link, which the higher rank of the pair makes: key
   link,  ///< set-up data of a transport for a link that is being made: key, transport, blob
-  /// this rank cannot set up the link: key, failure.reason, and the transport (all of them if
-  /// empty)
+  /// this rank cannot set up the link with this transport (empty: with any): key, failure.reason,
+  /// transport
   declined,
   closed,     ///< answer to a message about a group that this rank has destroyed: key.group
   window,     ///< this rank's offer for the group's window: key.group, blob
-  abort,      ///< the group failed: key.group, failure, and the call in which that was detected
+  abort,      ///< the group failed: key.group, failure, call (in which the failure was detected)
   probe,      ///< asks the peer for its last call, because this rank's call makes no progress or is
               ///< being compared: key.group, call
   status,     ///< answer to a probe: the last call started here (sequence 0 if none)
-  goodbye,    ///< this process leaves in good order, or gives the peer up: failure.reason
+  goodbye,    ///< this process leaves the job, or gives up the peer: failure.reason (empty: leaves)
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: this rank no longer needs rank 0's store
   /// this rank has destroyed the group: key.group, the last collective started here
@@ -39,7 +40,7 @@ enum class ControlKind : std::uint8_t {
   /// in flight.
   ending,
   /// this rank's messages wait for space in the link to the peer: key.group, the number of the last
-  /// one (call.sequence)
+  /// message (call.sequence)
   blocked,
   /// this rank's vote on which members are left: key.group, the round (call.sequence), and a byte
   /// for each member (blob)
@@ -60,12 +61,12 @@ struct ControlMessage {
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
-/// A length-prefixed message. Reasons longer than 2 KiB are truncated. Throws InvalidArgument if
-/// the blob is too long.
+/// Returns the bytes of a message, whose header contains its length. Reasons longer than 2 KiB are
+/// truncated. Throws InvalidArgument if the blob is too long.
 std::vector<std::byte> encode(const ControlMessage& message);
 
-/// The first message in `bytes` and its length; nothing if it is incomplete. Throws CorruptionError
-/// for bytes that cannot be a message.
+/// Returns the first message in `bytes` and its length in bytes; nullopt if the message is
+/// incomplete. Throws CorruptionError for bytes that cannot be a message.
 struct DecodedControl {
   ControlMessage message;
   std::size_t bytes = 0;
@@ -75,8 +76,8 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Maximum number of bytes queued for a peer that does not read. Messages about a hundred
-  /// thousand groups to a correct peer that is stopped need this much.
+  /// Maximum number of bytes queued for a peer that does not read. A correct peer that is stopped
+  /// may need this much for messages about a hundred thousand groups.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
   /// Reserves memory, so that send() allocates only while earlier messages are queued. Throws
@@ -101,7 +102,7 @@ class ControlConnection {
   void shrink() noexcept;
 
   std::unique_ptr<transport::Link> link_;
-  std::vector<std::byte> unsent_;  // queued from sent_ on
+  std::vector<std::byte> unsent_;  // encoded messages; the first sent_ bytes are written
   std::size_t sent_ = 0;
   std::size_t received_bytes_ = 0;  // bytes of the message that receive() returned last
 };

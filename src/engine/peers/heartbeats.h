@@ -20,9 +20,9 @@ class Liveness {
   /// have sent its last heartbeat up to a period before it stopped, and this process checks once in
   /// a period. So the peer is declared lost an interval after its stop, plus or minus one period.
   static constexpr int kBeats = 40;
-  /// Additional periods for a peer whose messages pass through relays.
+  /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
-  /// Maximum number of periods of silence that one beat counts.
+  /// Maximum number of periods of silence that one call of beat() counts, however late it is.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -55,8 +55,8 @@ class Liveness {
     return peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
            peer.silence >= kMostPeriods * period_;
   }
-  /// Called for a peer whose messages pass through relays: it is given up kMorePeriods later than
-  /// others.
+  /// Called for a peer whose messages pass through relays: the peer is given up kMorePeriods later
+  /// than others.
   void be_patient_with(WorldRank rank) { peers_[rank].patience = kMorePeriods * period_; }
   /// Stops watching the peer.
   void forget(WorldRank rank) { peers_[rank].state = State::unknown; }
@@ -81,7 +81,8 @@ class Liveness {
   };
 
   Clock::duration period_;
-  /// Silence at which a peer is lost; half a period short, to round to the nearest beat.
+  /// Silence after which a peer is lost: the interval minus half a period, which rounds to the
+  /// nearest beat.
   Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
@@ -106,9 +107,9 @@ class Heartbeats : private Liveness {
 
   /// How long a peer may be silent until it is given up.
   Clock::duration silence() const { return silence_; }
-  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. These
-  /// peers are given up, and are sent a goodbye in case they still listen. All messages that have
-  /// arrived must have been reported to heard() before.
+  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. Gives
+  /// these peers up, and sends them a goodbye in case they still listen. Before this call, heard()
+  /// must have been called for all messages that have arrived.
   struct Silent {
     WorldRank peer;
     std::string reason;

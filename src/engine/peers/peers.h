@@ -17,8 +17,8 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Maximum number of messages of one peer that are handled before the other peers and the data
-  /// get their turn.
+  /// Maximum number of messages from one peer that are handled before the other peers' messages and
+  /// the data.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}

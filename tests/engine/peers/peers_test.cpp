@@ -79,7 +79,7 @@ TEST(Peers, APeerThatDoesNotReadIsLostBeforeItsQueueGrowsLarge) {
   for (std::size_t i = 0; i < most; ++i) scene.peers.send(kFirst, probe());
   scene.receive();
   EXPECT_EQ(scene.lost, std::vector<WorldRank>{kFirst});
-  EXPECT_THAT(scene.reason, ::testing::HasSubstr("32 MiB wait"));
+  EXPECT_THAT(scene.reason, ::testing::HasSubstr("32 MiB are queued"));
   EXPECT_TRUE(scene.peers.connected(kSecond));
 }
 
