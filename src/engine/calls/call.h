@@ -28,8 +28,8 @@ struct Call {
   /// Point to point only: the other rank, and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
-  /// How the count is divided among the ranks: hash_of() the counts of all ranks, or kOwnCounts if
-  /// each rank knows only its own counts.
+  /// How the count is divided among the ranks: hash_of() of the counts of all ranks, or kOwnCounts
+  /// if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
   /// How a sum is encoded on the wire; empty if it is exact.
   Coding coding = {};

@@ -17,8 +17,8 @@ class CallHistory {
   /// make a million calls a second can thus still compare calls.
   static constexpr std::uint64_t kMark = 4096;
 
-  /// Records a call that has started. `compared` is true if the ranks compare digests of all their
-  /// calls.
+  /// Records a call that has started. If `compared`, adds the call to the digest that the ranks
+  /// compare.
   void started(const Call& call, bool compared = false) {
     if (compared) digest_ = (digest_ + digest_of(call)) * 0x9e3779b97f4a7c15ULL;
     calls_[call.sequence % kCalls] = {call, digest_};

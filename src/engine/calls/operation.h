@@ -85,7 +85,7 @@ enum class AtOnce {
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
   std::uint64_t number = 0;  ///< Number among all messages from its sender to its receiver, from 1.
-  std::uint64_t order = 0;   ///< Number among all receives of the group, in call order.
+  std::uint64_t order = 0;   ///< Receives only: number in the group, in call order.
   std::size_t pieces = 0;    ///< Number of pieces; 0 until the receiver has granted the message.
   std::size_t begun = 0;     ///< Pieces whose sending has begun.
   std::size_t ended = 0;     ///< Pieces that have been sent or received in full.

@@ -33,15 +33,15 @@ struct Request {
   Call call;
   ConstBuffer in;
   Buffer out;
-  /// True if input and output are the same memory, or one of them is the rank's own slot of the
-  /// other.
+  /// True if input and output are the same memory, or one of them is this rank's part of the other.
   bool in_place = false;
   /// True if the data consist of one equal part per rank, `call.count` elements in total. `counts`
   /// is then empty.
   bool even = false;
   double factor = 1.0;  ///< premul_sum: factor of the input.
   /// Elements of each rank's part, if the parts may differ. For an all_to_all with counts: elements
-  /// that this rank sends to each rank; `recv_counts` then holds those that it receives.
+  /// that this rank sends to each rank; `recv_counts` then holds the elements that it receives from
+  /// each rank.
   std::span<const std::size_t> counts = {};
   std::span<const std::size_t> recv_counts = {};
   /// Set if parts of the input arrive, and parts of the output are fetched, while the call runs.
