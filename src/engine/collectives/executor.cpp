@@ -279,7 +279,8 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // A lane whose message cannot be used yet need not wake this rank.
+      // If a lane's incoming message cannot be used yet, the arrival of more data must not end the
+      // sleep.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));

@@ -40,7 +40,7 @@ class Executor {
   /// Size in bytes of the memory for sums and forwarded data, which is kept across calls.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
   /// Releases the memory that scratch_bytes() counts. No call may be running.
-  void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // assigning {} would keep it
+  void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // {} would keep the capacity
 
   /// Adds the events to wait for before the next call of advance().
   void watch(Sleep& sleep);

@@ -1,7 +1,7 @@
 // Sets up the shared window of a group. Each rank allocates memory and announces its size to all
-// members. All use the smallest offer, so that they choose the same schedules. The exchange starts
-// with the first collective, so groups without collectives allocate nothing. That collective waits
-// until every offer has arrived.
+// members. All members use the smallest offer, so that they choose the same schedules. The exchange
+// starts with the first collective, so groups without collectives allocate nothing. That collective
+// waits until every offer has arrived.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ class GroupWindow {
   const std::vector<GroupRank>& neighbours() const { return neighbours_; }
 
   bool offered() const { return settled_ || offers_[rank_].has_value(); }
-  /// Allocates this rank's window, up to the usual size if there is memory, and returns the offer
-  /// for the other members.
+  /// Allocates this rank's window and returns the offer for the other members. The window has the
+  /// usual size, or less if memory is short.
   WindowOffer offer(const std::shared_ptr<node::Arena>& arena);
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
@@ -91,7 +91,7 @@ class GroupWindow {
   std::optional<node::Window> window_;
 };
 
-/// A rank's description of its call in the window.
+/// The bytes of the window in which a rank describes its call.
 using Label = std::span<std::byte, node::kLabelBytes>;
 void write_label(const Call& call, Label label);
 /// Throws CorruptionError for bytes that write_label() cannot have written.

@@ -14,7 +14,7 @@
 
 namespace mccl::engine {
 
-/// The messages between this rank and one peer, as indices of steps, in order.
+/// The messages between this rank and one peer, as indices into Schedule::steps, in order.
 struct PeerPlan {
   GroupRank peer;
   std::vector<std::uint32_t> sends;

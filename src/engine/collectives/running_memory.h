@@ -24,7 +24,7 @@ class RunningMemory {
   }
   /// True if more input will arrive.
   bool waits() const { return conveyor_ && conveyor_->arrived() < input_bytes_; }
-  /// Called when the step has ended.
+  /// Called when the step has ended. Delivers output that is now final.
   void ended(const schedule::Step& step) {
     if (conveyor_) note(step);
   }
@@ -46,7 +46,7 @@ class RunningMemory {
   std::size_t output_bytes_ = 0;
   std::size_t piece_ = 1;
   std::vector<std::uint32_t> writers_;  // for each piece of the output: steps still to write it
-  std::size_t done_ = 0;                // pieces at the beginning that are final
+  std::size_t done_ = 0;                // number of final pieces at the beginning
 };
 
 }  // namespace mccl::engine

@@ -14,9 +14,9 @@ WriteChoice::Way WriteChoice::next(Clock::time_point now) {
     samples_ = {};
   }
   if (trials_left_ == 0) return way_;
-  // A trial does not simply alternate between the two ways of writing. If calls write to several
-  // readers in turn, every write to the same reader could then go the same way. The Thue-Morse
-  // sequence has no period.
+  // A trial does not strictly alternate between the two ways of writing. Otherwise, if calls write
+  // for two readers in turn, all writes for one reader would use the same way. The Thue-Morse
+  // sequence, which is used instead, has no period.
   const auto left = static_cast<unsigned>(trials_left_ - 1);
   return std::popcount(left) % 2 == 0 ? Way::through_cache : Way::past_cache;
 }

@@ -68,7 +68,7 @@ class WriteChoice {
     std::size_t count = 0;
 
     void add(double sample) { taken[count++] = sample; }
-    /// Mean without the outliers.
+    /// Mean of the samples without the kOutliers largest.
     double mean();
   };
   Samples& samples(Way way) { return samples_[static_cast<std::size_t>(way)]; }
