@@ -32,7 +32,7 @@ inline void pause_core() {
 /// The events and the time that end a sleep.
 struct Sleep {
   std::vector<pollfd> watched;
-  std::size_t beside_end = 0;  ///< Descriptors before this index in `watched` carry no data.
+  std::size_t beside_end = 0;  ///< The first `beside_end` of `watched` carry no data of calls.
   Clock::time_point until = Clock::time_point::max();
 
   /// Watches a link for `events`. If a write has failed because the system had no memory, poll(2)
@@ -42,7 +42,7 @@ struct Sleep {
 
   /// Timeout for poll(2): -1 for none, at most 60 000.
   int timeout_ms() const;
-  /// True if poll found an event on a descriptor that carries no data.
+  /// True if poll found an event on a descriptor that carries no data of calls.
   bool beside_data() const;
 };
 
@@ -76,8 +76,8 @@ class Driven {
 
 class Driver {
  public:
-  /// `spin` is the time for which the driver polls for data before it sleeps. `driven` must outlive
-  /// the driver's use.
+  /// `spin` is the time for which the driver polls for data before it sleeps. `driven` must remain
+  /// valid as long as the driver is used.
   Driver(Driven& driven, std::chrono::microseconds spin) : driven_(driven), spin_(spin) {}
 
   /// The progress lock.
