@@ -26,7 +26,7 @@
 
 namespace mccl::engine {
 
-/// The state of a member, as far as it is known. Later values replace earlier ones.
+/// The state of a member, as far as it is known. A state changes only to a later enumerator.
 enum class Standing : std::uint8_t {
   present,
   silent,  ///< Some member cannot reach it, but it may be alive.
@@ -54,13 +54,13 @@ class Agreement {
   using Send = std::function<void(GroupRank to, const Vote& vote)>;
   Agreement(GroupRank self, std::size_t members, Send send);
 
-  /// Takes part in the next round. No-op if this rank is in a round already.
+  /// Enters the next round. No-op if this rank is in an undecided round.
   void enter();
   /// Number of rounds that this rank has entered.
   std::uint64_t round() const { return entered_; }
   /// The decision of the round that this rank entered last; null until it is known.
   const Standings* decision() const;
-  /// Members that are considered present and whose votes are missing in this round.
+  /// Members considered present that have not announced the same vote as this rank in this round.
   std::vector<GroupRank> missing() const;
 
   /// Handles a member's vote. Throws CorruptionError for a vote that no correct member sends.
@@ -83,7 +83,7 @@ class Agreement {
   std::vector<Standings> decisions_;              ///< Indexed by round - 1.
 };
 
-/// Completes once the members have agreed.
+/// The state behind a call of Group::shrink(). Completes once the members have agreed.
 class SurvivorSearch final : public detail::WorkState {
  public:
   SurvivorSearch(std::shared_ptr<CallDriver> driver, std::string group)

@@ -168,7 +168,7 @@ void GroupState::blame_the_dead(Failure& failure) noexcept {
   try {
     failure.reason = why_dead();
   } catch (const std::bad_alloc&) {
-    // The reason stays that of the broken link.
+    // Memory has run out. The failure keeps the reason of the broken link.
   }
 }
 

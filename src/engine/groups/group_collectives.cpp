@@ -106,7 +106,7 @@ void GroupState::end_collective() {
   carried_ = Carried::no;
 }
 
-/// Returns the plan for a request. Valid until the next call.
+/// Returns the plan for a request. Valid until the next call of plan_for().
 const Plan& GroupState::plan_for(const Request& request) {
   if (const Plan* const last = plans_.same_as_last(request)) return *last;
   const Plan& plan = plans_.plan(problem_of(membership_, request), size_of(request.call.dtype));
@@ -127,7 +127,7 @@ void GroupState::record_algorithm(const Task& task, const Plan& plan) {
                     algorithm);
 }
 
-/// Releases memory kept for the next call. No call may be running.
+/// Releases memory kept for later calls. No call may be running.
 void GroupState::release_plans() {
   if (executor_.scratch_bytes() == 0 && plans_.empty()) return;
   executor_.release_scratch();

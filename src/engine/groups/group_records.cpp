@@ -40,8 +40,7 @@ void GroupNames::give_up(const std::string& name) {
     try {
       times->second.given_up = given_up_.insert(given_up_.end(), living->second);
     } catch (const std::bad_alloc&) {
-      // Without memory, the entry is kept forever. This is better than a name that can never be
-      // used again.
+      // Memory has run out: the entry of times_ is kept forever, but the name can be used again.
     }
   }
   living_.erase(living);

@@ -18,7 +18,8 @@
 
 namespace mccl::engine {
 
-/// The names of living groups, and a bounded number of earlier names. Guarded by its user's lock.
+/// The names of living groups, and a bounded number of earlier names. Not thread-safe; Engine
+/// guards its object by the inbox's lock.
 class GroupNames {
  public:
   /// Maximum number of remembered names of destroyed groups. A forgotten name counts as new when it

@@ -81,7 +81,7 @@ class GroupState {
   // Called from any thread, down to next_sequence():
   const Membership& membership() const { return membership_; }
   std::uint64_t id() const { return membership_.id; }
-  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default of calls.
+  std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default timeout of calls.
   const Compression& compression() const { return compression_; }
   /// Minimum size, in bytes, of sums that are compressed by default. Smaller sums are exact unless
   /// their call sets a codec.
@@ -93,8 +93,8 @@ class GroupState {
   /// Number of nodes of the members. A rank that shares memory with no other rank counts as one
   /// node.
   int node_count() const { return nodes_; }
-  /// The costs known when the group was made, with a window of the usual size. Equal on all ranks
-  /// at all times.
+  /// The costs known when the group was made, with a window of the usual size. Constant, and equal
+  /// on all members.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Valid once failed() returns true; constant from then on.
@@ -203,7 +203,7 @@ class GroupState {
     std::vector<Pending> pending = {};  ///< The first collective, and the oldest message.
     std::size_t more_pending = 0;       ///< Number of other pending calls.
     Call last = {};                     ///< The last collective; its sequence is 0 if none started.
-    std::string failure = {};           ///< Empty while the group is healthy.
+    std::string failure = {};           ///< Empty if the group has not failed.
   };
   Status status(Clock::time_point now, const Heartbeats& heart) const;
 
@@ -339,7 +339,7 @@ class GroupState {
   /// See Config::warn_after; zero: never.
   const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(around_.config.warn_after));
-  /// A call that makes no progress.
+  /// A call that makes no progress, and the time of the next warning about it.
   struct Wait {
     Clock::time_point since;         ///< The last progress.
     Clock::time_point next_warning;  ///< When the next warning is due.

@@ -197,8 +197,8 @@ bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
   return true;
 }
 
-/// A carrier reports no progress of a collective before its end. So a warning about such a
-/// collective is logged only if some member has not reached it.
+/// A carrier reports no progress of a collective until the collective ends. So a warning about it
+/// is logged only if some member has not begun it.
 void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (failed() || warn_after_ == Clock::duration::zero()) return;
   const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {

@@ -60,7 +60,8 @@ class Groups {
   /// If `only_watched`, fails only the groups for which watch_failure() was called.
   void fail_without(WorldRank peer, const std::string& reason, bool only_watched);
   /// Fails the group because its link to a peer broke. Data sent through the link may be lost. The
-  /// peer could then wait for that data while this rank has no call in flight that would notice.
+  /// peer could then wait for that data while this rank has no call in flight that would detect the
+  /// loss.
   void lose_link(WorldRank peer, std::uint64_t group, const std::string& reason);
   /// Fails all groups because of an error on this rank that belongs to no single group.
   void fail_all(const Failure& failure) noexcept;
