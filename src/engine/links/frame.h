@@ -28,7 +28,8 @@ inline constexpr int kFrameKindCount = 6;
 struct Frame {
   FrameKind kind = FrameKind::collective;
   Call call = {};
-  /// Index of the message within the collective, among those to this peer, or of a piece.
+  /// In a collective frame, the index among the call's messages to this peer. In a data frame, the
+  /// index of the piece.
   std::uint32_t message = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t crc = 0;
@@ -41,7 +42,7 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 FrameBytes encode(const Frame& frame);
 
 /// `crc`: true if payloads must have a checksum, false if they must not. Throws CorruptionError if
-/// the bytes cannot be a frame, break that rule, or announce more than `payload_limit` bytes.
+/// the bytes cannot be a frame, contradict `crc`, or announce more than `payload_limit` bytes.
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc);
 
 }  // namespace mccl::engine

@@ -70,8 +70,8 @@ class Lane {
     bool fits;  ///< True if the link can present the whole message as one range of memory.
     bool whole() const { return payload.size() == frame.payload_bytes; }
   };
-  /// The next message, once its header has arrived. Consumes nothing. Must not be used while
-  /// header() returns a message.
+  /// Returns the next message; nullopt until its header has arrived. Consumes nothing. Must not be
+  /// used while header() returns a message.
   std::optional<Arriving> peek_message();
   /// Consumes a whole message. Throws CorruptionError if its checksum is wrong.
   void consume_message(const Arriving& message);
