@@ -140,7 +140,7 @@ Operation* Messages::match(GroupRank source, const Frame& frame) {
   return &receive;
 }
 
-/// Removes the receive from the posted ones. Returns false if it was not among them.
+/// Removes the receive from posted_. Returns false if posted_ does not contain it.
 bool Messages::unpost(Operation& receive) {
   const auto found = posted_.find({receive.call.peer, receive.call.tag});
   if (found == posted_.end()) return false;

@@ -170,8 +170,8 @@ class Messages {
   };
   struct Peer {
     std::vector<LaneState> lanes;
-    std::deque<Outgoing> announcements;  ///< All frames except pieces, in order.
-    std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
+    std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
+    std::list<Operation*> granted;       ///< Sends with pieces to start; the first is next.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
@@ -182,7 +182,7 @@ class Messages {
     std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from it.
     std::size_t credit_owed = 0;       ///< Part of credit_lent to return to the peer.
     std::uint64_t taken = 0;   ///< Messages read from the peer: requests, and eager ones in full.
-    std::uint64_t wanted = 0;  ///< take_in() runs until `taken` reaches this.
+    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this.
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
@@ -244,7 +244,7 @@ class Messages {
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
   Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
-  Matches<Unexpected> unexpected_;  ///< Keyed by actual source and tag.
+  Matches<Unexpected> unexpected_;  ///< Keyed by the sender's rank and the tag.
   std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< True if frames wait for space in a link.

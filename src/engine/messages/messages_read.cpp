@@ -19,7 +19,7 @@ using transport::Purpose;
 
 }  // namespace
 
-/// True if a pending operation can be ended only by this peer.
+/// True if a pending operation needs a frame from this peer.
 bool Messages::needs(const Peer& peer) const {
   return peer.posted > 0 || !peer.awaiting_grant.empty() || !peer.incoming.empty();
 }
