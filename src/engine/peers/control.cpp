@@ -27,7 +27,7 @@ struct ControlLayout {
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
   std::int32_t seen_by;  // rank that detected the failure; negative: see Failure::seen_by
-  std::uint32_t unused;  // 0
+  std::uint32_t unused;  // always 0
   CallCode call;
 
   std::size_t total() const { return sizeof *this + blob_bytes + reason_bytes; }
@@ -150,7 +150,7 @@ void ControlConnection::flush() noexcept {
   } catch (const std::exception&) {
     sent_ = unsent_.size();  // the peer no longer reads, which receive() reports
   }
-  // Erases so rarely that each byte is moved at most once.
+  // Erases only if at least half of the bytes have been written, so that few bytes are moved.
   if (sent_ < unsent_.size() - sent_) return;
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;

@@ -66,7 +66,7 @@ class Peers {
     std::string lost;
     bool has_left = false;
     bool is_relayed = false;
-    bool has_ended = false;  ///< True if the peer's system closed the connection.
+    bool has_ended = false;  ///< Connection closed by the peer's system, without goodbye.
     bool has_arrived = false;
     std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };
