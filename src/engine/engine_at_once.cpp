@@ -23,7 +23,8 @@ constexpr int kCrowdedLooks = 8;
 /// check takes as long as many such calls. Calls that do not end at once are left to the driver,
 /// which checks more often.
 constexpr std::chrono::milliseconds kBesideCarrier{5};
-/// Maximum time without a check of control messages and deadlines.
+/// Longest time for which a caller's thread advances its call without a check of control messages
+/// and deadlines.
 constexpr std::chrono::milliseconds kLongestSpin{1};
 
 }  // namespace

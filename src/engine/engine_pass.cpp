@@ -69,7 +69,7 @@ void Engine::attempt(GroupState& group, const std::function<void()>& action,
   try {
     action();
   } catch (const std::exception& error) {
-    group.fail(failure_of(error));  // this also ends the call, if the group has taken it
+    group.fail(failure_of(error));  // also ends the call, if start() has queued it
     if (!operation) return;
     completions_.finish(operation, error_of(group.failure(), operation->call,
                                             group.membership().rank, "cannot start"));
@@ -95,7 +95,8 @@ void Engine::hear_and_connect(Clock::time_point now) {
     peers_.give_up(peer, reason);
     log_.warn("rank {} is given up: {}", peer, reason);
     lose(peer, reason, transport::Loss::silence);
-    // The peer lives, but cannot reach the other ranks any more.
+    // The peer may be alive, but it can no longer reach the other ranks, so all its groups must
+    // fail.
     groups_.fail_without(peer, reason, false);
   }
   peers_.flush();
