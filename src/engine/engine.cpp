@@ -60,7 +60,7 @@ Clock::duration silence_before_giving_up(const Config& config, double ranks_per_
   return seconds_to_duration(config.liveness_interval * patience_of(ranks_per_core));
 }
 
-/// "rank 1", or "ranks 0, 2 to 5".
+/// Returns a text such as "rank 1" or "ranks 0, 2 to 5".
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
   for (std::size_t first = 0, last = 0; first < ranks.size(); first = ++last) {

@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Short enough for a std::string to hold it without allocating.
+/// This text is so short that a std::string holds it without allocating.
 constexpr const char* kOutOfMemory = "out of memory";
 
 bool is_any_message(const Call& call) {

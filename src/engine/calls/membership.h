@@ -25,7 +25,7 @@ struct Membership {
   int size() const { return static_cast<int>(members.size()); }
   /// Returns the group rank of a rank of the job; invalid if that rank is not a member.
   GroupRank rank_of(WorldRank world) const;
-  /// "rank 1", followed by the rank in the job if that differs.
+  /// Returns a text such as "rank 1", followed by the member's rank in the job if that differs.
   std::string name_of(GroupRank member) const;
 
   /// Calls `visit` with the world rank of every other member.

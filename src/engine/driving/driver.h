@@ -40,7 +40,7 @@ struct Sleep {
   /// latest, and POLLOUT is not watched.
   void watch(const transport::Link& link, short events);
 
-  /// Timeout for poll(2): -1 for none, at most 60 000.
+  /// Timeout for poll(2) in milliseconds, at most 60,000; -1 if `until` is max().
   int timeout_ms() const;
   /// True if poll found an event on a descriptor that carries no data of calls.
   bool beside_data() const;

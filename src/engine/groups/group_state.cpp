@@ -6,7 +6,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the number of nodes. `nodes`: the node of each member; empty if no two share one.
+/// Returns the number of nodes. `nodes`: the node of each member; empty if no two members share a
+/// node.
 int count_nodes(const std::vector<int>& nodes, std::size_t members) {
   if (nodes.empty()) return static_cast<int>(members);
   return static_cast<int>(std::set<int>(nodes.begin(), nodes.end()).size());

@@ -341,7 +341,7 @@ class GroupState {
       std::chrono::duration<double>(around_.config.warn_after));
   /// A call that makes no progress, and the time of the next warning about it.
   struct Wait {
-    Clock::time_point since;         ///< The last progress.
+    Clock::time_point since;         ///< Time of the last progress.
     Clock::time_point next_warning;  ///< When the next warning is due.
 
     /// Returns true if a warning is due for a call whose last progress was at `moved`.

@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Reason for calls after a member's links have been given up. Short enough that the assignment
-/// allocates nothing.
+/// Reason of the errors of calls that need a member whose links have been given up. It is so short
+/// that assigning it allocates nothing.
 constexpr const char* kGivenUp = "it has left";
 
 }  // namespace

@@ -51,7 +51,8 @@ inline constexpr std::size_t kPieceBytes = 256 << 10;
 /// Maximum credit, in bytes, used by one sender's eager messages that wait at one receiver.
 inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// Credit used by an eager message in addition to its bytes, so that the number of empty messages
-/// is limited too. About the memory that a receiver needs to keep one message.
+/// is limited too. It is approximately the memory that a receiver needs for the record of one
+/// message.
 inline constexpr std::size_t kEagerOverhead = 256;
 /// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;

@@ -26,13 +26,14 @@ enum class ControlKind : std::uint8_t {
   /// this rank cannot set up the link with this transport (empty: with any): key, failure.reason,
   /// transport
   declined,
-  closed,     ///< answer to a message about a group that this rank has destroyed: key.group
-  window,     ///< this rank's offer for the group's window: key.group, blob
-  abort,      ///< the group failed: key.group, failure, call (in which the failure was detected)
-  probe,      ///< asks the peer for its last call, because this rank's call makes no progress or is
-              ///< being compared: key.group, call
-  status,     ///< answer to a probe: the last call started here (sequence 0 if none)
-  goodbye,    ///< this process leaves the job, or gives up the peer: failure.reason (empty: leaves)
+  closed,  ///< answer to a message about a group that this rank has destroyed: key.group
+  window,  ///< this rank's offer for the group's window: key.group, blob
+  abort,   ///< the group failed: key.group, failure, call (in which the failure was detected)
+  probe,   ///< asks the peer for its last call, because this rank's call makes no progress or is
+           ///< being compared: key.group, call
+  status,  ///< answer to a probe: the last call started here (sequence 0 if none)
+  /// this process gives up the peer, or, if failure.reason is empty, leaves the job: failure.reason
+  goodbye,
   heartbeat,  ///< this process runs
   arrived,    ///< to rank 0: this rank no longer needs rank 0's store
   /// this rank has destroyed the group: key.group, the last collective started here
