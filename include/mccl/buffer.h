@@ -1,5 +1,5 @@
-// Typed views of memory. A view owns nothing: the caller keeps the memory valid until the Work is
-// done.
+// Typed views of memory. A view owns nothing: the caller must keep the memory valid until the Work
+// of the call is done.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ enum class DeviceKind : std::uint8_t { cpu, cuda, metal };
 /// A processor and its memory.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;  ///< Kind of the device.
-  int index = 0;                      ///< Number of the device among those of its kind.
+  int index = 0;                      ///< Index among the devices of this kind, from 0.
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// A view of `count` elements of type `dtype` at `data`, which the call may write. `data` may have
-/// any alignment, and may be null if `count` is 0.
+/// A view of `count` elements of type `dtype` at `data` that a call may read and write. `data` may
+/// have any alignment, and may be null if `count` is 0.
 struct Buffer {
   void* data = nullptr;      ///< First element.
   std::size_t count = 0;     ///< Number of elements.
@@ -34,7 +34,7 @@ struct Buffer {
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-/// A view of memory that the call only reads; otherwise the same as Buffer.
+/// A view of memory that a call only reads. The fields have the same meaning as those of Buffer.
 struct ConstBuffer {
   const void* data = nullptr;
   std::size_t count = 0;

@@ -10,13 +10,14 @@
  * Handles. The caller owns each handle that a function returns through a pointer, and must destroy
  * it exactly once, with the mccl_..._destroy of its type; that function accepts NULL. A handle
  * keeps alive the objects that it depends on. A group outlives its context's handle, but its calls
- * then fail with MCCL_ERROR_ABORTED. A context outlives the handles of its store and its
- * configuration. All functions are thread-safe, even on the same handle. However, no other thread
- * may use a mccl_config while it is being changed, or a handle while it is being destroyed.
+ * then fail with MCCL_ERROR_ABORTED. A context stays usable after the handles of its store and
+ * configuration are destroyed. All functions are thread-safe, even on the same handle. However, no
+ * other thread may use a mccl_config while it is being changed, or a handle while it is being
+ * destroyed.
  *
  * Memory. Counts are in elements, and a buffer may have any alignment. It must stay valid until the
- * call is done, even if its mccl_work is destroyed earlier. It may be NULL if its count is 0, and
- * where the description of a call says so. All other inputs (text, counts, options, members) are
+ * call is done, even if its mccl_work is destroyed earlier. It may be NULL if its count is 0, or if
+ * the description of the call allows it. All other inputs (text, counts, options, members) are
  * read before the function returns. Text is UTF-8 and ends with a NUL.
  *
  * Text out. A function that returns text copies it to `text`, a buffer of `capacity` bytes
@@ -57,8 +58,9 @@ MCCL_API const char* mccl_version(void) MCCL_NOEXCEPT;
 
 /* ---- Status -------------------------------------------------------------------------------- */
 
-/* Later versions may add values: treat an unknown one as MCCL_ERROR_OTHER. This and the other enums
- * are held in types of a fixed width, because the width of an enum depends on the compiler. */
+/* Outcome of a function or a call. Later versions may add values: treat an unknown one as
+ * MCCL_ERROR_OTHER. This header stores enums in int32_t, because the width of a C enum depends on
+ * the compiler. */
 typedef int32_t mccl_status;
 enum {
   MCCL_OK = 0,
@@ -155,8 +157,8 @@ typedef struct mccl_group mccl_group;     /* ranks that communicate together */
 typedef struct mccl_work mccl_work;       /* handle of one call */
 
 /* Zero an options struct, set struct_size to its sizeof, then set the fields that you need. Later
- * versions add fields at the end; zero in a new field keeps the old behaviour. The call fails if a
- * field that the library does not know is not zero. */
+ * versions add fields at the end; zero in a new field keeps the old behaviour. An older library
+ * fails the call if a field that it does not know is not zero. */
 typedef struct mccl_context_options {
   uint32_t struct_size;      /* sizeof of this struct */
   int32_t rank;              /* 0 to size - 1 */
@@ -167,7 +169,7 @@ typedef struct mccl_context_options {
 } mccl_context_options;
 
 /* Flag of mccl_call_options.flags: the caller promises to wait for the work at once, and the call
- * then runs on the caller's thread. Calls without a mccl_work imply it. */
+ * then runs on the caller's thread. A call whose `work` argument is NULL implies this flag. */
 #define MCCL_CALLER_WAITS 1u
 
 typedef struct mccl_call_options {
@@ -180,9 +182,9 @@ typedef struct mccl_call_options {
    *
    * `compression` is the name of the codec that compresses the sum between machines: a value of the
    * setting `compression`, or "none". NULL means the group's codec. All ranks must pass the same
-   * name. A codec is allowed only for a sum or average of floats; with it, any other call fails
-   * with MCCL_ERROR_INVALID_ARGUMENT. `topk_ratio` is the share of elements that "topk" sends:
-   * above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
+   * name. A codec is allowed only for a sum or average of floats; any other call that sets one
+   * fails with MCCL_ERROR_INVALID_ARGUMENT. `topk_ratio` is the share of elements that "topk"
+   * sends: above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
   const char* compression;
   double topk_ratio;
   /* Buffer that receives the part of the sum that compression on this rank drops; zeros if nothing
@@ -197,7 +199,7 @@ typedef struct mccl_group_options {
   uint32_t struct_size;   /* sizeof of this struct */
   uint32_t flags;         /* must be 0: no flag is defined */
   const char* name;       /* unique among the living groups of the context */
-  const int32_t* members; /* ranks of the context, in the order of their new ranks */
+  const int32_t* members; /* ranks of the context, ordered by their new rank */
   size_t count;           /* number of members */
   int64_t timeout_ms; /* timeout of the group's calls; 0: the setting `timeout`; negative: none */
   /* Codec of sums whose mccl_call_options do not set one, and its topk_ratio. All members must pass
@@ -238,11 +240,11 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 
 /* Creates a store for ranks that are threads of one process; all of them must use this one. */
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
-/* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") as long as its handle or its
- * context lives. Other ranks connect to it and retry until timeout_ms (0: 60 s) has passed. Each
- * client must prove that it knows `job_key`. Without a key (NULL or ""), each must run
- * as the same user on the same host as rank 0, and proves it by reading a file that rank 0 makes.
- */
+/* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") until the store's handle and
+ * all contexts that use the store are destroyed. Other ranks connect to it and retry until
+ * timeout_ms (0: 60 s) has passed. Each client must prove that it knows `job_key`. Without a key
+ * (NULL or ""), each must run as the same user on the same host as rank 0, and proves it by reading
+ * a file that rank 0 makes. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */
@@ -265,7 +267,7 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
 /* A context owns one progress thread and shares nothing with other contexts of the process. */
 
 /* Creates a context and connects it to all other ranks. Blocks until every pair of ranks has
- * authenticated each other, at most for the setting connect_timeout. */
+ * authenticated each other, for at most the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
 /* Creates a context whose rank, size and meeting point are read from environment variables. `mccl
@@ -308,22 +310,22 @@ MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
 MCCL_API mccl_status mccl_context_metrics_json(const mccl_context* context, char* text,
                                                size_t capacity, size_t* length) MCCL_NOEXCEPT;
 /* Copies out the flight record of the context as JSON: its last 4096 calls, and its groups. The
- * fields are described in docs/inspect.md. Waits for no call. Since version 2. */
+ * fields are described in docs/inspect.md. Does not wait for pending calls. Since version 2. */
 MCCL_API mccl_status mccl_context_flight_record_json(const mccl_context* context, char* text,
                                                      size_t capacity, size_t* length) MCCL_NOEXCEPT;
 /* Resets the counters and latencies of the context's calls. */
 MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEXCEPT;
 /* Copies out, as JSON, the costs of links and memory that the library uses to choose algorithms:
- * {"numbers": {"latency_s": ...}, "nodes": [...]}. "nodes" lists the node of each rank; it is empty
- * if no two ranks share memory. */
+ * {"numbers": {"latency_s": ...}, "nodes": [...]}. The numbers are in seconds, bytes or bytes per
+ * second. "nodes" lists the node of each rank; it is empty if no two ranks share memory. */
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
 /* Call these around fork(), on the thread that forks, such as from pthread_atfork().
  * mccl_before_fork() blocks until the progress thread has finished its current step; calls stay
  * pending. In the child, handles may only be destroyed, which has no effect on the peers. Every
- * other use of a handle there fails with MCCL_ERROR_INVALID_ARGUMENT. Without mccl_before_fork()
- * the child's copies of the sockets stay open until the child ends. */
+ * other use of a handle in the child fails with MCCL_ERROR_INVALID_ARGUMENT. Without
+ * mccl_before_fork() the child's copies of the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
 /* Call this in the parent, after fork(); see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;

@@ -18,9 +18,9 @@ MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
 /* The name of the group. The text lives as long as the handle. Returns NULL if `group` is NULL or a
  * handle of another kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
-/* Splits the group: ranks of one color form a new group, ordered by (key, rank). A collective call:
- * blocks until every rank has called it. A rank with a negative color joins no group: it receives
- * NULL with MCCL_OK. */
+/* Splits the group: ranks of one color form a new group, ordered by (key, rank). All ranks must
+ * make this call, which blocks until they have. A rank with a negative color joins no group: it
+ * receives NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
 /* Creates a group of the ranks that remain after others have died, in the order of their old ranks.
@@ -56,13 +56,13 @@ MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
  * They must not overlap otherwise. Arrays of counts have one number per rank of the group, the same
  * on all ranks except for all_to_allv. All memory must be host memory. */
 
-/* out = the reduction of the inputs of all ranks; `count` elements each. */
+/* out = the reduction of the inputs of all ranks. `in` and `out` have `count` elements each. */
 MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t count,
                                      mccl_dtype dtype, mccl_reduce_op op,
                                      const mccl_call_options* options,
                                      mccl_work** work) MCCL_NOEXCEPT;
-/* `*bytes` receives the number of payload bytes that represent one rank's `count` elements in an
- * all_reduce with these arguments. Since version 2. */
+/* `*bytes` receives the size of one rank's `count` elements in the form in which an all_reduce with
+ * these arguments sends them: compressed if a codec applies. Since version 2. */
 MCCL_API mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count,
                                              mccl_dtype dtype, mccl_reduce_op op,
                                              const mccl_call_options* options,
@@ -124,7 +124,7 @@ MCCL_API mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const s
                                       void* out, const size_t* out_counts, mccl_dtype dtype,
                                       const mccl_call_options* options,
                                       mccl_work** work) MCCL_NOEXCEPT;
-/* Completes once every rank has called it. */
+/* Completes once every rank has made this call. */
 MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* options,
                                   mccl_work** work) MCCL_NOEXCEPT;
 
@@ -147,9 +147,9 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 /* ---- Several calls at once ----------------------------------------------------------------- */
 
 /* Calls that this thread makes between mccl_begin_coalescing() and mccl_end_coalescing() start
- * together in the latter, as one work. Such pairs must not nest. A call in between does not block,
- * even if `work` is NULL. Do not wait for the work of such a call before mccl_end_coalescing().
- * mccl_group_split() is not allowed in between. */
+ * together in the latter, as one work. These pairs must not nest. A call in between does not block,
+ * even if `work` is NULL. Do not wait for the work of a collected call before
+ * mccl_end_coalescing(). mccl_group_split() is not allowed in between. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
 /* Starts the collected calls. Blocks until they are done if `work` is NULL. */
 MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MCCL_NOEXCEPT;
@@ -180,8 +180,8 @@ MCCL_API int32_t mccl_work_source(const mccl_work* work) MCCL_NOEXCEPT;
  * on this thread. */
 MCCL_API mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback,
                                        void* user) MCCL_NOEXCEPT;
-/* Creates a work for all `count` works together. It is done once they are all done, and fails with
- * the first error among them. The caller keeps ownership of `works`. */
+/* Creates a work that stands for all `count` works. It is done once they are all done, and fails
+ * with the first error among them. The caller keeps ownership of `works`. */
 MCCL_API mccl_status mccl_work_all(const mccl_work* const* works, size_t count,
                                    mccl_work** all) MCCL_NOEXCEPT;
 /* Frees the handle; NULL is allowed. May be called before the call is done: the call continues and

@@ -12,7 +12,7 @@ namespace mccl {
 /// Format of a block of elements on the wire. `none` is exact.
 enum class Codec : std::uint8_t {
   none,
-  fp16,  ///< IEEE binary16: 11 bits of precision, from 6e-8 to 65504.
+  fp16,  ///< IEEE binary16: 11 bits of precision, magnitudes from 6e-8 to 65504.
   bf16,  ///< bfloat16: 8 bits of precision, the range of f32.
   int8,  ///< Blocks of 128 elements: integers from -127 to 127 and one f32 factor.
   /// Blocks of 128 elements with 4 bits of precision, from 2e-9 to 448, and one f32 factor.
@@ -29,8 +29,8 @@ struct Compression {
   Codec codec = Codec::none;  ///< The format on the wire.
   /// topk only: share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
-  /// True if the codec is to be used only for sums of f32, and only if it is predicted to be at
-  /// least a tenth faster than the exact sum.
+  /// If true, the codec is used only for sums of f32 that it is predicted to make at least a tenth
+  /// faster. Other sums are exact.
   bool if_faster = false;
 
   friend bool operator==(const Compression&, const Compression&) = default;
@@ -42,8 +42,8 @@ MCCL_API std::string_view name_of(Codec codec);
 /// InvalidArgument for any other name; the message suggests the nearest valid one.
 MCCL_API Codec codec_named(std::string_view name);
 /// Returns the codec of the given name, with `ratio` as its parameter if it is topk. Also accepts
-/// "auto", which means bf16 with `if_faster`: of the codecs with the range of f32, only bf16 needs
-/// no tuning. Throws InvalidArgument for any other name.
+/// "auto", which means bf16 with `if_faster`, because bf16 has the range of f32 and needs no
+/// tuning. Throws InvalidArgument for any other name.
 MCCL_API Compression compression_named(std::string_view name, double ratio = 0.01);
 /// Text for messages, such as "topk of 1 %", "int8" or "auto".
 MCCL_API std::string describe(const Compression& compression);

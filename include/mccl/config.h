@@ -35,10 +35,10 @@ struct MCCL_API Config {
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
-  /// Path between ranks that the table of devices does not join: relay or tcp.
+  /// Path of data between two ranks without a cable in the table of devices: relay or tcp.
   std::string rdma_uncabled = "relay";
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
-  std::string listen_addr;   ///< Addresses or host names, comma-separated; empty: found by routing
+  std::string listen_addr;   ///< Addresses to listen on, comma-separated; empty: found by routing
   std::string link_profile;  ///< empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
   /// JSON file of all ranks' addresses; empty: each rank can reach every other
@@ -46,17 +46,17 @@ struct MCCL_API Config {
   std::string ifname;  ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
   std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
-  bool transport_crc = false;
-  bool fast_math = true;
-  std::size_t gpu_threshold = 4096;
-  std::string reduce_on = "auto";  ///< auto, cpu, gpu: where Macs reduce 16-bit floats
-  bool accelerate = false;         ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;      ///< Copy memory to the host even if a Mac's GPU shares it
-  std::string test_only_shared_gpu = "no";  ///< no, nvlink, pcie: for tests of the GPU kernels
-  std::string compression = "none";         ///< Name of a codec (compression.h), or "auto"
-  double topk_ratio = 0.01;
+  bool transport_crc = false;               ///< Check every message with a CRC-32C
+  bool fast_math = true;             ///< GPU kernels may fuse multiply and add, and relax NaN
+  std::size_t gpu_threshold = 4096;  ///< Fewer 16-bit floats are reduced on the CPU
+  std::string reduce_on = "auto";    ///< auto, cpu, gpu: where Macs reduce 16-bit floats
+  bool accelerate = false;           ///< Sum f32 with macOS's Accelerate
+  bool force_staging = false;        ///< Copy memory to the host even if a Mac's GPU shares it
+  std::string test_only_shared_gpu = "no";    ///< no, nvlink, pcie: for tests of the GPU kernels
+  std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
+  double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
   std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
-  std::string shader_path;
+  std::string shader_path;         ///< File of Metal shaders; empty: the shaders of the package
   std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
   /// Maximum bytes of pinned memory to keep per GPU while no call uses it
   std::size_t pinned_limit_bytes = std::size_t{1} << 30;
@@ -73,7 +73,7 @@ struct MCCL_API Config {
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
   std::string flight_recorder_file;
-  std::string flight_recorder_signal = "none";  ///< none, USR1, USR2: also written on this signal
+  std::string flight_recorder_signal = "none";  ///< none, USR1, USR2: signal that also writes it
   int spin_us = 50;                             ///< Microseconds to poll for data before sleeping
   bool calibrate = true;                        ///< Measure links and memory when a job starts
   double link_latency_us = 0;                   ///< Latency of a link between machines; 0: measured
@@ -92,8 +92,8 @@ struct MCCL_API Config {
   /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
   /// the listener of this library must not. Not a setting of this library.
   int master_port = 0;
-  // True if the setting was set by set(), the environment or a file. If false, a better value may
-  // replace the default.
+  // True if set(), the environment or a file set the setting. If false, a better value may replace
+  // the default.
   Given port_base_given;    ///< If false, any free port replaces one that is in use.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
@@ -101,7 +101,7 @@ struct MCCL_API Config {
   /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
   /// is out of range, or if the file is not a JSON object of known settings.
   static Config from_environment();
-  /// Does the same with the variables in `environment`; for tests and launchers.
+  /// Same, but reads the variables from `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
 
   /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument if
@@ -114,8 +114,8 @@ struct MCCL_API Config {
   /// `chunk_bytes` if they were not given, because set() would mark them as given.
   std::map<std::string, std::string> texts() const;
   /// Applies a JSON object of settings over the current values. Error messages refer to the object
-  /// by `origin`, such as the name of its file. Throws InvalidArgument, in which case nothing
-  /// changes.
+  /// by `origin`, such as the name of its file. Throws InvalidArgument on failure; nothing changes
+  /// then.
   void merge_json(const std::string& text, const std::string& origin);
 
   friend bool operator==(const Config&, const Config&) = default;
@@ -123,7 +123,7 @@ struct MCCL_API Config {
 
 /// One row of the table of settings.
 struct SettingInfo {
-  std::string_view name;      ///< Config field and Python keyword.
+  std::string_view name;      ///< Name of the Config field and of the Python keyword.
   std::string_view variable;  ///< Environment variable.
   std::string_view type;      ///< text, integer, number, bytes, boolean, choice
   std::string default_value;

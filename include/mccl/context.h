@@ -67,7 +67,7 @@ class MCCL_API Context {
   /// The metrics of this context's calls.
   virtual std::shared_ptr<Metrics> metrics() const = 0;
   /// The flight record as JSON: the context's last 4096 calls, and its groups. docs/inspect.md
-  /// describes the fields. Waits for no call.
+  /// describes the fields. Does not wait for pending calls.
   virtual std::string flight_record() const = 0;
   /// Costs for the group of all ranks. Costs on which the ranks must agree are known only after the
   /// first collective of that group.

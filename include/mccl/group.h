@@ -43,8 +43,8 @@ struct CallOptions {
   /// the host, the group then records the end of the call immediately, which costs a few more
   /// driver calls.
   bool stream_may_go = false;
-  /// all_to_allv: promises that all counts of all ranks are equal, so that a device may carry out
-  /// the call as an all_to_all. On the host, such a call matches an all_to_allv of any counts.
+  /// all_to_allv on device memory: promises that all counts of all ranks are equal, so that the
+  /// device may carry out the call as an all_to_all. Ignored for host memory.
   bool equal_counts = false;
   /// The call reads and writes its buffers only after this fence has passed; null means no fence.
   /// A call on Metal memory needs a fence that passes after all earlier GPU work on the input and
@@ -88,8 +88,8 @@ class MCCL_API Group {
 
   /// out = the reduction of all ranks' `in` with `op`. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
-  /// Number of payload bytes that represent one rank's `count` elements in an all_reduce with these
-  /// arguments.
+  /// Size in bytes of one rank's `count` elements in the form in which an all_reduce with these
+  /// arguments sends them: compressed if a codec applies.
   virtual std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                                    const CallOptions& = {}) const = 0;
   /// Copies root's `data` into `data` of every other rank.
@@ -127,7 +127,7 @@ class MCCL_API Group {
   /// the other expects.
   virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                            std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
-  /// Completes once every rank has called it.
+  /// Completes once every rank has made this call.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
   /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB,
@@ -157,8 +157,8 @@ class MCCL_API Group {
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
   /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together in
-  /// the latter, as one Work. Such pairs must not nest: a second begin, or an end without a begin,
-  /// throws InvalidArgument. Waiting for one of the calls before end_coalescing() throws
+  /// the latter, as one Work. These pairs must not nest: a second begin, or an end without a begin,
+  /// throws InvalidArgument. Waiting for a collected call before end_coalescing() throws
   /// InvalidArgument, too, because the wait would never return.
   virtual void begin_coalescing() = 0;
   /// Starts the calls since begin_coalescing(). Returns one Work for all of them.

@@ -18,7 +18,7 @@ MCCL_API bool has_active_rdma(const Config& config);
 /// `environment`.
 MCCL_API bool has_mpi(const std::map<std::string, std::string>& environment);
 
-/// Addresses of this machine's interfaces that are up; those of loopback are last.
+/// Addresses of this machine's network interfaces that are up; loopback addresses come last.
 MCCL_API std::vector<std::string> own_addresses();
 
 /// Reads a table of RDMA devices, in the format of the file named by MLX_IBV_DEVICES, and returns

@@ -34,8 +34,8 @@ struct Placement {
 /// Finds this process's placement in its job. Tries, in this order, the MCCL_* settings, torchrun,
 /// Open MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. Uses the first one with
 /// complete information; MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
-/// of MPI may inherit Slurm's variables from the daemon that started them. Returns nothing if the
-/// environment contains no launcher's variables. With backend=mpi there is no meeting point,
+/// of MPI may inherit Slurm's variables from the daemon that started them. Returns std::nullopt if
+/// the environment contains no launcher's variables. With backend=mpi there is no meeting point,
 /// because MPI connects the ranks itself. Throws InvalidArgument if values are invalid, or if only
 /// a part of them is set, for example MCCL_ROOT alone.
 MCCL_API std::optional<Placement> find_placement(
@@ -49,15 +49,15 @@ namespace rendezvous {
 
 class Wiring;
 
-/// The store, and the wiring if there is one, through which a process connects to the others.
+/// Result of join(): the store and the cables through which a process connects to the others.
 struct Joined {
   std::shared_ptr<Store> store;  ///< Null when the job has one rank.
   /// The cables of the job; null if every rank reaches every other directly.
   std::shared_ptr<Wiring> wiring;
 };
 
-/// Connects to the job's store; if the settings name a hostfile, along the job's cables. Blocks at
-/// most for the setting connect_timeout. Counts refused connections in `metrics`, unless it is
+/// Connects to the job's store, along the job's cables if the settings name a hostfile. Blocks for
+/// at most the setting connect_timeout. Counts refused connections in `metrics`, which may be
 /// null.
 MCCL_API Joined join(const Placement& placement, const Config& config,
                      const std::shared_ptr<Metrics>& metrics = nullptr);

@@ -86,8 +86,8 @@ struct CallSample {
   bool failed = false;
 };
 
-/// Counter for calls so short that even an atomic addition would be noticeable. One thread at a
-/// time may count; other threads may read.
+/// Counts calls so short that even an atomic addition would slow them noticeably. Only one thread
+/// at a time may call count(); other threads may read the counts.
 class Tally {
  public:
   void count(std::uint64_t bytes_sent, std::uint64_t bytes_received) {
@@ -138,7 +138,7 @@ class MCCL_API Metrics {
   void record_algorithm(Collective collective, std::string_view algorithm);
   /// Algorithm of the last call of the collective, over all groups; empty before the first call.
   std::string_view algorithm_of(Collective collective) const;
-  /// Keeps the flight recorder of a context, for flight_record().
+  /// Keeps `recorder`, the flight recorder of the newest context, for flight_record().
   void keep(std::shared_ptr<const FlightRecorder> recorder);
   /// The flight record (Context::flight_record()) of the context that was made last, even if that
   /// context has ended. Empty before any context was made.
