@@ -24,8 +24,9 @@ Cabling::Cabling(int size, std::vector<Cable> cables) : size_(size), cables_(std
   for (Cable& cable : cables_) {
     if (cable.a == cable.b || std::min(cable.a, cable.b) < 0 ||
         std::max(cable.a, cable.b) >= size) {
-      throw InvalidArgument(fmt::format("a cable joins two of the ranks 0 to {}; found {} and {}",
-                                        size - 1, cable.a, cable.b));
+      throw InvalidArgument(
+          fmt::format("a cable must join two different ranks from 0 to {}; found {} and {}",
+                      size - 1, cable.a, cable.b));
     }
     if (cable.a < cable.b) continue;
     std::swap(cable.a, cable.b);

@@ -10,7 +10,7 @@ namespace mccl {
 struct Cable {
   int a = 0;  ///< The lower rank.
   int b = 0;
-  /// Addresses of the two ends, for connecting and for messages.
+  /// Addresses of the two ends, to connect to and to show in messages; may be empty.
   std::string at_a;
   std::string at_b;
   double latency_s = 0;    ///< One-way latency; 0 if not measured.

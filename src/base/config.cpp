@@ -75,7 +75,7 @@ std::optional<Integer> parse(const Setting& setting, std::string_view text, Inte
                                             : checked(parse_integer(text));
 }
 
-/// Texts for messages, by SettingKind, except for choices.
+/// Descriptions of a valid value for messages, indexed by SettingKind. `choice` needs none.
 constexpr std::string_view kExpectations[] = {
     "text without control characters, at most 4096 bytes", "an integer", "a number",
     "bytes, as an integer or with a unit of 1024 such as 256K or 4M",

@@ -24,14 +24,14 @@ struct Cores {
 
 Cores cores_of_this_process();
 
-/// Returns the maximum number of processes per core; above 1, some processes share a core. Three
-/// kinds of ratios are compared: all processes to all cores; the processes that may run only on a
-/// certain set of cores to the size of the set; the processes of a control group to its quota.
-/// `all` is the number of cores to assume if some process's allowed cores are unknown.
+/// Returns the maximum number of processes per core; above 1, some processes share a core. This is
+/// the largest of three kinds of ratios: all processes to all cores; the processes confined to one
+/// set of cores to the size of that set; the processes of a control group to its quota. `all` is
+/// the number of cores to assume if some process's allowed cores are unknown.
 double processes_per_core(std::span<const Cores> processes, int all);
 
 /// Returns the factor by which timeouts must be multiplied if `processes_per_core` processes share
-/// a core, because a process may wait for its turn. At least 1.
+/// a core, because a process may have to wait until the core is free. At least 1.
 double patience_of(double processes_per_core);
 
 /// Convert Cores to one line of text, and back. parse_cores() returns nothing for text that

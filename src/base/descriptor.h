@@ -1,6 +1,5 @@
-// Keeps descriptors 0, 1 and 2 free of the library's files and sockets. These three belong to the
-// program even while they are closed: what it writes to standard output must not reach a file or
-// socket of the library.
+// Keeps descriptors 0, 1 and 2 free of the library's files and sockets. A program may close
+// standard output and still write to it; the text must not reach a file or socket of the library.
 #pragma once
 
 #include <utility>
@@ -9,8 +8,8 @@ namespace mccl {
 
 /// Every owner of a descriptor must pass a new one through this function. Returns a descriptor of 3
 /// or above unchanged. Closes a lower one, and returns a copy that is 3 or above and close-on-exec.
-/// Returns -1 and sets errno if the process may have no more descriptors. Returns a negative
-/// descriptor unchanged, and keeps errno.
+/// Returns -1 and sets errno if the process has reached its limit of descriptors. Returns a
+/// negative descriptor unchanged, and keeps errno.
 int own_descriptor(int descriptor) noexcept;
 
 /// Owns a descriptor and closes it.

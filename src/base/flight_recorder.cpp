@@ -52,7 +52,8 @@ bool is_message(const FlightEntry& entry) {
   return entry.collective == Collective::send || entry.collective == Collective::recv;
 }
 
-/// The transports that the call uses, joined by "+". Calls through the node's window use no links.
+/// The transports that the call uses, joined by "+". Calls through the node's shared memory use no
+/// links.
 std::string transport_of(const FlightEntry& entry, const FlightGroup& group,
                          std::string_view algorithm) {
   if (algorithm == "one_shot" || algorithm == "two_shot") return "shm";

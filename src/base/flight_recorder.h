@@ -1,5 +1,5 @@
-// The flight recorder: a ring of a rank's last calls that is always on. It shows what a job did
-// before it stopped.
+// The flight recorder: a ring buffer of a rank's last calls. It is always on, and shows what a job
+// did before it stopped.
 //
 // The thread that holds the engine's progress lock writes. Any thread may read at any time: a
 // reader skips a slot that changes while it is copied (a sequence lock in each slot).
@@ -22,11 +22,12 @@
 
 namespace mccl {
 
-/// One call.
+/// The record of one call.
 struct FlightEntry {
   enum State : std::uint8_t { queued, running, done, failed };
 
-  std::uint64_t sequence = 0;  ///< Number of a collective in its group, of a message in its pair.
+  /// Number of a collective in its group, or of a message in its pair of ranks.
+  std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
   /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
   /// if unknown.
@@ -54,7 +55,7 @@ struct FlightGroup {
   std::vector<std::string> transports = {};
 };
 
-/// A process as other tools identify it.
+/// Identifies the process whose calls are recorded.
 struct FlightOrigin {
   std::string job;  ///< Differs between jobs; the same on all ranks of one.
   std::string host;
@@ -105,7 +106,7 @@ class FlightRecorder {
   /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// Returns the record as JSON. `reason` is the reason for which it is written.
+  /// Returns the record as JSON. `reason` states why it is written, such as "asked".
   std::string to_json(std::string_view reason) const;
 
  private:
@@ -139,9 +140,9 @@ class FlightRecorder {
     return version != 0 && version >> kWriteBits == number && version % 2 == 0;
   }
 
-  /// `version` is 0 if nothing was written. Otherwise its upper 48 bits are the call's number, and
-  /// its lower 16 bits count the writes of this call, twice each: they are odd while the slot
-  /// changes. So a reader notices any write that happens while it copies the slot.
+  /// `version` is 0 if nothing was written. Otherwise its upper 48 bits are the call's number. Its
+  /// lower 16 bits grow by 2 for each write of this call, and are odd while the slot changes. So a
+  /// reader notices any write that happens while it copies the slot.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> version{0};
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Words>> words{};

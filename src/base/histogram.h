@@ -10,7 +10,7 @@
 
 namespace mccl {
 
-/// Takes constant memory, and add() takes constant time. Not thread-safe.
+/// A histogram uses constant memory, and add() takes constant time. Not thread-safe.
 class Histogram {
  public:
   /// Counts a duration `times` times. Negative values and NaN count as 0, and values above 1e9 s as

@@ -22,7 +22,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMostNesting = 64;
 
-/// Iterates over text and records how far the parser has read, which some of its errors omit.
+/// Iterates over text and records how far the parser has read, because some of the parser's errors
+/// do not contain the position.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;

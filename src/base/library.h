@@ -70,7 +70,7 @@ const auto& loaded_once() {
   return std::get<Table>(loaded);
 }
 
-/// Whether a library is of use without a function.
+/// Whether a library is unusable if it lacks a function.
 enum class Need { required, optional };
 
 template <typename Signature>

@@ -72,7 +72,7 @@ struct Metrics::State {
   std::shared_ptr<const FlightRecorder> recorder;  // the recorder of the context made last
   Totals before_reset;                             // totals() at the last reset
 
-  /// Adds the counts of tallies that nothing else refers to any more, and drops these tallies.
+  /// Moves the counts of tallies that nothing else refers to any more into `counted`.
   void settle_tallies() {
     std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
       if (tally.use_count() > 1) return false;

@@ -1,4 +1,4 @@
-// How many files, including connections, this process may hold open.
+// Counts the files, including connections, that this process has open, and raises their limit.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ bool lacks_files(int error);
 /// have 1024; ...)".
 std::string without_files(int rank, int error);
 
-/// How long a rank without descriptors waits for some to be closed before it reports that to its
-/// peers.
+/// How long a rank that has no descriptor left waits for one to be closed before it reports the
+/// shortage to its peers.
 inline constexpr std::chrono::seconds kPatienceWithoutFiles{2};
 
 }  // namespace mccl

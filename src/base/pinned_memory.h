@@ -6,8 +6,8 @@
 
 namespace mccl {
 
-/// Counts the bytes of that memory. One object per process, because GPUs belong to the process and
-/// not to a group. Thread-safe.
+/// Counts the bytes of pinned host memory. One object per process, because GPUs belong to the
+/// process and not to a group. Thread-safe.
 class PinnedMemory {
  public:
   /// Records allocated memory, or freed memory if `bytes` is negative.

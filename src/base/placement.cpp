@@ -73,8 +73,8 @@ struct LauncherFinding {
   std::string half;
 };
 
-/// Reads what one launcher provides. `has_root`: true if no address of rank 0 is needed, because
-/// MCCL_ROOT is set or MPI connects the ranks.
+/// Reads the placement from one launcher's variables. `has_root`: true if the address of rank 0 is
+/// not needed, because MCCL_ROOT is set or MPI connects the ranks.
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
 /// Returns a port that depends only on the seed, below the range of ports that systems assign.
@@ -234,8 +234,8 @@ Placement checked(Placement placement) {
       names.size, placement.size));
 }
 
-/// Throws if MCCL_ROOT is the only variable that is set: a process with a meeting point expects
-/// other ranks, but has no rank. MLX's own launcher is exempt, because MLX provides rank and size.
+/// Called if no variable gives the rank. Throws if MCCL_ROOT is set, which shows that other ranks
+/// are expected. MPI and MLX's own launcher are exempt, because they provide rank and size.
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
   throw InvalidArgument(
@@ -261,7 +261,7 @@ std::optional<Placement> find_placement(const Config& config, const Environment&
     return {};
   }
   throw InvalidArgument(
-      fmt::format("the launcher of this process sets only part of the variables that place it: {}; "
+      fmt::format("the launcher of this process sets only some of the variables for its rank: {}; "
                   "set the missing ones, or set MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT",
                   halves));
 }

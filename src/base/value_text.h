@@ -1,4 +1,4 @@
-// Values in the forms that people write, and text in a form that is safe to show.
+// Parses values in the forms that people write, and escapes text for display.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::string printable(std::string_view text);
 /// printable() in double quotes.
 std::string in_quotes(std::string_view text);
 
-/// True for a kind of an RDMA device's address (GID), and for such an address: IPv4 or IPv6.
+/// True if `text` is a kind of RDMA address (GID), such as "roce_v2", or an IPv4 or IPv6 address.
 bool is_gid(std::string_view text);
 
 }  // namespace mccl

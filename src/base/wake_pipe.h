@@ -8,7 +8,7 @@
 
 namespace mccl {
 
-/// wake() may be called on any thread, drain() on the thread that was woken.
+/// wake() may be called on any thread, drain() only on the thread that polls.
 class WakePipe {
  public:
   WakePipe();
@@ -17,7 +17,7 @@ class WakePipe {
   void drain();
   int descriptor() const { return read_end_.get(); }
   int writing_end() const { return write_end_.get(); }
-  /// Closes both ends, in the child of a fork.
+  /// Closes both ends. Called in the child of a fork.
   void abandon() noexcept;
 
  private:

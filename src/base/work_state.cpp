@@ -14,7 +14,8 @@ namespace {
 
 /// Thrown if there is no memory for a more specific message. Copying it needs no memory.
 const TimeoutError kNotDone(
-    "the call is not done yet; it goes on until its own timeout (and this rank is out of memory)");
+    "the call is not done yet; it continues until its own timeout (and this rank is out of "
+    "memory)");
 
 }  // namespace
 
@@ -36,7 +37,7 @@ void WorkState::throw_not_done_after(std::chrono::milliseconds timeout) const {
   std::optional<TimeoutError> error;
   try {
     error.emplace(
-        fmt::format("{} is not done after {} ms; it goes on until its own timeout: wait "
+        fmt::format("{} is not done after {} ms; it continues until its own timeout: wait "
                     "again, or abort the group",
                     description(), timeout.count()));
   } catch (const std::bad_alloc&) {

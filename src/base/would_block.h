@@ -17,9 +17,9 @@ constexpr bool would_block(int error) {
 /// reports the socket writable.
 constexpr bool lacks_memory(int error) { return error == ENOBUFS; }
 
-/// Must be called before a system call is repeated: otherwise a loop that relies on poll(2) would
-/// occupy a core until the queue has space. Links, which carry more data, wait without blocking
-/// their thread (transport/tcp/socket.h).
+/// Sleeps 1 ms if lacks_memory(error). Call this before a system call is repeated: otherwise a loop
+/// that relies on poll(2) would occupy a core until the queue has space. Links, which carry more
+/// data, wait without blocking their thread (transport/tcp/socket.h).
 inline void nap_if_memory_is_short(int error) {
   if (lacks_memory(error)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -51,7 +51,7 @@ TEST(Work, WaitedForInSlicesReportsTheWholeTime) {
   } catch (const TimeoutError& error) {
     EXPECT_STREQ(
         error.what(),
-        "a manual call is not done after 20 ms; it goes on until its own timeout: wait again, or "
+        "a manual call is not done after 20 ms; it continues until its own timeout: wait again, or "
         "abort the group");
   }
   EXPECT_GT(slices, 0);
