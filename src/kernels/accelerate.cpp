@@ -50,7 +50,7 @@ class Accelerate final : public Unit {
   }
 
  private:
-  /// Minimum number of elements for Accelerate; smaller sums are faster in the host's kernels.
+  /// Minimum number of elements for Accelerate; MCCL's own kernels are faster for fewer.
   static constexpr std::size_t kLeast = 1024;
 };
 

@@ -1,4 +1,4 @@
-// Copies that keep their destination out of this core's cache.
+// Copies memory without fetching the destination into this core's cache.
 #pragma once
 
 #include <cstddef>

@@ -65,8 +65,8 @@ struct ProductFloat : FloatOp {
   }
 };
 
-// Numbers that compare equal have equal bits, or are +0 and -0. `or` makes -0 of +0 and -0, which
-// is the minimum; `and` makes +0, the maximum. The order of the operands does not matter.
+// Equal numbers have equal bits, except +0 and -0. OR of the bits of +0 and -0 gives -0, the
+// minimum; AND gives +0, the maximum. So the result does not depend on the order of the operands.
 struct MinFloat : FloatOp {
   template <class V>
   HWY_INLINE V combine(V a, V b) const {

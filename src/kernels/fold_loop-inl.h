@@ -111,8 +111,8 @@ class FoldLoop {
  private:
   using Values = typename Lanes::Values;
 
-  /// Maximum number of remaining elements that are processed one by one. More go through a padded
-  /// buffer, which is slow because it is written in small pieces and then read as one vector.
+  /// Maximum number of remaining elements that are processed one by one. More elements go through a
+  /// padded buffer, which is slow because small stores are then loaded as one vector.
   static constexpr std::size_t kFew = 4;
 
   HWY_INLINE const std::uint8_t* input(std::size_t operand, std::size_t at) const {

@@ -27,7 +27,7 @@ using F32 = hn::ScalableTag<float>;
 using U32 = hn::ScalableTag<std::uint32_t>;
 using I32 = hn::ScalableTag<std::int32_t>;
 
-/// A widened step of 16-bit floats: the even and odd elements, or the first and second half.
+/// The 16-bit floats of one step() as f32: the even and odd elements, or the first and second half.
 struct Widened {
   hn::Vec<F32> first;
   hn::Vec<F32> second;
@@ -88,7 +88,7 @@ struct F16Lanes : HalfLanes {
 #else
 
 // widened() and narrowed() are not inlined, because each loop would contain a dozen copies of them,
-// for machines that are rare.
+// which few machines run.
 struct F16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);
@@ -108,7 +108,7 @@ struct F16Lanes : HalfLanes {
     // in both.
     const auto normal = hn::Add(shifted, hn::Set(U32(), (127u - 15u) << 23));
     const auto special = hn::Or(shifted, hn::Set(U32(), 0x7F800000u));
-    // A subnormal m * 2^-24 is (1 + m / 2^10) * 2^-14, less 2^-14.
+    // A subnormal m * 2^-24 equals (1 + m / 2^10) * 2^-14 - 2^-14.
     const auto least = hn::Set(U32(), (127u - 14u) << 23);
     const auto subnormal = hn::BitCast(
         U32(), hn::Sub(hn::BitCast(F32(), hn::Or(shifted, least)), hn::BitCast(F32(), least)));
@@ -129,7 +129,7 @@ struct F16Lanes : HalfLanes {
     const auto rounding = hn::Add(odd, hn::Set(U32(), 0xFFF));
     const auto rebiased = hn::Sub(magnitude, hn::Set(U32(), (127u - 15u) << 23));
     const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, rounding));
-    // The last place of 0.5f is 2^-24, as in an f16 subnormal, so the addition rounds to it.
+    // The last bit of 0.5f is worth 2^-24, as in an f16 subnormal, so the addition rounds to it.
     const auto half = hn::Set(F32(), 0.5f);
     const auto sum = hn::Add(hn::BitCast(F32(), magnitude), half);
     const auto subnormal = hn::Sub(hn::BitCast(U32(), sum), hn::BitCast(U32(), half));

@@ -11,9 +11,10 @@
 
 namespace mccl::kernels {
 
-/// dst[i] = a[i] op b[i]. dst may be a or b, but must not overlap them otherwise. avg and
-/// premul_sum add. Integer sums and products wrap. NaN propagates in min and max. 16-bit floats are
-/// computed in f32 and rounded once, to nearest even. Requires supports(dtype, kind).
+/// dst[i] = a[i] op b[i]. dst may be a or b, but must not overlap them otherwise. Kinds avg and
+/// premul_sum compute plain sums. Integer sums and products wrap. NaN propagates in min and max.
+/// 16-bit floats are computed in f32 and rounded once, to nearest even. Requires
+/// supports(dtype, kind).
 void reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst, std::size_t n);
 
 /// dst = operands[0] op operands[1] op …, in that order. 16-bit floats accumulate in f32 and are

@@ -9,13 +9,14 @@
 
 namespace mccl::kernels {
 
-/// Thread-safe.
+/// Reduces arrays in host memory. Thread-safe.
 class Unit {
  public:
   virtual ~Unit() = default;
 
   /// Does the same as kernels::reduce and returns true. If this unit does not support the call,
-  /// returns false without effect, and the caller must use another unit. Throws Error.
+  /// returns false without effect, and the caller must use another unit. Throws Error if the unit
+  /// fails.
   virtual bool reduce(DType dtype, ReduceKind kind, const void* a, const void* b, void* dst,
                       std::size_t n) = 0;
 };
@@ -26,7 +27,7 @@ std::shared_ptr<Unit> make_accelerate();
 
 struct ReducerOptions {
   bool fast_math = true;
-  /// Path of the kernels, compiled or as source text. If empty, MCCL's own source is used.
+  /// Path of the kernels, compiled or as source text. If empty, MCCL's own kernels are used.
   std::string path;
   std::size_t threshold = 1;  ///< The reducer leaves calls with fewer elements to other units.
 };

@@ -58,7 +58,7 @@ HWY_INLINE std::uint32_t largest_of(const float* block) {
 
 struct Scaling {
   float scale;    ///< Sent with the block.
-  float inverse;  ///< Factor by which elements are multiplied.
+  float inverse;  ///< Factor by which encoding multiplies the elements.
 };
 
 HWY_INLINE Scaling scaling_of(const float* block, float most_of_format) {
@@ -77,7 +77,7 @@ HWY_INLINE bool take_scale(const std::byte* block, float& scale) {
   return bits < 0x7F800000u || bits == 0x7FC00000u;
 }
 
-/// Multiplies the elements by `inverse`. The results for a NaN block do not matter.
+/// Multiplies the elements by `inverse`. If the scale is NaN, the results are not used.
 HWY_INLINE Floats scaled(Floats v, float inverse) { return hn::Mul(v, hn::Set(F32(), inverse)); }
 
 struct Int8 {
@@ -195,7 +195,8 @@ struct Fp8 {
 using Fp8E4M3 = Fp8<3, 7, 448>;
 using Fp8E5M2 = Fp8<2, 15, 57344>;
 
-/// Computes the scales of several blocks before their elements, so that divisions overlap.
+/// Computes the scales of several blocks before it encodes their elements, so that the divisions
+/// overlap.
 template <class Format>
 void encode_scaled(const float* src, std::size_t blocks, std::byte* dst) {
   constexpr std::size_t kAhead = 16;

@@ -101,8 +101,7 @@ class Remainder {
   }
 
  private:
-  /// Computes the difference from the original f64 elements, because `values` have lost digits of
-  /// them.
+  /// Computes the difference from the original f64 elements, because `values` were rounded to f32.
   void take_from_doubles(const std::byte* source, std::size_t at, std::size_t count) {
     std::byte* const to = bytes_at(left_, dtype_, at);
     for (std::size_t i = 0; i < count; ++i) {
@@ -120,8 +119,8 @@ class Remainder {
   alignas(64) Values before_;
 };
 
-/// Calls step(first element, element count, block count, byte offset of the blocks) for each
-/// stride.
+/// Calls step(first element, element count, block count, byte offset of the blocks) for each run of
+/// stride_of(coding) elements.
 template <typename Step>
 void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step& step) {
   const std::size_t stride = stride_of(coding);
@@ -132,7 +131,8 @@ void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step
   }
 }
 
-/// Calls finish(values, first element, element count, block count) for the sums of each stride.
+/// Sums the operands, and calls finish(values, first element, element count, block count) for each
+/// run of stride_of(coding) sums. Returns -1, or the index of an operand that is not valid.
 template <typename Finish>
 int fold_strides(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
                  int divisor, const Finish& finish) {

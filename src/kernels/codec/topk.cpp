@@ -83,10 +83,10 @@ HWY_EXPORT(places_of_large);
 
 namespace {
 
-/// Returns a limit that at least `kept` elements exceed, unless fewer are non-zero. The limit is
-/// computed from the largest element of each group: at least as many elements exceed a limit as
-/// there are groups whose largest element exceeds it. Not many more exceed it, if there are at
-/// least `kept` groups.
+/// Returns a magnitude that at least `kept` elements exceed, or all non-zero elements if there are
+/// fewer. Divides the block into groups, and returns a limit just below the kept-th largest of the
+/// groups' maxima. So at least `kept` groups have an element above the limit, and usually not many
+/// more elements exceed it. Returns 0 if there are fewer than `kept` groups.
 std::int32_t bound_of(const float* block, std::size_t kept) {
   std::size_t length = 64;
   while (length > kShortestGroup && kElements / length < 2 * kept) length /= 2;

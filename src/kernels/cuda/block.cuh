@@ -190,8 +190,8 @@ __device__ __forceinline__ LineSum<T> sum_of_ranks(const Fabric& fabric, const L
   return sum;
 }
 
-/// The threads of the grid share buffers line by line: a thread's first line begins at
-/// first_line(), and the next ones follow at distances of all_lines() bytes.
+/// The lines of a buffer are distributed over the threads of the grid: a thread's first line begins
+/// at first_line(), and its next lines follow at distances of all_lines() bytes.
 __device__ __forceinline__ std::size_t first_line() {
   return std::size_t{16} * (blockIdx.x * blockDim.x + threadIdx.x);
 }
@@ -199,8 +199,8 @@ __device__ __forceinline__ std::size_t all_lines() {
   return std::size_t{16} * gridDim.x * blockDim.x;
 }
 
-/// Calls act(step, peer) for each rank but this one, the next rank first, so that the ranks do not
-/// all write to the same rank at a time. Unrolled, so `step` can index registers.
+/// Calls act(step, peer) for each rank but this one. Begins with the next rank, so that not all
+/// ranks write to the same rank at a time. Unrolled, so `step` can index registers.
 template <typename Act>
 __device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act) {
 #pragma unroll
@@ -223,8 +223,7 @@ __device__ __forceinline__ void for_wanted(const Fabric& fabric, const Wanted& i
   }
 }
 
-/// How a buffer is cut into one part per rank, at line boundaries. Parts at the end may be shorter
-/// or empty.
+/// Cuts a buffer into `count` parts at line boundaries. Parts at the end may be shorter or empty.
 struct LineParts {
   __device__ __forceinline__ LineParts(std::size_t bytes, int count)
       : bytes(bytes), part(((bytes + 15) / 16 + count - 1) / count * 16) {}

@@ -5,12 +5,12 @@
 // of every part to `received`, while the other ranks forward the piece of the round before to
 // `results`. After the barrier of the round, each rank copies out what the others have forwarded. A
 // half of `received` is thus read one round after it was written, and written again one barrier
-// later. Between two ranks nothing is forwarded.
+// later. With two ranks, nothing is forwarded.
 //
 // A short broadcast uses flagged lines and no barrier. Some ranks receive no data from others; the
 // root, for example, receives none at all. So every rank also sends a token to every other rank,
 // and waits for their tokens. Like the data of other flagged calls, a token shows that its sender
-// has finished the call before. The half of the area that this call used can then be written again.
+// has finished the previous call. The half that the previous call used can then be written again.
 #pragma once
 
 #include "kernels/cuda/flagged.cuh"
@@ -40,8 +40,8 @@ class Broadcast {
  public:
   __device__ __forceinline__ Broadcast(const Fabric& fabric, const KernelArguments& task)
       : fabric_(fabric), task_(task), parts_(fabric, task) {
-    // More pieces overlap better, but each costs a barrier. Their number is the square root of the
-    // bytes that the root sends, in units of what it sends during a barrier.
+    // More pieces overlap better, but each costs a barrier. Their number is the square root of
+    // task.bytes / kSentInBarrier, rounded up.
     std::size_t pieces = 1;
     while (pieces * pieces * kSentInBarrier < task.bytes) ++pieces;
     piece_ = ((parts_.part + pieces - 1) / pieces + 15) / 16 * 16;

@@ -23,7 +23,8 @@ inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
 /// Maximum size in bytes of the data of a packed call. If the call sends sums back, the limit is
 /// half of this.
 inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
-/// Number of bytes that each rank sends to each other rank in one round of any other call.
+/// Maximum number of bytes that each rank sends to each other rank in one round of a call that is
+/// neither flagged nor packed.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
 /// Number of bytes that a rank sends while others wait in a barrier: 4 us at 330 GB/s (H200s).
@@ -31,8 +32,8 @@ inline constexpr std::size_t kSentInBarrier = std::size_t{1300} << 10;
 /// Maximum number of bytes that the root of a short broadcast sends, in total, if it sends the
 /// whole data to each rank. For more bytes, each rank gets a part, which it forwards.
 inline constexpr std::size_t kMostSentWhole = std::size_t{64} << 10;
-/// Maximum size in bytes of a flagged broadcast. Its parts fill half of the area, except for a
-/// line.
+/// Maximum size in bytes of a flagged broadcast. Its parts fill half of the area, except for the
+/// line of the tokens (broadcast.cuh).
 inline constexpr std::size_t kMostFlaggedBroadcast = kMostFlagged / 2 - 16;
 
 /// Size in bytes of the words that the barrier meet() uses: one line of 64 bytes per block and
@@ -75,7 +76,7 @@ inline StagingLayout layout_of(int ranks) {
 /// Per-block counters in device memory. The kernels increment them, so that a graph can run a
 /// kernel repeatedly. Between kernels, the counters of all blocks are equal.
 struct Counters {
-  /// Number of barriers so far with the same block of other ranks.
+  /// Number of barriers so far. A block meets the block with the same number on the other ranks.
   std::uint32_t meetings[kMostBlocks];
   std::uint32_t rounds[kMostBlocks];   ///< Number of rounds of staged calls so far.
   std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.

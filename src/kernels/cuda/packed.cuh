@@ -49,8 +49,8 @@ __device__ __forceinline__ std::uint64_t flag_of(std::uint32_t number) {
   return number | static_cast<std::uint64_t>(number) << 32;
 }
 
-/// Called by a whole warp. Sends the warp's 480 bytes of data to `peer`, as piece number `piece` of
-/// this call.
+/// Must be called by a whole warp. Sends the warp's 480 bytes of data to `peer`, as piece number
+/// `piece` of this call.
 __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std::uint32_t half,
                                             std::size_t piece, const Line& line,
                                             std::uint32_t number) {
@@ -63,8 +63,8 @@ __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std:
   store_by_warp(to, line_of(words));
 }
 
-/// Called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)`. The loads
-/// from all ranks are in flight together. `lines` is indexed by rank.
+/// Must be called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)`.
+/// The loads from all ranks are in flight together. `lines` is indexed by rank.
 template <typename Wanted>
 __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std::uint32_t half,
                                                       std::size_t piece, std::uint32_t number,
@@ -92,7 +92,7 @@ __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std:
   });
 }
 
-/// The pieces of 480 bytes that this warp handles, of data of `bytes` bytes.
+/// Numbers of the 480-byte pieces of a buffer of `bytes` bytes that this warp handles.
 struct Pieces {
   __device__ __forceinline__ explicit Pieces(std::size_t bytes)
       : first((blockIdx.x * blockDim.x + threadIdx.x) / kLanes),

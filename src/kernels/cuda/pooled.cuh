@@ -15,8 +15,8 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// The place of a rank's input, stored in the same line as the word through which a block meets its
-/// counterpart on another rank.
+/// Address of the place of a rank's input. It is in the same 64 bytes as the barrier's word for
+/// this block and rank.
 __device__ __forceinline__ volatile std::uint64_t* place_of(const Fabric& fabric, int area,
                                                             int rank) {
   return reinterpret_cast<volatile std::uint64_t*>(word_of(fabric, area, blockIdx.x, rank) + 4);

@@ -31,7 +31,7 @@ __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* from)
   return value;
 }
 
-/// Stores a line that other GPUs read. They see all of it or nothing.
+/// Stores a line that other GPUs read. Other GPUs see either the whole line or none of it.
 __device__ __forceinline__ void store_whole(std::byte* to, const Line& line) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(line.words[0]),
                "r"(line.words[1]), "r"(line.words[2]), "r"(line.words[3])
@@ -47,13 +47,13 @@ __device__ __forceinline__ Line load_whole(const std::byte* from) {
   return line;
 }
 
-/// Called by a whole warp. If eight adjacent lanes store a line of 128 bytes, other GPUs that are
-/// joined by NVLink see all of that line or nothing.
+/// Must be called by a whole warp. If eight adjacent lanes store a line of 128 bytes, GPUs joined
+/// by NVLink see either the whole line or none of it.
 __device__ __forceinline__ void store_by_warp(std::byte* to, const Line& line) {
   store_whole(to, line);
 }
 
-/// Called by a whole warp. The lanes load lines of 128 bytes whole.
+/// Must be called by a whole warp, which loads each line of 128 bytes as a whole.
 __device__ __forceinline__ Line load_by_warp(const std::byte* from) { return load_whole(from); }
 
 }  // namespace

@@ -144,7 +144,8 @@ class Staged {
         });
   }
 
-  /// Two ranks leave registers for several lines at a time. An all_reduce gains nothing from that.
+  /// With two ranks, there are registers for several lines at a time. This makes a reduce_scatter
+  /// faster, but not an all_reduce.
   __device__ __forceinline__ void sum() const {
     if (kShape == Shape::reduce_scatter && fabric_.ranks == 2) {
       sum_at_once<2, 4>();
@@ -231,7 +232,7 @@ class Staged {
   const Fabric& fabric_;
   const KernelArguments& task_;
   const LineParts parts_;
-  /// The lines of each part that this block gives and takes in the current round.
+  /// Range of offsets in each part, in bytes, that this block sends and receives in this round.
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::uint32_t half_ = 0;

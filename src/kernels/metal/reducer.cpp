@@ -57,7 +57,7 @@ class Reducer final : public Unit {
 
  private:
   /// Maximum number of elements per kernel. The GPU cannot access host memory, so data are copied
-  /// through shared buffers, which are kept for reuse. This limits their size.
+  /// through shared buffers, which are kept for reuse. The maximum limits the size of the buffers.
   static constexpr std::size_t kAtOnce = std::size_t{8} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
