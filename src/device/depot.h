@@ -1,4 +1,4 @@
-// Keeps pinned memory and bounces of one device for reuse. Making either is slow and
+// Keeps pinned memory and bounces (HostBounce) of one device for reuse. Making either is slow and
 // may wait for all work of the device.
 #pragma once
 
@@ -42,11 +42,13 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Returns a block of at least `bytes`. As soon as no call has a bounce, unused blocks beyond
-  /// pinned_memory().limit() bytes in total are freed.
+  /// Returns a block of at least `bytes`. Unused blocks beyond pinned_memory().limit() bytes in
+  /// total are freed, but not while a call has a bounce.
   Block block(std::size_t bytes);
+  /// Returns a bounce that no other call uses. The caller must pass it to take_back() once its call
+  /// has ended.
   std::unique_ptr<HostBounce> bounce();
-  /// Keeps a bounce that has ended, for reuse.
+  /// Keeps the bounce for reuse.
   void take_back(std::unique_ptr<HostBounce> bounce);
   /// Frees the blocks that were not used for `time`. Freeing may wait for all work of the device,
   /// so nothing is freed while a call has a bounce.

@@ -1,5 +1,5 @@
-// Interface of devices, whose memory is not the host's. A device works asynchronously: the host
-// enqueues work, and the device reports its progress in words of pinned memory.
+// Interface of devices with memory of their own, such as GPUs. A device works asynchronously: the
+// host enqueues work, and the device reports its progress in words of pinned memory.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline bool reached(const Word* word, Word value) {
 }
 
 /// A queue of operations that run in order. Every function enqueues and returns immediately. A
-/// stream is a queue of the caller's, given as the driver's handle (a CUstream); null is the
+/// stream is a queue of the caller, passed as the driver's handle (a CUstream); null means the
 /// device's default stream.
 class Queue {
  public:
@@ -66,8 +66,8 @@ class HostBounce {
   };
   virtual void begin(const Trip& trip) = 0;
 
-  /// Number of bytes of the input that have arrived on the host, from its beginning. Throws Error
-  /// if no more will arrive; so does ended().
+  /// Number of bytes at the beginning of the input that have arrived on the host. Like ended(),
+  /// throws Error if the device has failed, so that no more bytes will arrive.
   virtual std::size_t arrived() = 0;
   /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
   virtual void release(std::size_t bytes) = 0;
@@ -93,17 +93,17 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a bounce of a type that only this device has. Returns null if there is none: the caller
-  /// then uses a bounce over make_queue(), whose queue can wait for the host.
+  /// Makes a bounce of a type that only this device has. Returns null if there is none. The caller
+  /// then builds a bounce on make_queue(), whose queue can wait for the host.
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
-  /// Allocates device memory. Throws Error.
+  /// Allocates device memory, which the last owner frees. Throws Error on failure.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// Blocks until the device has finished all work that was submitted to it.
   virtual void finish() = 0;
-  /// Smallest size in bytes, a multiple of 64, that is worth a copy of its own. A smaller copy
-  /// takes less time than reporting it to the host.
+  /// Smallest useful HostBounce::Trip::piece in bytes, a multiple of 64. A smaller copy takes less
+  /// time than the report of its end to the host.
   virtual std::size_t least_piece() const { return std::size_t{256} << 10; }
-  /// Allocates host memory that the device can read and write. Throws Error.
+  /// Allocates host memory that the device can read and write. Throws Error on failure.
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(std::byte* memory) noexcept = 0;
   /// Returns the reason why `memory` does not belong to this device; empty if it does.
@@ -112,7 +112,7 @@ class Accelerator {
   virtual bool is_capturing(void* stream) const = 0;
 };
 
-/// For example "cuda:1".
+/// Name of the device in messages, such as "cuda:1".
 std::string name_of(Device device);
 
 }  // namespace mccl::device

@@ -63,7 +63,7 @@ bool Pool::is_pinned(const void* memory) {
   return taken(memory).pinned;
 }
 
-/// Called with the lock held.
+/// The caller must hold mutex_.
 Pool::Kept& Pool::taken(const void* memory) {
   const auto found = begin_.find(static_cast<const std::byte*>(memory));
   if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];

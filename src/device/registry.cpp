@@ -44,8 +44,9 @@ std::shared_ptr<Accelerator> make(Devices& all, Device device) {
   if (replaced != all.makers.end()) return replaced->second(device.index);
   if (device.kind == DeviceKind::cuda) return cuda::open_gpu(device.index);
   if (device.kind == DeviceKind::metal) return metal::open_gpu(device.index);
-  throw InvalidArgument(fmt::format(
-      "{}: this build does not support memory of that kind; copy it to the host", name_of(device)));
+  throw InvalidArgument(
+      fmt::format("{}: this build does not support devices of this kind; copy the data to the host",
+                  name_of(device)));
 }
 
 }  // namespace

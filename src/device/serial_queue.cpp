@@ -30,7 +30,7 @@ Word SerialQueue::run_beside(void* stream, const Act& act) {
 
 void SerialQueue::run_on(void* stream, bool may_go, const Act& act) {
   const std::lock_guard lock(mutex_);
-  // A call on the same stream as the call before is in order already, and needs no driver call.
+  // If the previous call used the same stream, the stream already orders the two calls.
   const bool elsewhere = !used_ || own_queue_is_last_ || last_stream_ != stream;
   if (elsewhere && accelerator().is_capturing(stream)) return act(stream);
   if (used_ && elsewhere) {

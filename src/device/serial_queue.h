@@ -36,8 +36,8 @@ class SerialQueue {
   Word end();
   /// True if the call with this number, and all calls before it, have ended.
   bool ended(Word number) const { return reached(ended_, number); }
-  /// Marks the calls that have not ended yet as given up, even if they end later. Only the first
-  /// call of this function has an effect.
+  /// Makes has_given_up() true for the calls that have not ended yet, even if they end later. Only
+  /// the first call of this function has an effect.
   void give_up() noexcept;
   bool has_given_up(Word number) const;
   /// Makes later work of `stream` wait for the calls so far.
@@ -49,7 +49,7 @@ class SerialQueue {
   const std::shared_ptr<Depot> depot_;
   const Block words_;
   Word* const ended_;
-  /// 0, or kGivenUp combined with the number of the last call that had ended.
+  /// 0, or kGivenUp combined with the number of the last call that had ended before give_up().
   std::atomic<std::uint64_t> given_up_{0};
   std::mutex mutex_;
   const std::unique_ptr<Queue> queue_;

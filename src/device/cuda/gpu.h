@@ -31,7 +31,7 @@ class Current {
   bool pushed_ = false;
 };
 
-/// Throws InvalidArgument if the machine has no such GPU.
+/// Opens the GPU with this index. Throws InvalidArgument if this process sees no such GPU.
 std::shared_ptr<Accelerator> open_gpu(int index);
 
 /// The GPU's primary context, which is kept until the process ends.

@@ -22,13 +22,13 @@ struct KernelCall {
   std::uint32_t count;  ///< In elements.
 };
 
-/// Thread-safe.
+/// MCCL's kernels, loaded for this GPU. Thread-safe.
 class Kernels {
  public:
   virtual ~Kernels() = default;
 
   /// Submits the kernel and returns immediately. The fence passes when the kernel has run. Throws
-  /// Error.
+  /// Error if the kernel does not exist or cannot be submitted.
   virtual std::shared_ptr<Fence> run(const KernelCall& call) = 0;
 };
 
@@ -43,7 +43,7 @@ class MetalDriver {
  public:
   virtual ~MetalDriver() = default;
 
-  /// For example "Apple M3 Ultra".
+  /// Name of the GPU, such as "Apple M3 Ultra".
   virtual const std::string& name() const = 0;
 
   /// Host address of a buffer in shared storage; null for any other storage.
@@ -56,8 +56,8 @@ class MetalDriver {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* buffer) noexcept = 0;
 
-  /// Smallest size in bytes that is worth a copy of its own. A smaller copy takes less time than
-  /// its command buffer.
+  /// Smallest useful HostBounce::Trip::piece in bytes. A smaller copy takes less time than its
+  /// command buffer.
   virtual std::size_t least_piece() const { return std::size_t{1} << 20; }
   /// Submits copies to a queue that is used for nothing else, and returns immediately. The fence
   /// passes when all copies are done.

@@ -58,8 +58,8 @@ class Pinned {
   std::map<const std::byte*, void*> buffers_;  // guarded by mutex_
 };
 
-/// A bounce for which the host submits each copy when it may begin. A GPU that waited for the host
-/// would block other programs, and macOS ends work that waits for seconds.
+/// A bounce in which the host submits each copy only when the copy may begin. A GPU that waited for
+/// the host would block other programs, and macOS ends work that waits for seconds.
 class BlitBounce final : public HostBounce {
  public:
   BlitBounce(std::shared_ptr<MetalDriver> driver, std::shared_ptr<Pinned> pinned)
@@ -141,7 +141,7 @@ class MetalGpu final : public Accelerator {
   std::size_t least_piece() const override { return driver_->least_piece(); }
   void finish() override {}  // make_memory() always throws, so no memory can be in use
   std::shared_ptr<void> make_memory(std::size_t /*bytes*/) override {
-    throw Error(fmt::format("{} does not support calls by kernels, which need its memory", name_));
+    throw Error(fmt::format("{}: cannot allocate device memory on Metal; use an MTLBuffer", name_));
   }
   std::unique_ptr<Queue> make_queue() override {
     throw Error(fmt::format("{} does not support queues that wait for the host", name_));

@@ -7,7 +7,7 @@
 
 namespace mccl::device::metal {
 
-/// Throws InvalidArgument if the machine has no such GPU.
+/// Opens the GPU with this index, which must be 0. Throws InvalidArgument if there is no such GPU.
 std::shared_ptr<Accelerator> open_gpu(int index);
 
 /// Returns the GPU address of memory that the GPU shares with the host.
