@@ -10,7 +10,8 @@
 
 namespace mccl::schedule {
 
-/// Which data travel through the windows of nodes.
+/// The data that an algorithm moves through the windows of nodes (schedule.h): none, only the data
+/// that stays inside a node, or all.
 enum class WindowUse { none, inside_nodes, all };
 
 /// One algorithm. The functions are called for groups of at least two ranks only.
@@ -23,9 +24,9 @@ struct AlgorithmEntry {
   /// True if the algorithm can perform an all_reduce or reduce_scatter whose sums travel in blocks
   /// of a codec.
   bool sums_blocks = false;
-  /// True if all ranks have the same part in the problem: each rank receives the same messages as
-  /// it sends, but from other peers. The cost model then examines a single rank. A problem with a
-  /// root never has this property. Null means never.
+  /// True if all ranks do the same: each rank receives messages of the same sizes as it sends, but
+  /// from other peers. The cost model then examines a single rank. A problem with a root never has
+  /// this property. Null means never.
   bool (*is_symmetric)(const Problem& problem) = nullptr;
   /// True if an all_reduce handles the ranks' parts of the buffer one after another.
   bool in_parts = false;
@@ -75,7 +76,7 @@ Schedule write(const Problem& problem) {
   return writer.finish();
 }
 
-/// Implements AlgorithmEntry::is_symmetric and AlgorithmEntry::can.
+/// Value of AlgorithmEntry::is_symmetric or AlgorithmEntry::can that accepts every problem.
 inline bool always(const Problem&) { return true; }
 
 /// Builders that other algorithms call: sums in blocks of a codec among all ranks (coded.cpp), and
@@ -83,6 +84,7 @@ inline bool always(const Problem&) { return true; }
 Schedule build_coded(const Problem& problem);
 Schedule build_hierarchical_scatter(const Problem& problem);
 
+/// The neighbours of one rank in a tree of ranks.
 struct Tree {
   int parent = -1;  ///< Parent of this rank; -1 for the root.
   /// Children of this rank, in the order in which their data is ready to be reduced.

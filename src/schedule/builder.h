@@ -54,8 +54,8 @@ class ScheduleBuilder {
   /// `maker`: the rank that encoded src.
   void decode(int maker, const Region& src, const Region& dst);
   /// Sums the contributions that every rank (or node) encoded, which completes the reduction. The
-  /// blocks start at `src_offset` of the coded memory. `element` is the index of the first one in
-  /// the call's input.
+  /// blocks start at `src_offset` of the coded memory. `element` is the index, in the call's input,
+  /// of their first element.
   void fold_coded(std::size_t src_offset, int operands, const Region& dst, std::size_t element);
 
   /// Steps that use the window. `count` and the `window` offsets are in elements; the algorithm
@@ -74,7 +74,7 @@ class ScheduleBuilder {
   /// Makes step `later` wait for step `earlier`, with which it shares no data.
   void after(std::uint32_t earlier, std::uint32_t later);
 
-  /// Computes which steps wait for which, and returns the schedule.
+  /// Computes the steps that each step waits for, and returns the schedule.
   Schedule finish();
 
  private:

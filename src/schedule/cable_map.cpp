@@ -120,7 +120,7 @@ void CableMap::find_tree() {
   if (size() == 1) tree_ = {-1};
 }
 
-/// Searches breadth first from every rank. The rank with the smallest depth becomes the root.
+/// Searches breadth first from every rank. The rank with the shallowest tree becomes the root.
 std::vector<int> CableMap::tree_over(double least_rate) const {
   std::vector<int> best;
   int fewest = 0;

@@ -33,12 +33,12 @@ class CableMap {
   /// The route of a message along the cables.
   struct Way {
     double latency_s = 0;  ///< The sum over the cables on the route.
-    /// Directions of cables on the route, and the seconds for which a byte of the message occupies
-    /// each of them.
+    /// Index of each cable direction on the route (see directions()), and the seconds for which a
+    /// byte of the message occupies it.
     std::vector<std::pair<std::size_t, double>> directions;
   };
   Way way(int from, int to) const;
-  /// Number of directions of all cables: two each.
+  /// Number of cable directions: two per cable.
   std::size_t directions() const { return 2 * cable_rates_.size(); }
 
  private:

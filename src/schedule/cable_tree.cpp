@@ -17,12 +17,12 @@ class CableTree {
   /// `parents`: the parent of each rank, or -1 for the root. Requires that they form a tree.
   explicit CableTree(const std::vector<int>& parents);
 
-  /// The view that `rank` has of the tree if `root` is the root.
+  /// The parent and the children of `rank` if `root` is the root of the tree.
   Tree view(int rank, int root) const;
   /// The rank that follows `from` on the route to `to`; -1 if `to` equals `from`.
   int next(int from, int to) const;
-  /// The ranks of the subtree of `child`, including itself, as seen from its neighbour `parent`. In
-  /// rank order.
+  /// The ranks of the subtree of `child`, including `child`, as seen from its neighbour `parent`;
+  /// in rank order.
   std::vector<int> behind(int child, int parent) const;
   const std::vector<int>& neighbours(int rank) const {
     return neighbours_[static_cast<std::size_t>(rank)];

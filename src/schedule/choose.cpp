@@ -70,8 +70,8 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   const std::size_t bytes = std::min(facts.chunk_bytes, kExchangeChunkBytes);
   choice.chunk = std::max<std::size_t>(1, bytes / std::max<std::size_t>(1, element_bytes));
   problem.chunk = choice.chunk;
-  // The estimate ignores the cables. The counts may change with every call, and each estimate along
-  // cables would walk the schedules of all ranks.
+  // Ignores the cables, because the counts may change with every call, and each estimate along
+  // cables would simulate the schedules of all ranks.
   Facts without_ways = facts;
   without_ways.cables = nullptr;
   choice.predicted_s = cost(choice.algorithm, problem, element_bytes, without_ways);
@@ -92,7 +92,8 @@ std::optional<Algorithm> settled(const Problem& problem, std::size_t element_byt
   return {};
 }
 
-/// True unless even the largest pieces lead to too many steps.
+/// True if a schedule through the window, with the largest pieces, has at most kMostWindowSteps
+/// steps.
 bool fits_through_window(const Problem& problem, std::size_t element_bytes, const Facts& facts) {
   const std::size_t chunk = facts.chunk_bytes / std::max<std::size_t>(1, element_bytes);
   const Algorithm longest =
@@ -101,7 +102,7 @@ bool fits_through_window(const Problem& problem, std::size_t element_bytes, cons
   return estimator.at(std::max<std::size_t>(1, chunk)).steps <= kMostWindowSteps;
 }
 
-/// A candidate, and whether it needs relays.
+/// A candidate, and whether ranks must relay some of its messages.
 struct RankedChoice {
   Choice choice;
   bool needs_relays = false;
@@ -178,7 +179,7 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
   // If some algorithms send every message over a single cable, only those are considered. A relayed
-  // message takes time of other ranks and wakes one of their threads.
+  // message occupies another rank and wakes one of its threads.
   const bool some_need_none = !std::ranges::all_of(candidates, &RankedChoice::needs_relays);
   if (some_need_none) std::erase_if(candidates, std::mem_fn(&RankedChoice::needs_relays));
   Choice best = candidates.front().choice;

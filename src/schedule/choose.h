@@ -16,7 +16,7 @@ namespace mccl::schedule {
 
 class CableMap;
 
-/// The model's knowledge of a group. Equal on all ranks.
+/// Properties of a group from which the cost model predicts times. Equal on all ranks.
 struct Facts {
   double latency_s = 15e-6;  ///< Time of an empty message through a link, end to end.
   double bytes_per_s = 2e9;  ///< Rate of one link, in one direction.
@@ -32,7 +32,7 @@ struct Facts {
   /// works. During the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
-  double window_latency_s = 0.1e-6;  ///< Time from an arrival until a neighbour sees it.
+  double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
   double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
@@ -71,8 +71,8 @@ struct Estimate {
 
 /// Estimates one call in a series of calls without pauses. Apart from in_place, uses only values
 /// that are equal on all ranks: ignores the rank and, for an all_to_all that is not even, the
-/// counts. Such an all_to_all is estimated as if every pair exchanged one chunk, and parts of
-/// different sizes as if they were equal.
+/// counts. Assumes that parts have equal sizes and, for an all_to_all that is not even, that every
+/// pair exchanges one chunk.
 class Estimator {
  public:
   /// Requires can(). The facts must outlive this object.
@@ -94,9 +94,10 @@ class Estimator {
   Problem built_for_;
 };
 
-/// Considers every algorithm that can perform the problem. Ignores the problem's chunk, nodes and
-/// window; the facts hold nodes and window. An all_to_all that is not `even` is decided by its size
-/// alone, which all ranks know, and without the cables.
+/// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
+/// perform the problem. Takes nodes and window from the facts, and ignores the problem's own. For
+/// an all_to_all that is not `even`, only the size of the group decides, because the ranks do not
+/// know each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// True if the coded sum is predicted to take at least a tenth less time than the exact one.

@@ -14,18 +14,18 @@
 namespace mccl::schedule {
 namespace {
 
-/// A walk covers at most kMostPieces pieces of a transfer, because further pieces only occupy the
-/// bottleneck for longer. With fewer pieces, phases of a pipeline would wait for latencies. In a
-/// large group, fewer pieces are enough to keep links busy, and the walk of one rank has about
-/// kPiecesOfAllRanks pieces.
+/// A walk (a simulation, see walk()) covers at most kMostPieces pieces of a transfer, because
+/// further pieces only occupy the bottleneck for longer. With fewer pieces, phases of a pipeline
+/// would wait for latencies. In a large group, fewer pieces are enough to keep links busy, and the
+/// walk of one rank has about kPiecesOfAllRanks pieces.
 constexpr std::size_t kMostPieces = 4;
 constexpr std::size_t kPiecesOfAllRanks = 64;
-/// Through a window, one walk covers a whole turn of the slots.
+/// Number of pieces of a sample that uses only the window: one per slot of a one-shot schedule.
 constexpr std::size_t kWindowPieces = kOneShotSlots;
 
 /// Slowdown of data that flow from or to a root: ranks work at the same time, but wait for each
 /// other's pieces. A gather to the root hardly has to wait. Among these collectives, only reduce
-/// has a choice of algorithms. Halving or doubling it changes 16 of 1274 choices.
+/// has a choice of algorithms. Halving or doubling kFlow changes 16 of 1274 choices.
 constexpr double kFlow = 1.2;
 
 bool is_rooted(Collective collective) {
@@ -68,7 +68,7 @@ class Sample {
   /// Makes the problem the same on all ranks, with parts of one size.
   void even_out() {
     if (problem.counts.empty()) {
-      // Small parts are made equal, as Divider makes large ones.
+      // Rounds the count up so that Divider makes parts of equal size.
       const std::size_t part = divide_up(problem.count, ranks_);
       const std::size_t unit = part < kSmallPart ? 2 : kPartUnit;
       if (in_parts_ && window_ == WindowUse::none)
@@ -118,8 +118,8 @@ class Sample {
   const bool in_parts_;
 };
 
-/// Returns a rank that can represent all others if all ranks have the same part in the problem: the
-/// first rank of the last of the largest nodes.
+/// Returns a rank that can represent all others if all ranks do the same: the first rank of the
+/// last of the largest nodes.
 int typical_rank(const Problem& p) {
   const std::vector<std::vector<int>> nodes = all_nodes(p);
   const std::vector<int>* largest = &nodes[0];
@@ -131,9 +131,9 @@ int typical_rank(const Problem& p) {
 
 /// The work of one rank in the window.
 struct WindowWork {
-  double copied = 0;
-  double pieces = 0;
-  double meetings = 0;
+  double copied = 0;    ///< Bytes copied or added.
+  double pieces = 0;    ///< Number of arrivals; 0 if no data uses the window.
+  double meetings = 0;  ///< Number of times that the ranks wait for each other.
 };
 
 WindowWork work_in_window(const Schedule& schedule, const StepTimes& times) {

@@ -21,10 +21,9 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of segments that may be between nodes while the next one is reduced.
+/// Number of segments that nodes may be exchanging while the next segment is reduced.
 constexpr std::size_t kSegmentsInFlight = 2;
-/// Number of chunks of a segment for each column. Several are needed so that rings inside a segment
-/// are pipelined.
+/// Number of chunks of a segment for each column. Several are needed to pipeline the column's ring.
 constexpr std::size_t kChunksPerSegment = 4;
 /// A part of at most this many elements is bound by latency, not by bandwidth.
 constexpr std::size_t kSmallPart = 8192;
@@ -223,7 +222,7 @@ class Hierarchical : public ScheduleWriter {
     }
   }
 
-  /// Memory for a segment that is between the nodes.
+  /// Memory for a segment while the nodes exchange it.
   struct Room {
     Extent scratch, coded, sums;
   };

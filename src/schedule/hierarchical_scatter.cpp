@@ -41,7 +41,7 @@ class HierarchicalScatter : public ScheduleWriter {
     reserve(pieces);
     for (std::size_t c = 0; c < pieces; ++c) {
       std::size_t sent = 0;
-      // This rank's own node is last, because no other rank waits for that sum.
+      // The sums for this rank's own node are last, because no rank of another node waits for them.
       for (std::size_t d = 1; d <= nodes_.size(); ++d) {
         const std::vector<int>& to = nodes_[(node_ + d) % nodes_.size()];
         for (std::size_t first = 0; first < to.size(); first += places())

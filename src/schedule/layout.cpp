@@ -16,7 +16,8 @@ bool has_counts(Collective collective) {
   return one_of(collective, all_gather, gather, scatter, reduce_scatter, all_to_all);
 }
 
-/// Lays input and output apart or, if aliased, the smaller one inside the larger at `displacement`.
+/// Gives input and output separate addresses or, if aliased, puts the smaller one into the larger
+/// one at `displacement`.
 Layout lay(std::size_t input, std::size_t output, bool aliased, std::size_t displacement = 0) {
   Layout layout;
   layout.input_count = input;
@@ -78,8 +79,8 @@ Layout layout_of(const Problem& p) {
 
 void check(const Problem& p) {
   if (p.size < 1 || p.rank < 0 || p.rank >= p.size || p.root < 0 || p.root >= p.size) {
-    throw InvalidArgument(fmt::format("schedule: rank {} and root {} must be inside a group of {}",
-                                      p.rank, p.root, p.size));
+    throw InvalidArgument(fmt::format(
+        "schedule: rank {} and root {} must be ranks of a group of {}", p.rank, p.root, p.size));
   }
   if (p.chunk == 0) throw InvalidArgument("schedule: a chunk must hold at least one element");
   const auto require_one_each = [&](const auto& list, std::string_view what) {

@@ -2,8 +2,8 @@
 // memories, its nodes, and whether it is valid.
 //
 // A part is one rank's share. A chunk is the largest message; a piece is the data of one message. A
-// segment is the amount that a pipeline takes through its phases at a time. It is bounded so that
-// its data stay in cache.
+// segment is the data that a pipeline takes through its phases at a time. Its size is bounded so
+// that it stays in cache.
 #pragma once
 
 #include <algorithm>

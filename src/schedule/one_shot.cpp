@@ -4,7 +4,7 @@
 // The window is a row of slots, one piece each. Where all ranks publish, pieces are handled in
 // batches of at most half of the slots. A batch is published and then read, while the other slots
 // still hold the batch before. After a rank has seen a peer's first arrival of a batch, it knows
-// that the peer has read the batch before the last. Only the slots of that batch are reused next.
+// that the peer has read all earlier batches. The next batch reuses only slots of earlier batches.
 // Where data flow from or to a root, arrivals do not show this. There, the ranks that read arrive
 // once per piece, and the ranks that publish wait for these arrivals.
 #include <algorithm>
@@ -41,7 +41,7 @@ class OneShot : public ScheduleWriter {
         });
   }
 
-  /// Requires an even exchange, in which all ranks know all counts.
+  /// Requires Problem::even, so that all ranks know all counts.
   void all_to_all() {
     const Parts parts(p_.counts);
     lay_slots(p_.size, parts.largest(), kHalves);
@@ -183,8 +183,8 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Arrives without data. Arrivals carry the call's fingerprint, so mismatched calls are detected
-  /// even if there is no data.
+  /// Used if there is no data. Arrivals carry the call's fingerprint, so mismatched calls are
+  /// detected all the same.
   void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }

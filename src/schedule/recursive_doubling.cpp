@@ -1,5 +1,5 @@
 // Recursive doubling performs log2(size) exchanges, each with the rank whose number differs in one
-// bit. Dissemination is a barrier in as many rounds.
+// bit. Dissemination is a barrier in log2(size) rounds, rounded up.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -11,8 +11,8 @@ namespace mccl::schedule {
 namespace {
 
 /// Handles group sizes that are not a power of two. Among the first 2 * extra ranks, each even rank
-/// adds its data to that of the odd rank above it, takes no part in the exchanges, and then
-/// receives the result.
+/// sends its data to the odd rank above it, takes no part in the exchanges, and then receives the
+/// result.
 class Doubling {
  public:
   explicit Doubling(const Problem& p)

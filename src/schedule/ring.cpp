@@ -149,7 +149,7 @@ class Ring : public ScheduleWriter {
     return divide_up(divider_.part({0, parts.largest()}, lanes, 0).count, phase_count_);
   }
 
-  /// The share of a rank's part that travels in this direction in segment s.
+  /// The share of a rank's part that travels in direction `lane` in segment s.
   Extent share(Extent part, std::size_t lane, std::size_t s) const {
     return nth(divider_.part(part, lanes, lane), s, phase_count_);
   }
@@ -189,7 +189,7 @@ constexpr Writes<Ring<lanes>> kRingWrites[] = {
     {Collective::all_gather, &Ring<lanes>::all_gather},
 };
 
-/// Among two ranks both directions are the same.
+/// With two ranks, both directions are the same.
 bool can_ring_both(const Problem& p) { return p.size > 2 && can_write<kRingWrites<2>>(p); }
 
 }  // namespace

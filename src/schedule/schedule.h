@@ -25,9 +25,9 @@
 
 namespace mccl::schedule {
 
-/// The memory that a region lies in. The last two hold blocks of a codec: the contributions of
-/// single ranks, and sums. Their offsets and counts are in elements too, and every region in them
-/// starts at a block boundary.
+/// The memory that a region lies in. The last two hold blocks of a codec: `coded` the contributions
+/// of single ranks, and `sums` their sums. Their offsets and counts are in elements too, and every
+/// region in them starts at a block boundary.
 enum class Space : std::uint8_t { input, output, scratch, coded, sums };
 constexpr bool holds_blocks(Space space) { return space >= Space::coded; }
 
@@ -64,7 +64,7 @@ enum class StepKind : std::uint8_t {
   /// dst holds blocks.
   fold_coded,
   publish,  ///< copies src into this rank's window at the offset `window`
-  arrive,   ///< counts this rank's next arrival
+  arrive,   ///< adds 1 to this rank's count of arrivals
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
   read,   ///< dst = the data that `peer` published at `window`
   /// dst = op over the ranks of the node in rank order: src of this rank, and the data that the
@@ -78,8 +78,8 @@ constexpr bool is_message(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
 }
 
-/// True for steps that read input, output, scratch or blocks. Accesses to the window have rules of
-/// their own, and do not count here. writes_memory() is the same for writes.
+/// True for steps that read input, output, scratch or blocks. Accesses to the window do not count,
+/// because steps that use it run in order anyway. writes_memory() is the same for writes.
 constexpr bool reads_memory(StepKind kind) {
   return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
          kind != StepKind::read;

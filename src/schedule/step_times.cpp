@@ -11,15 +11,15 @@ namespace {
 
 // Assumptions about links. They were set when schedules first ran over TCP between processes of one
 // machine; those measurements were not kept. Halving or doubling one changes at most 2 % of the
-// choices, and what is then chosen takes at most 10 % longer.
+// choices, and the algorithm then chosen takes at most 10 % longer.
 
 /// Flows that meet at a rank take kCrowding longer for each flow after the first, and at most
 /// kMostCrowding longer. Both are fractions.
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces of more than kCachedPiece bytes have left the core's cache when the next stage reads
-/// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of that
-/// cache on the machine where it was fitted.
+/// them, so each of their bytes takes kUncachedPiece times as long. kCachedPiece is half of the
+/// core's cache on the machine where the value was fitted.
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
 /// Size in bytes. A fold whose operands take more than this runs at the rate of memory, and so do

@@ -1,6 +1,6 @@
-// The times of the steps of a schedule. Each combines two kinds of values: facts, most of which are
-// measured (Facts), and assumptions, which the few calls measured at the start of a job cannot
-// distinguish from noise. An assumption is a ratio or a cache size and never a time, so that times
+// The times of the steps of a schedule. They are computed from facts (Facts), most of which are
+// measured, and from assumptions, whose effects are too small to be measured at the start of a job.
+// An assumption is a ratio or a cache size and never a time, so that times
 // scale with the measurements. Its comment states its source and how strongly choices depend on it.
 #pragma once
 
@@ -29,15 +29,15 @@ class StepTimes {
     return scale_ * static_cast<double>(byte_count(region, element_bytes_, problem_.coding));
   }
 
-  /// Latency of a message between ranks that one network joins.
+  /// Latency of a message, unless it travels along the cables of a CableMap.
   double latency() const { return latency_; }
   /// Time for which a message occupies the sender's outgoing and the receiver's incoming link.
   double message(double bytes) const;
-  /// Factor by which a message takes longer at a rank that receives from this many at a time.
+  /// Factor by which a message takes longer if its receiver receives from `flows` ranks at a time.
   double crowding(int flows) const;
   /// Extra time of data that the rank keeps in scratch memory and forwards.
   double keeping(const Schedule& schedule) const;
-  /// Time to add up what the step received (recv_reduce, fold).
+  /// Time of the arithmetic of a recv_reduce or fold step; 0 for other steps.
   double arithmetic(const Step& step) const;
   /// Time that the step spends on a copy, on a codec, or on moving data through the window.
   double local(const Step& step) const;
@@ -51,8 +51,9 @@ class StepTimes {
   double flow() const;
   /// Number of bytes that this step copies or adds in caches.
   double copied(const Step& step) const;
+  /// Time of the copies and additions in `handled`, including their memory traffic.
   double handling(const Handled& handled) const;
-  /// Sets the rate of steps through the window. `copied`: bytes that the rank copies in all.
+  /// Sets the rate of steps through the window. `copied`: bytes that all steps of the rank copy.
   void set_window_rate(double copied);
   /// Memory traffic and buffers of a rank. Leaves `copied` at 0.
   Handled buffers(int rank) const;
@@ -74,14 +75,15 @@ class StepTimes {
 struct Walked {
   double seconds = 0;  ///< Time until the last step has ended.
   /// Time for which the busiest resource is busy: a direction of a link or cable, or a rank's
-  /// processor. If the same steps take place n times, the whole takes `busiest` longer each time.
+  /// processor. Each repetition of the same steps adds `busiest` to the total time.
   double busiest = 0;
   bool complete = false;  ///< True if all steps have ended.
 };
 
-/// Walks the schedules of all ranks, in rank order. A single schedule in a larger group stands for
-/// all ranks, which do the same at the same time. Its n-th receive then takes the message of its
-/// own n-th send, and the other ranks of the node arrive when it does.
+/// Simulates the schedules of all ranks, given in rank order. A single schedule in a larger group
+/// stands for all ranks, which do the same at the same time. Its n-th receive then takes the
+/// message of its own n-th send, and the other ranks of the node arrive at the same times as this
+/// rank.
 ///
 /// A step begins as soon as the steps that it waits for have ended and its resource is free. If
 /// several steps wait for a resource, the one that waited longest is first. The sends of a rank

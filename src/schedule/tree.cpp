@@ -114,7 +114,7 @@ class BinomialTree {
 
 /// Builds gather and scatter. The data of a subtree travels together, in the order of places. In
 /// the root's memory, parts are in rank order. A subtree whose ranks wrap around therefore has two
-/// ranges there, and both sides cut its transfer at that boundary.
+/// ranges in the root's memory, and sender and receiver cut its transfer at that boundary.
 class Subtrees : public ScheduleWriter {
  public:
   explicit Subtrees(const Problem& problem)

@@ -37,7 +37,7 @@ class TwoShot : public ScheduleWriter {
   static std::size_t ranks(const Problem& p) { return static_cast<std::size_t>(p.size); }
 
   /// Returns a chunk's length if a slot can hold that many elements in equal parts, one per rank.
-  /// Otherwise returns the largest length for which a slot can.
+  /// Otherwise returns the largest length that fits.
   static std::size_t piece_for(const Problem& p) {
     const std::size_t wanted = std::max<std::size_t>(1, std::min(p.chunk, p.count));
     const std::size_t part = Divider(p.chunk).part({0, wanted}, ranks(p), 0).count;

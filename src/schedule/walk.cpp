@@ -115,7 +115,7 @@ class Walk {
     }
   }
 
-  /// Finds the receive of each send, and makes the receive wait for it.
+  /// Finds the receive of each send, and makes the receive wait for the send.
   void match_messages() {
     using Message = std::tuple<int, int, std::uint32_t>;  // receiver, sender, number
     std::vector<Message> sends, receives;
@@ -170,7 +170,7 @@ class Walk {
       release(rank.first + schedule.successors[e], end);
   }
 
-  /// Carries out a step from `time` on. Returns the time at which it ends.
+  /// Simulates a step that may begin at `time`. Returns the time at which the step ends.
   double take(std::uint32_t number, double time) {
     const Step& step = this->step(number);
     Rank& rank = ranks_[steps_[number].rank];
