@@ -270,10 +270,10 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
  * authenticated each other, for at most the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
-/* Creates a context whose rank, size and meeting point are read from environment variables. `mccl
- * launch`, torchrun, mpirun and srun set them; otherwise set MCCL_RANK, MCCL_WORLD_SIZE and
- * MCCL_ROOT. If `config` is NULL, the settings are read from the environment, too. Blocks like
- * mccl_context_create(). */
+/* Creates a context whose rank, size and meeting point (the address of rank 0) are read from
+ * environment variables. `mccl launch`, torchrun, mpirun and srun set them; otherwise set
+ * MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. If `config` is NULL, the settings are read from the
+ * environment, too. Blocks like mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
 /* Announces to the peers that this rank leaves, and stops the progress thread. Pending calls fail

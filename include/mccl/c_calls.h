@@ -52,9 +52,9 @@ MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
  * MCCL_ERROR_INVALID_ARGUMENT the group stays failed: every later call fails with the first reason.
  *
  * `in` and `out` may be the same memory if a call takes both, except for all_to_all. The `in` of a
- * gather may be this rank's own slot of `out`, and the `out` of a scatter its own slot of `in`.
- * They must not overlap otherwise. Arrays of counts have one number per rank of the group, the same
- * on all ranks except for all_to_allv. All memory must be host memory. */
+ * gather may be this rank's slot of `out`, and the `out` of a scatter this rank's slot of `in`.
+ * Otherwise `in` and `out` must not overlap. Arrays of counts have one number per rank of the
+ * group, the same on all ranks except for all_to_allv. All memory must be host memory. */
 
 /* out = the reduction of the inputs of all ranks. `in` and `out` have `count` elements each. */
 MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t count,

@@ -15,8 +15,8 @@
 
 namespace mccl {
 
-/// True if a setting was set explicitly, even to its default. All Givens compare equal, so two
-/// Configs are equal if their values are.
+/// True if a setting was set explicitly, even to its default value. All Givens compare equal, so
+/// two Configs are equal if their values are equal.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
@@ -39,7 +39,7 @@ struct MCCL_API Config {
   std::string rdma_uncabled = "relay";
   std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string listen_addr;   ///< Addresses to listen on, comma-separated; empty: found by routing
-  std::string link_profile;  ///< empty, ethernet, thunderbolt
+  std::string link_profile;  ///< Kind of cable: empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
   /// JSON file of all ranks' addresses; empty: each rank can reach every other
   std::string hostfile;
@@ -73,22 +73,23 @@ struct MCCL_API Config {
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
   std::string flight_recorder_file;
-  std::string flight_recorder_signal = "none";  ///< none, USR1, USR2: signal that also writes it
-  int spin_us = 50;                             ///< Microseconds to poll for data before sleeping
-  bool calibrate = true;                        ///< Measure links and memory when a job starts
-  double link_latency_us = 0;                   ///< Latency of a link between machines; 0: measured
-  double link_gbit = 0;                         ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;                          ///< Secret that every rank of the job shares
-  std::string encryption = "off";               ///< off, on: encrypt TCP connections between ranks
+  /// none, USR1, USR2: signal on which flight_recorder_file is also written
+  std::string flight_recorder_signal = "none";
+  int spin_us = 50;                ///< Microseconds to poll for data before sleeping
+  bool calibrate = true;           ///< Measure links and memory when a job starts
+  double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
+  double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
+  std::string job_key;             ///< Secret that every rank of the job shares
+  std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
   std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
   std::string tls_key;   ///< Path of the certificate's private key
-  std::string tls_ca;    ///< Path of the authorities of the other ranks' certificates
+  std::string tls_ca;    ///< Path of the authorities that signed the ranks' certificates
   /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: if the ranks run on several
   /// hosts, as several users or in several containers
   std::string require_key = "auto";
-  int rank = -1;  ///< Used by Context::from_environment, as is world_size; -1: not set
-  int world_size = -1;
-  std::string root;  ///< host:port where rank 0 serves the store
+  int rank = -1;        ///< Rank of this process, for Context::from_environment(); -1: not set
+  int world_size = -1;  ///< Number of ranks, for Context::from_environment(); -1: not set
+  std::string root;     ///< host:port where rank 0 serves the store
   /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
   /// the listener of this library must not. Not a setting of this library.
   int master_port = 0;
@@ -127,7 +128,7 @@ struct SettingInfo {
   std::string_view variable;  ///< Environment variable.
   std::string_view type;      ///< text, integer, number, bytes, boolean, choice
   std::string default_value;
-  std::string_view range;  ///< Shown to users: "0 to 65535", "auto, tcp, shm, rdma".
+  std::string_view range;  ///< Valid values, for users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
   bool secret = false;      ///< True if the value must never be printed.

@@ -51,10 +51,10 @@ class MCCL_API Context {
   /// Throws InvalidArgument for wrong options, TimeoutError or PeerError if the ranks do not all
   /// connect within Config::connect_timeout.
   static std::shared_ptr<Context> create(const ContextOptions& options);
-  /// Creates a context whose rank, size and meeting point are read from environment variables.
-  /// `mccl launch`, torchrun, mpirun and srun set them; otherwise set MCCL_RANK, MCCL_WORLD_SIZE
-  /// and MCCL_ROOT. Without `settings`, the settings are read from the environment, too. Throws
-  /// InvalidArgument if the environment contains no rank or size.
+  /// Creates a context whose rank, size and meeting point (the address of rank 0) are read from
+  /// environment variables. `mccl launch`, torchrun, mpirun and srun set them; otherwise set
+  /// MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. Without `settings`, the settings are read from the
+  /// environment, too. Throws InvalidArgument if the environment contains no rank or size.
   static std::shared_ptr<Context> from_environment();
   static std::shared_ptr<Context> from_environment(Config settings,
                                                    std::shared_ptr<Metrics> metrics = nullptr);

@@ -31,8 +31,8 @@ struct CallOptions {
   /// direct device path. Implied by `caller_waits`.
   bool may_meet = false;
   /// all_reduce and reduce_scatter: the codec of this call instead of the group's. Must be the same
-  /// on all ranks. The call throws InvalidArgument unless it is a sum or average of floats. If all
-  /// ranks of the group share memory, the sum is exact.
+  /// on all ranks. Only a sum or average of floats may set it; any other call throws
+  /// InvalidArgument. If all ranks of the group share memory, the sum is exact.
   std::optional<Compression> compression = {};
   /// Device memory only: the caller's stream (a CUstream on CUDA); null means the device's default
   /// stream. The call begins after all work that was submitted to the stream before it. Work that
@@ -72,9 +72,9 @@ inline constexpr int kAnySource = -1;
 /// must not, or if the reduction is not defined for the type. Work::wait() throws all later errors.
 ///
 /// Input and output may be the same memory (in place) if a call takes both. The input of a gather
-/// may be its own slot of the output, and the output of a scatter its own slot of the input. They
-/// must not overlap otherwise. After a failure other than InvalidArgument the group stays failed:
-/// every later call fails with the first reason.
+/// may be this rank's slot of the output, and the output of a scatter this rank's slot of the
+/// input. Otherwise input and output must not overlap. After a failure other than InvalidArgument
+/// the group stays failed: every later call fails with the first reason.
 ///
 /// Thread-safe. If several threads issue collectives of one group, the program must give them the
 /// same order on all ranks.
@@ -145,8 +145,8 @@ class MCCL_API Group {
   /// devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
-  /// Sequence number of the group's last collective that devices carry out without the host; passed
-  /// to has_come_to(). Empty if there was no such collective.
+  /// Sequence number, for has_come_to(), of the group's last collective that devices carry out
+  /// without the host. Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
   /// True if the collective with sequence number `number` and all earlier ones have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
@@ -177,10 +177,10 @@ class MCCL_API Group {
   /// rank that has destroyed its group object counts as dead.
   ///
   /// Throws PeerError on a rank that one of the others cannot reach, if the others continue without
-  /// it. Also throws PeerError unless this rank can reach more than half of the ranks that may
-  /// still be alive, or exactly half including the lowest rank. A divided network therefore never
-  /// leaves two groups. Throws TimeoutError if a rank does not make the call, and InvalidArgument
-  /// if MPI carries out the group's calls.
+  /// it. A rank may continue only if it can reach more than half of the ranks that may still be
+  /// alive, or exactly half including the lowest rank; otherwise it throws PeerError. A divided
+  /// network therefore never leaves two groups. Throws TimeoutError if a rank does not make the
+  /// call, and InvalidArgument if MPI carries out the group's calls.
   virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
 
   /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns

@@ -1,5 +1,5 @@
 // Functions that find the rank and size of a process in its job, and the store through which the
-// ranks meet. Context::from_environment() calls them; a program may also call them one by one.
+// ranks find each other. Context::from_environment() calls them; a program may call them itself.
 #pragma once
 
 #include <map>

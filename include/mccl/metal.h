@@ -20,7 +20,7 @@ struct MetalPlace {
 /// how calls use it. Shared memory is read and written in place, as host memory. Private memory is
 /// copied to the host and back. Either way, CallOptions::fence must signal when the GPU has
 /// finished its work on the memory. Throws InvalidArgument if this machine has no Metal, or if the
-/// MTLBuffer ends before the memory does.
+/// elements exceed the MTLBuffer.
 MCCL_API Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
 /// A copy of `bytes` bytes between two places. An argument of metal_copy().

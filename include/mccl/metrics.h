@@ -25,7 +25,7 @@ struct MetricsSummary {
   /// Unauthenticated connections that were dropped, including those to rank 0's store.
   std::uint64_t refused_connections = 0;
   double avg_latency_ms = 0;  ///< Time from submission to end.
-  double p50_latency_ms = 0;  ///< From a histogram, accurate to 5 %.
+  double p50_latency_ms = 0;  ///< Median; from a histogram, accurate to 5 %.
   double p99_latency_ms = 0;
   double peak_throughput_gbps = 0;  ///< Highest payload rate of one timed call, in Gbit/s.
   double avg_sync_ms = 0;
@@ -121,7 +121,7 @@ class MCCL_API Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Records one call. Its times count for `weight` calls; the other calls are counted by a Tally.
+  /// Records one call. Its times stand for `weight` calls, of which a Tally counts the others.
   void record(const CallSample& call, std::uint32_t weight = 1);
   /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
   /// after the Tally is released.

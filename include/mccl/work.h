@@ -45,7 +45,7 @@ class MCCL_API Work {
   /// memory are undefined. For calls on host memory, blocks like wait().
   void wait_on_stream(void* stream) const;
 
-  /// True once the call has ended, with success or not.
+  /// True once the call has succeeded or failed.
   bool done() const;
 
   /// The error of a failed call; null while the call runs and if it succeeded.
