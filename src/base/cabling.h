@@ -28,7 +28,8 @@ class Cabling {
  public:
   /// Makes a cabling in which every rank is joined to every other.
   Cabling() = default;
-  /// Throws InvalidArgument if a cable does not join two different ranks below `size`.
+  /// Makes the cabling of `size` ranks. Throws InvalidArgument if a cable does not join two
+  /// different ranks below `size`.
   Cabling(int size, std::vector<Cable> cables);
 
   int size() const { return size_; }

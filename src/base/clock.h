@@ -53,7 +53,7 @@ inline int milliseconds_until(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
 }
 
-/// Adds the duration of a scope, in seconds, to a sum.
+/// Adds the duration of a scope, in seconds, to a sum. Does nothing if `on` is false.
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& seconds, bool on = true) : seconds_(on ? &seconds : nullptr) {

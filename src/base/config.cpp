@@ -257,7 +257,7 @@ void Config::merge_json(const std::string& text, const std::string& origin) {
 }
 
 std::size_t chunk_bytes_of(const Config& config) {
-  // A C++ program may assign the field directly, without set().
+  // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
   // On a faster cable, messages must be larger for their fixed cost to be negligible.
   const bool is_fast = config.link_profile == "thunderbolt";

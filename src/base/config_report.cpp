@@ -21,7 +21,7 @@ bool is_default(const Config& config, const Setting& setting) {
   return text_of(config, setting) == setting.info.default_value;
 }
 
-/// The text for an unchanged setting. "(not set)" stands for an empty default, and for -1.
+/// The text for a setting with its default value. "(not set)" stands for an empty default or -1.
 std::string shown_default(const SettingInfo& info) {
   const bool stands_for_none = info.default_value.empty() || info.default_value == "-1";
   return std::string(stands_for_none ? kNotSet : std::string_view(info.default_value));

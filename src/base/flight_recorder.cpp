@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kStates[] = {"queued", "running", "done", "failed"};
 
 /// Converts the times of entries to nanoseconds since 1970. The duration of a cycle is derived from
-/// two readings of both counters: when the recorder was made, and now.
+/// two readings of cycle counter and clock: when the recorder was made, and now.
 class Times {
  public:
   Times(Clock::time_point made, std::int64_t made_cycles)

@@ -45,12 +45,12 @@ struct FlightEntry {
   std::int32_t waits_for = -1;  ///< A rank of the group that the call waited for; -1 for none.
 };
 
-/// A group that calls refer to.
+/// A group whose calls are recorded.
 struct FlightGroup {
   std::string name;
   std::uint64_t id = 0;           ///< The same on all members.
   int rank = 0;                   ///< This process's rank in the group.
-  std::vector<int> members = {};  ///< Ranks in the job.
+  std::vector<int> members = {};  ///< The rank of each member in the job.
   /// The transport to each member; empty for this rank.
   std::vector<std::string> transports = {};
 };
@@ -75,8 +75,8 @@ class FlightRecorder {
   const FlightOrigin& origin() const { return origin_; }
   /// Adds a group and returns its index. May be called from any thread.
   std::uint32_t add_group(FlightGroup group);
-  /// Returns the value of FlightEntry::algorithm for the name `algorithm`, a text that is never
-  /// freed. Returns 0 once 255 names are in use. May be called from any thread.
+  /// Returns the value of FlightEntry::algorithm for the name `algorithm`, a text that must never
+  /// be freed. Returns 0 once 255 names are in use. May be called from any thread.
   std::uint8_t index_of(std::string_view algorithm);
 
   /// Writes a call and returns its number. `number` is the number that an earlier write() of this

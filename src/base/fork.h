@@ -1,4 +1,4 @@
-// Handles mutexes around fork(), so that the child can use them.
+// Locks mutexes during fork(), so that the child can use them.
 #pragma once
 
 #include <pthread.h>

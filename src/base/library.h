@@ -23,8 +23,8 @@ class LoadError : public InvalidArgument {
   std::string symbol_;
 };
 
-/// A loaded library. It is never unloaded, because drivers and MPI leave threads and handlers
-/// behind. Cheap to copy.
+/// A loaded library. It is never unloaded, because threads and handlers of drivers and MPI may
+/// still run its code. Cheap to copy.
 class SharedLibrary {
  public:
   /// Whether libraries that are loaded later find the symbols of this one.

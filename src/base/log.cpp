@@ -53,7 +53,7 @@ Log::Log(int rank, LogLevel level)
   logger_ =
       std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger_->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-  logger_->set_level(spdlog::level::trace);  // enabled() has decided already
+  logger_->set_level(spdlog::level::trace);  // enabled() filters by level instead
 }
 
 void Log::write_formatted(LogLevel level, fmt::string_view format,

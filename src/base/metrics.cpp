@@ -24,14 +24,14 @@ std::string with_unit(std::uint64_t bytes) {
                                                       "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
   auto value = static_cast<double>(bytes);
-  // 1023.95 would be shown as 1024.0.
+  // A value of 1023.95 or more would be shown as 1024.0.
   for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
 }  // namespace
 
-/// Times cover only calls that succeeded: the time of a call that timed out says nothing about the
+/// Times cover only calls that succeeded: the time of a call that timed out does not measure the
 /// network.
 struct Metrics::State {
   struct Totals {

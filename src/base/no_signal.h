@@ -1,5 +1,5 @@
-// Makes a write to a peer that is gone fail with an error instead of a signal that ends the
-// process.
+// Makes a write to a closed connection fail with an error instead of raising SIGPIPE, which would
+// end the process.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,7 +8,7 @@ namespace mccl {
 
 #ifdef SO_NOSIGPIPE
 // macOS has an option that is set once per socket. Its newest headers define MSG_NOSIGNAL as well,
-// but older systems that MCCL runs on ignore it.
+// but older versions of macOS ignore that flag.
 inline constexpr int kNoSignal = 0;
 inline void raise_no_signal(int socket) {
   const int on = 1;

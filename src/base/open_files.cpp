@@ -16,7 +16,7 @@
 namespace mccl {
 
 void raise_open_files_limit() {
-  static std::atomic<pid_t> raised_in{-1};  // a forked child starts over
+  static std::atomic<pid_t> raised_in{-1};  // so that a forked child acts again
   if (raised_in.exchange(::getpid()) == ::getpid()) return;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

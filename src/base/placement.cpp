@@ -78,7 +78,7 @@ struct LauncherFinding {
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
 /// Returns a port that depends only on the seed, below the range of ports that systems assign.
-/// Ranks that have only a name in common can connect through it.
+/// Ranks that have only a name in common can agree on it.
 int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
@@ -168,8 +168,8 @@ LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "Slurm");
 }
 
-/// Finds the rank from the variables that mlx.launch sets for its nccl backend. Finds nothing
-/// unless all of them are set, because another backend of MLX sets MLX_RANK too.
+/// Finds the rank from the variables that mlx.launch sets for its nccl backend. Finds nothing if
+/// one of them is missing, because another backend of MLX sets MLX_RANK too.
 LauncherFinding ask_mlx(const Environment& environment, bool has_root) {
   Reader reader(environment, "mlx.launch");
   for (const char* name : {"MLX_RANK", "MLX_WORLD_SIZE", "NCCL_HOST_IP", "NCCL_PORT"}) {

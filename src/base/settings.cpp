@@ -312,8 +312,8 @@ constexpr SettingRow kRows[] = {
 };
 
 Setting setting_of(const SettingRow& row) {
-  // The kinds and their names. The kinds of the types of SettingField come first, in the order of
-  // these types.
+  // The kinds and their names. The first five belong to the types of SettingField, in the same
+  // order.
   constexpr SettingKind kKinds[] = {text, integer, bytes, number, boolean, choice};
   constexpr std::string_view kNames[] = {"text", "integer", "bytes", "number", "boolean", "choice"};
   Setting setting;

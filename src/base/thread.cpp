@@ -14,7 +14,7 @@ namespace mccl {
 
 namespace {
 
-/// While it exists, threads started by this thread block all signals that another thread can
+/// While an object exists, threads started by its thread block all signals that another thread can
 /// handle.
 class SignalsBlocked {
  public:

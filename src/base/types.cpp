@@ -15,7 +15,7 @@ constexpr std::string_view kCollectives[kCollectiveCount] = {
     "all_reduce",     "broadcast",  "reduce",  "all_gather", "gather", "scatter",
     "reduce_scatter", "all_to_all", "barrier", "send",       "recv"};
 
-/// Returns `otherwise` for a value that is none of the enum's.
+/// Returns the name of `value`, or `otherwise` if the enum has no such value.
 template <typename Value>
 std::string_view name_in(std::span<const std::string_view> names, Value value,
                          std::string_view otherwise) {

@@ -9,7 +9,8 @@
 
 namespace mccl {
 
-/// Each parser returns nothing unless all of `text` is one value. Blanks around it are allowed.
+/// Each parser returns nothing if `text` is not exactly one value. Blanks around the value are
+/// allowed.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 /// A decimal number, with or without an exponent, whatever the locale. Never infinite or NaN.
 std::optional<double> parse_number(std::string_view text);
@@ -29,7 +30,7 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 bool has_control_characters(std::string_view text);
 
-/// Replaces control characters by \xNN, and truncates the text to what fits a line.
+/// Replaces control characters by \xNN, and truncates the text after 120 bytes.
 std::string printable(std::string_view text);
 /// printable() in double quotes.
 std::string in_quotes(std::string_view text);

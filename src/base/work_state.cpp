@@ -78,7 +78,7 @@ void WorkState::sleep_until_done(Clock::time_point deadline) {
 
 namespace {
 
-/// Done when all of its parts are done.
+/// The state of a Work that is done when all of its parts are done.
 class CombinedState final : public WorkState {
  public:
   explicit CombinedState(std::vector<Work> parts)
@@ -160,7 +160,7 @@ void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
     try {
       return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
     } catch (const TimeoutError&) {
-      // The slice has elapsed, or the call itself has ended; then wait() throws its error, if any.
+      // Either the slice has elapsed, or the call has ended; wait() then throws the call's error.
       if (done()) return state_->wait({});
     }
   }
