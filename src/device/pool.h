@@ -27,7 +27,7 @@ class Pool {
  public:
   explicit Pool(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
 
-  /// Throws Error if the device is out of memory.
+  /// Returns at least `bytes` bytes of device memory. Throws Error if the device is out of memory.
   void* take(std::size_t bytes);
   /// Takes back memory from take(). Throws InvalidArgument for any other pointer. Blocks until the
   /// device has finished all work that it has been given.
@@ -41,7 +41,7 @@ class Pool {
   /// never freed afterwards.
   std::vector<PoolWindow> pin_from(std::size_t first);
 
-  /// Finds the window that contains all `bytes` at `memory`. Empty if there is none.
+  /// Finds the window that contains all `bytes` bytes at `memory`. Empty if there is none.
   std::optional<InWindow> find(const void* memory, std::size_t bytes) const;
 
  private:

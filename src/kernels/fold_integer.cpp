@@ -83,7 +83,7 @@ void fold_as(Op op, const FoldArguments& arguments) {
   }
 }
 
-/// Signed and unsigned integers of one size have the same sums and products.
+/// Signed and unsigned integers of one size give the same bits in sums and products.
 template <class Op>
 void fold_unsigned(Op op, const FoldArguments& arguments, std::size_t element_bytes) {
   switch (element_bytes) {

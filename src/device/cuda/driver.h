@@ -87,8 +87,8 @@ struct CudaDriver {
   void check(Result result, const char* call) const;
 };
 
-/// Loads the driver at the first call. Throws InvalidArgument with a one-sentence reason if there
-/// is none.
+/// Loads the driver at the first call. Throws InvalidArgument with a one-sentence reason if the
+/// driver cannot be used.
 const CudaDriver& driver();
 
 }  // namespace mccl::device::cuda

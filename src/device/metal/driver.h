@@ -62,7 +62,7 @@ class MetalDriver {
   /// Submits copies to a queue that is used for nothing else, and returns immediately. The fence
   /// passes when all copies are done.
   virtual std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) = 0;
-  /// Throws InvalidArgument if the kernels cannot be loaded.
+  /// Loads MCCL's kernels. Throws InvalidArgument if they cannot be loaded.
   virtual std::shared_ptr<Kernels> load_kernels(const KernelOptions& options) = 0;
 };
 

@@ -57,8 +57,8 @@ class AutoreleasePool {
 };
 
 /// A reference to an object, which its destructor releases. `Owned` takes over a reference that was
-/// returned to the caller, as new… and copy… methods do. Owned::retain() adds one to an object that
-/// another owner may release.
+/// returned to the caller, as new… and copy… methods do. Owned::retain() adds a reference to an
+/// object that another owner may release.
 class Owned {
  public:
   explicit Owned(void* object) : object_(object) {}
@@ -277,7 +277,7 @@ class Metal final : public MetalDriver {
 };
 
 /// Returns a device that the caller owns. Only programs linked with CoreGraphics have a default
-/// device. Others take the first one, which is the only GPU of a Mac with Apple's chip.
+/// device. Other programs get the first device, which is the only GPU of a Mac with Apple's chip.
 void* first_device() {
   if (void* const device = MTLCreateSystemDefaultDevice()) return device;
   const Owned all(MTLCopyAllDevices());

@@ -76,7 +76,7 @@ bool add_whole(const Coding& coding, Coded form, const std::byte* src, std::size
 /// Computes the difference between values and the blocks into which they were encoded.
 class Remainder {
  public:
-  /// Writes elements of `dtype` to `left`. All calls are no-ops if it is null.
+  /// Writes elements of `dtype` to `left`. If `left` is null, all calls are no-ops.
   Remainder(DType dtype, void* left) : dtype_(dtype), left_(left) {}
 
   /// Computes factor * (values - the decoded blocks). Adds the result to left[at ...] if `add` is

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
 /// neither flagged nor packed.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
-/// Number of bytes that a rank sends while others wait in a barrier: 4 us at 330 GB/s (H200s).
+/// Number of bytes that a rank can send in the time of a barrier: 4 us at 330 GB/s (H200s).
 inline constexpr std::size_t kSentInBarrier = std::size_t{1300} << 10;
 /// Maximum number of bytes that the root of a short broadcast sends, in total, if it sends the
 /// whole data to each rank. For more bytes, each rank gets a part, which it forwards.
@@ -82,7 +82,7 @@ struct Counters {
   std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.
 };
 
-/// Flags in pinned memory through which host and kernels end waits. Waiting threads check it
+/// Flags in pinned memory through which host and kernels end waits. Waiting threads check them
 /// regularly.
 struct Alarm {
   std::uint32_t stop;  ///< Set by the host to end running kernels.
@@ -92,7 +92,7 @@ struct Alarm {
 struct Fabric {
   int rank;
   int ranks;
-  std::byte* areas[kMostRanks];  ///< Staging area of each rank, at an address that is valid here.
+  std::byte* areas[kMostRanks];  ///< Staging area of each rank, at an address valid on this rank.
   StagingLayout layout;
   Counters* counters;
   volatile Alarm* alarm;

@@ -3,8 +3,8 @@
 //
 // A call has three phases:
 // - meet: the barrier. Each rank announces the place of its input, next to its word of the barrier.
-// - work: reads. If the input of any rank cannot be reached, the announcements show this to all
-//   ranks, which then continue as in staged.cuh.
+// - work: each rank reads the inputs. If the input of any rank cannot be reached, the announcements
+//   show this to all ranks, which then continue as in staged.cuh.
 // - meet: the barrier again, so that no rank leaves before all ranks have finished reading its
 // input.
 #pragma once

@@ -78,8 +78,8 @@ class Staged {
   /// `meeting` is the number of the latest barrier.
   __device__ __forceinline__ void run(std::uint32_t meeting) {
     const std::uint32_t first = count_of(fabric_.counters->rounds);
-    // Rounds and half rounds are whole numbers of lines per thread. So each line of the staging
-    // area is always used by the same block, which the barrier of blocks requires.
+    // Half a round is a multiple of all_lines() bytes. So each line of the staging area is always
+    // used by the same block, which the barrier of blocks requires.
     static_assert(kRound >= std::size_t{2} * 16 * kMostBlocks * kThreads);
     const std::size_t length = kRound / (2 * all_lines()) * (2 * all_lines());
     const bool is_long = parts_.part > length;

@@ -12,7 +12,7 @@ namespace mccl::kernels::metal {
 std::string_view source();
 
 /// Returns the name of the kernel that reduces two arrays of `dtype` by `kind`; empty if there is
-/// none. avg and premul_sum add, as in reduce.h.
+/// none. The kernel for avg and premul_sum is that for sum.
 std::string kernel_for(DType dtype, ReduceKind kind);
 
 }  // namespace mccl::kernels::metal
