@@ -86,8 +86,8 @@ class ScheduleBuilder {
   Schedule schedule_;
 };
 
-/// Base class of the classes that write the schedules of an algorithm. They have one function per
-/// collective.
+/// Base class for writers of schedules. There is one derived class per algorithm, with one function
+/// per collective.
 class ScheduleWriter {
  public:
   Schedule finish() { return builder_.finish(); }

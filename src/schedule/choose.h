@@ -28,8 +28,8 @@ struct Facts {
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
-  /// Part of the latency of a link, or of a link in shared memory, during which the rank itself
-  /// works. During the rest, the rank waits and can do other work.
+  /// Part of latency_s and of shared_latency_s during which the rank itself works. During the rest,
+  /// the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
@@ -120,7 +120,7 @@ struct FactInfo {
 /// All facts, in the order in which they are shown.
 std::span<const FactInfo> fact_table();
 
-/// Returns null if no fact has that name.
+/// Returns the fact with this name; null if there is none.
 const FactInfo* find_fact(std::string_view name);
 
 double value_of(const Facts& facts, const FactInfo& info);

@@ -41,7 +41,8 @@ class Sample {
         ranks_(static_cast<std::size_t>(asked.size)),
         window_(entry.window),
         in_parts_(asked.collective == Collective::all_reduce && (entry.in_parts || asked.coding)) {
-    // Ranks may differ in in_place. Only the traffic of memory depends on it.
+    // Ranks may differ in in_place. Only the memory traffic of calls through the window depends on
+    // it.
     problem.in_place = problem.in_place && window_ == WindowUse::all;
     if (window_ == WindowUse::none) {
       problem.window = 0;

@@ -87,7 +87,7 @@ class Direct : public ScheduleWriter {
     builder_.copy_pieces(input(parts[p_.rank]), own);
   }
 
-  /// Every ordered pair exchanges at least one message, which may be empty, so that mismatched
+  /// Every rank sends every other rank at least one message, which may be empty, so that mismatched
   /// counts are detected.
   void all_to_all() {
     const Parts sent(p_.counts);

@@ -3,10 +3,10 @@
 //
 // An all_reduce has three phases. First, each rank of a node reduces one part. Second, the ranks
 // with the same index in their nodes, called a column, hold the same part and reduce it among
-// themselves. If sums travel in a codec, the sum of each node is rounded here. Third, every rank
-// reads the parts of its neighbours. There are as many columns as the smallest node has ranks.
-// Large buffers are cut into segments whose phases overlap: while one segment is between the nodes,
-// the next is reduced.
+// themselves. With a codec, this phase rounds the sum of each node. Third, every rank reads the
+// parts of the other ranks of its node. There are as many columns as the smallest node has ranks.
+// Large buffers are cut into segments whose phases overlap: while the nodes exchange one segment,
+// the next segment is reduced.
 //
 // A broadcast goes from the root to one rank of every other node, and from these ranks to the rest
 // of each node. A reduce_scatter is in hierarchical_scatter.cpp.

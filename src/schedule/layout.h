@@ -15,8 +15,8 @@
 namespace mccl::schedule {
 
 /// Number of pieces of each part in a segment. While one piece is in flight, the others keep the
-/// links busy. This includes links of unequal speed: on the slowest link one piece takes as long as
-/// many pieces on the others.
+/// links busy. This must hold even if on the slowest link one piece takes as long as many pieces on
+/// the other links.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Numbers of slots of a window; each slot holds one piece. One-shot schedules have 16 slots, and
@@ -85,7 +85,7 @@ class Parts {
   Extent operator[](std::size_t rank) const {
     return {begins_[rank], begins_[rank + 1] - begins_[rank]};
   }
-  /// Parts [first, last).
+  /// The extent of the parts [first, last).
   Extent range(std::size_t first, std::size_t last) const {
     return {begins_[first], begins_[last] - begins_[first]};
   }

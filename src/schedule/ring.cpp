@@ -12,7 +12,7 @@ namespace mccl::schedule {
 namespace {
 
 /// One direction around the ring. In phase k a rank sends the part that it received in phase k - 1.
-/// When reducing, phase 0 sends the part of the rank before it, and the last phase completes the
+/// When reducing, phase 0 sends the part of the previous rank, and the last phase completes the
 /// rank's own part. When gathering, phase 0 sends the rank's own part.
 class RingDirection {
  public:
@@ -32,7 +32,7 @@ class RingDirection {
   int received_gathering(int phase) const { return behind(phase + 1); }
 
  private:
-  /// The rank that is `places` places behind this one.
+  /// The rank that is `places` places behind this one in this direction.
   int behind(int places) const {
     const int place = wrap(place_ - direction_ * places, size_);
     return order_.empty() ? place : order_[static_cast<std::size_t>(place)];
@@ -49,7 +49,7 @@ struct Hop {
   Region sent;
   bool reduces = false;
   bool completes = false;
-  Region local = {};  // Reduced with the received data.
+  Region local = {};  // Operand that is reduced with the received data.
   Region received = {};
 };
 

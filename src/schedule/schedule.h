@@ -182,10 +182,10 @@ enum class Algorithm : std::uint8_t {
   binomial_tree,
   chain,          ///< a tree of one branch, pipelined
   pairwise,       ///< size - 1 exchanges, each with a different partner
-  dissemination,  ///< used by barrier only
+  dissemination,  ///< a barrier in log2(size) rounds
   one_shot,       ///< through the window: every rank reads all data that it needs
   two_shot,       ///< through the window: every rank reduces a part and reads the others' results
-  hierarchical,   ///< reduces inside the nodes, exchanges between them, shares inside
+  hierarchical,   ///< reduces inside nodes, exchanges between nodes, distributes inside nodes
   cable_tree,     ///< along a tree of cables, where cables do not join every pair
 };
 inline constexpr int kAlgorithmCount = 12;

@@ -29,8 +29,8 @@ constexpr double kCachedOperands = 4 << 20;
 constexpr double kKeeping = 0.5;
 
 // Assumptions about windows, fitted to the 127 results of `mccl bench all` with two to four
-// processes on two cores of an EPYC 9004. Doubling or halving kSpill or kCrowdedMemory changes one
-// choice in 1274, kArrival two, and kFlow 16.
+// processes on two cores of an EPYC 9004. Doubling or halving the ramp of spilled() or
+// kCrowdedMemory changes one choice in 1274, kArrival two, and kFlow 16.
 
 /// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
 /// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot

@@ -1,7 +1,7 @@
 // The times of the steps of a schedule. They are computed from facts (Facts), most of which are
 // measured, and from assumptions, whose effects are too small to be measured at the start of a job.
-// An assumption is a ratio or a cache size and never a time, so that times
-// scale with the measurements. Its comment states its source and how strongly choices depend on it.
+// An assumption is a ratio or a cache size and never a time, so that times scale with the
+// measurements. Its comment states its source and how strongly choices depend on it.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace mccl::schedule {
 
-/// Bytes that a rank handles in its node's window.
+/// Bytes that a rank moves through its node's window, and its buffers.
 struct Handled {
-  double copied = 0;     ///< Bytes copied or added between its buffers and the windows.
-  double of_memory = 0;  ///< Bytes of its buffers read and written if no cache holds them.
-  double held = 0;       ///< Size of its buffers, in bytes.
+  double copied = 0;     ///< Bytes copied or added between the rank's buffers and the windows.
+  double of_memory = 0;  ///< Bytes of the rank's buffers read and written if no cache holds them.
+  double held = 0;       ///< Size of the rank's buffers, in bytes.
 };
 
 /// All times are in seconds, and all sizes in bytes unless they are in a Region.
@@ -55,7 +55,7 @@ class StepTimes {
   double handling(const Handled& handled) const;
   /// Sets the rate of steps through the window. `copied`: bytes that all steps of the rank copy.
   void set_window_rate(double copied);
-  /// Memory traffic and buffers of a rank. Leaves `copied` at 0.
+  /// Returns the size and the memory traffic of a rank's buffers, with `copied` 0.
   Handled buffers(int rank) const;
 
  private:
@@ -65,7 +65,7 @@ class StepTimes {
   const std::size_t element_bytes_;
   const Facts& facts_;
   const double scale_;
-  std::size_t neighbours_ = 0;  ///< Other ranks of the largest node.
+  std::size_t neighbours_ = 0;  ///< Number of other ranks on the largest node.
   double latency_ = 0;
   double work_ = 0;  ///< Time for which a message occupies the rank itself.
   double byte_ = 0;  ///< Seconds per byte of a link.

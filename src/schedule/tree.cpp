@@ -74,9 +74,9 @@ Schedule build_chain(const Problem& p) {
   return build_on_tree(p, tree);
 }
 
-/// The binomial tree. The rank at place v, counted from the root, leads the places [v, v + 2^k),
-/// where 2^k is the lowest set bit of v. Its children lead the subtrees at v + 1, v + 2, v + 4 and
-/// so on.
+/// The binomial tree. Places are counted from the root. The subtree of place v has the places
+/// [v, v + 2^k), where 2^k is the lowest set bit of v. The children of v are at v + 1, v + 2, v + 4
+/// and so on.
 class BinomialTree {
  public:
   BinomialTree(int rank, int root, int size)

@@ -88,14 +88,12 @@ class Walk {
   struct Rank {
     std::uint32_t first = 0;  ///< Number of the first step.
     Resource outgoing, incoming, processor;
-    /// Number of messages in flight to this rank, by sender; and number of senders with at least
-    /// one.
-    std::vector<std::uint32_t> coming;
-    int flows = 0;
-    std::vector<double> arrivals;     ///< Times of the arrivals so far.
-    std::size_t met = 0;              ///< Number of own arrivals at the last meeting.
-    std::vector<std::uint32_t> node;  ///< Ranks whose arrivals this rank may await.
-    std::uint32_t awaiting = kNone;   ///< Step that awaits arrivals of other ranks.
+    std::vector<std::uint32_t> coming;  ///< Number of messages in flight to this rank, by sender.
+    int flows = 0;                      ///< Number of senders with a message in flight.
+    std::vector<double> arrivals;       ///< Times of the arrivals so far.
+    std::size_t met = 0;                ///< Number of this rank's arrivals at its last meeting.
+    std::vector<std::uint32_t> node;    ///< Ranks whose arrivals this rank may await.
+    std::uint32_t awaiting = kNone;     ///< Step that awaits arrivals of other ranks.
   };
 
   bool is_one_of_many() const { return schedules_.size() == 1; }
@@ -152,7 +150,7 @@ class Walk {
     queue_.emplace(steps_[number].ready, number);
   }
 
-  /// Number of messages in flight from the sender of this receive to its rank.
+  /// Number of messages in flight from the sender of this receive to the receiving rank.
   std::uint32_t& coming_at(std::uint32_t receive) {
     return ranks_[steps_[receive].rank].coming[static_cast<std::size_t>(step(receive).peer)];
   }
@@ -206,7 +204,7 @@ class Walk {
     const double bytes = times_.bytes(step.src);
     const double begin = std::max(time, outgoing.free);
     double end = outgoing.take(time, times_.message(bytes));
-    double arrival = begin + times_.latency();  // the first byte
+    double arrival = begin + times_.latency();  // of the first byte
     if (cables_) {
       const CableMap::Way& way = this->way(from, step.peer);
       for (const auto& [direction, byte_s] : way.directions)
