@@ -126,8 +126,8 @@ LauncherFinding ask_open_mpi(const Environment& environment, bool has_root) {
   if (!placement.one_host) {
     throw InvalidArgument(
         "Open MPI does not give its ranks the address of rank 0 if they are on several hosts: "
-        "start them with mpirun -x MCCL_ROOT=host:port, where host is that of rank 0 and port any "
-        "free port there");
+        "start them with mpirun -x MCCL_ROOT=host:port, with the host of rank 0 and any free port "
+        "on that host");
   }
   const bool has_name = reader.has("PMIX_NAMESPACE");
   const std::string job = reader.text(has_name ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");

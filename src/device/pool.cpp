@@ -67,7 +67,7 @@ bool Pool::is_pinned(const void* memory) {
 Pool::Kept& Pool::taken(const void* memory) {
   const auto found = begin_.find(static_cast<const std::byte*>(memory));
   if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];
-  throw InvalidArgument(fmt::format("memory at {} is returned to {}, but was not taken from it",
+  throw InvalidArgument(fmt::format("cannot free memory at {} on {}: it was not allocated there",
                                     memory, accelerator_->name()));
 }
 

@@ -189,8 +189,8 @@ void StepTimes::set_window_rate(double copied) {
 }
 
 /// A cache line is read before it is written. In place, the read of the input has already fetched
-/// it. The copy of a rank's own part into a gathered result is cheap for the same reason. Plain
-/// copies of large results bypass the cache.
+/// the line. The copy of a rank's own part into a gathered result is cheap for the same reason.
+/// Plain copies of large results bypass the cache.
 Handled StepTimes::buffers(int rank) const {
   Problem problem = problem_;
   problem.rank = rank;

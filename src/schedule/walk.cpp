@@ -204,7 +204,7 @@ class Walk {
     const double bytes = times_.bytes(step.src);
     const double begin = std::max(time, outgoing.free);
     double end = outgoing.take(time, times_.message(bytes));
-    double arrival = begin + times_.latency();  // of the first byte
+    double arrival = begin + times_.latency();  // when the first byte arrives
     if (cables_) {
       const CableMap::Way& way = this->way(from, step.peer);
       for (const auto& [direction, byte_s] : way.directions)

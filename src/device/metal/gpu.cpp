@@ -181,8 +181,8 @@ void* address_of(const ConstBuffer& shared) {
 
 std::shared_ptr<Accelerator> open_gpu(int index) {
   if (index != 0) {
-    throw InvalidArgument(
-        fmt::format("{}: a Mac has one GPU, 0", name_of({DeviceKind::metal, index})));
+    throw InvalidArgument(fmt::format("{}: a Mac has only the GPU with index 0",
+                                      name_of({DeviceKind::metal, index})));
   }
   try {
     return std::make_shared<MetalGpu>(driver());

@@ -184,7 +184,7 @@ class KernelsOfMetal final : public Kernels {
     const AutoreleasePool pool;
     void* const pipeline = pipeline_for(call.name);
     void* const commands = send<void*>(queue_.get(), "commandBuffer");
-    if (!commands) throw Error("Metal: no command buffer for a kernel");
+    if (!commands) throw Error("Metal: cannot create a command buffer for a kernel");
     void* const encoder = send<void*>(commands, "computeCommandEncoder");
     send(encoder, "setComputePipelineState:", pipeline);
     Unsigned index = 0;
@@ -231,7 +231,7 @@ class Metal final : public MetalDriver {
       : device_(Owned::retain(device)), queue_(send<void*>(device, "newCommandQueue")) {
     const AutoreleasePool pool;
     name_ = text_of(send<void*>(device, "name"));
-    if (!queue_) throw InvalidArgument("Metal: the GPU gives no command queue");
+    if (!queue_) throw InvalidArgument("Metal: cannot create a command queue for the GPU");
   }
   ~Metal() override { objc_release(queue_); }
 
@@ -254,7 +254,7 @@ class Metal final : public MetalDriver {
   std::shared_ptr<Fence> copy(std::span<const MetalCopy> copies) override {
     const AutoreleasePool pool;
     void* const commands = send<void*>(queue_, "commandBuffer");
-    if (!commands) throw Error("Metal: no command buffer for a copy");
+    if (!commands) throw Error("Metal: cannot create a command buffer for a copy");
     void* const encoder = send<void*>(commands, "blitCommandEncoder");
     for (const MetalCopy& one : copies) {
       send(encoder, "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:", one.from.buffer,
