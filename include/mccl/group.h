@@ -48,8 +48,8 @@ struct CallOptions {
   bool equal_counts = false;
   /// The call reads and writes its buffers only after this fence has passed; null means no fence.
   /// A call on Metal memory needs a fence that passes after all earlier GPU work on the input and
-  /// the output. Later calls of the group begin after the fence, too. Other groups do not wait for
-  /// it.
+  /// the output. Later calls of the group begin after the fence, too. Calls of other groups do not
+  /// wait for it.
   std::shared_ptr<Fence> fence = {};
   /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
   /// this rank drops; zeros if nothing is dropped. Not used if `data` is null. It must have the

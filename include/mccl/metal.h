@@ -1,4 +1,4 @@
-// Buffers and copies of Metal memory.
+// Makes Buffers of Metal memory, and copies between Metal buffers.
 #pragma once
 
 #include <cstddef>

@@ -121,7 +121,7 @@ class MCCL_API Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Records one call. Its times stand for `weight` calls, of which a Tally counts the others.
+  /// Records one call, whose times stand for `weight` calls. A Tally counts the other calls.
   void record(const CallSample& call, std::uint32_t weight = 1);
   /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
   /// after the Tally is released.

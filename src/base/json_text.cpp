@@ -63,8 +63,7 @@ std::string position_in(std::string_view text, std::size_t bytes_read) {
 /// would take time quadratic in the length of a list.
 class Checker : public nlohmann::json_sax<json> {
  public:
-  /// Throws InvalidArgument. `found` describes what the parser found at the last of `bytes_read`
-  /// bytes.
+  /// Throws InvalidArgument. `found` describes what the parser found at the last byte that it read.
   using Refuse = std::function<void(std::size_t bytes_read, const std::string& found)>;
 
   /// `reached` returns the number of bytes that the parser has read. `text_size` is the length of

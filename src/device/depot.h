@@ -15,7 +15,7 @@ namespace mccl::device {
 
 class Depot;
 
-/// Pinned memory of one call. Its destructor returns it to the depot for reuse.
+/// Pinned memory of one call. The destructor returns the memory to the depot for reuse.
 class Block {
  public:
   Block() = default;

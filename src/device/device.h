@@ -43,20 +43,20 @@ class Queue {
   virtual void* handle() = 0;
 };
 
-/// Moves the data of one call between device memory and host memory. Serves one call at a time.
-/// Only begin() may block. Threads may use it in turn, but not concurrently.
+/// Moves the data of a call between device memory and host memory. Serves one call at a time. Only
+/// begin() may block. Threads may use a bounce in turn, but not concurrently.
 class HostBounce {
  public:
   virtual ~HostBounce() = default;
 
   /// The copies of one call. Empty copies are omitted.
   struct Trip {
-    void* stream;  ///< Stream of the caller, which owns the data.
-    const void* from;
-    std::byte* staged_input;
+    void* stream;             ///< Stream of the caller, which owns the data.
+    const void* from;         ///< The input, in device memory.
+    std::byte* staged_input;  ///< Pinned memory that receives the input.
     std::size_t input_bytes;
-    void* to;
-    const std::byte* staged_output;
+    void* to;                        ///< The output, in device memory.
+    const std::byte* staged_output;  ///< Pinned memory that holds the output.
     std::size_t output_bytes;
     /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes in one
     /// copy.

@@ -76,7 +76,8 @@ MCCL_CRC_TARGET inline std::uint64_t word_at(const std::byte* at) {
   return word;
 }
 
-/// Processes groups of three parts of `Part` bytes, as many as `data` holds.
+/// Processes as many groups of three parts of `Part` bytes as `data` holds, and removes them from
+/// `data`.
 template <std::size_t Part>
 MCCL_CRC_TARGET std::uint32_t take_threes(std::uint32_t crc, std::span<const std::byte>& data) {
   constexpr std::uint32_t kAppendOne = factor_to_append(Part);

@@ -14,7 +14,8 @@ struct FoldArguments {
   std::span<const void* const> operands;  ///< At least one.
   void* dst;
   std::size_t n;  ///< In elements.
-  /// Divides the sum before it is rounded; only for kind avg of floats and complex numbers.
+  /// The sum is divided by this before it is rounded; only for kind avg of floats and complex
+  /// numbers.
   int divisor = 1;
 };
 

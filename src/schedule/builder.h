@@ -13,7 +13,7 @@
 namespace mccl::schedule {
 
 /// Builds the schedule of one rank. The caller appends steps in program order, with one message per
-/// step, and then calls finish() once. Steps over no elements are dropped, and so are copies of
+/// step, and then calls finish() once. Steps without elements are dropped, and so are copies of
 /// memory onto itself. Only barrier and all_to_all send empty messages.
 class ScheduleBuilder {
  public:

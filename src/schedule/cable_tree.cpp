@@ -1,6 +1,6 @@
 // Schedules along a tree of cables. For every collective, a cable carries each element at most once
-// per direction: sums climb towards the ranks that need them, and parts flow away from their
-// owners.
+// per direction: sums are formed on the way to the ranks that need them, and a rank forwards each
+// part only once over each of its cables.
 #include <algorithm>
 #include <cstdint>
 #include <utility>

@@ -28,7 +28,7 @@ constexpr double kMostSteps = 4096;
 constexpr double kMostWindowSteps = 5e5;
 /// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;
-/// Once a chunk takes this many times as long as the best smaller one, larger ones are not tried.
+/// If a chunk takes this many times as long as the best smaller chunk, larger ones are not tried.
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact one.
 constexpr double kWorthRounding = 0.9;

@@ -79,8 +79,8 @@ class Estimator {
   Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 
-  /// Estimates the call with this chunk in place of the problem's. Builds small schedules, which it
-  /// keeps for other chunks.
+  /// Estimates the call with this chunk in place of the problem's. Builds small schedules, which
+  /// are reused for other chunks if possible.
   Estimate at(std::size_t chunk);
 
  private:

@@ -111,7 +111,7 @@ class Hierarchical : public ScheduleWriter {
     return nth(part(segment, column), round, piece_);
   }
 
-  /// Performs one round through the window: waits until all ranks have ended the round before,
+  /// Performs one round through the window: waits until all ranks have ended the previous round,
   /// publishes, waits for all ranks to publish, and reads.
   template <typename Publish, typename Read>
   void round(Publish publish, Read read) {

@@ -8,8 +8,8 @@
 // nodes, including its own, in node order. So each element is rounded once per node.
 //
 // The window has two halves, used in turn. One arrival per round is enough: once a rank has seen
-// all arrivals of a round, all ranks have read the data of the round before. The half that holds
-// those data is used next.
+// all arrivals of a round, all ranks have read the data of the previous round. The half that
+// holds those data is used next.
 #include <algorithm>
 #include <span>
 #include <vector>

@@ -3,7 +3,7 @@
 //
 // The window is a row of slots, one piece each. Where all ranks publish, pieces are handled in
 // batches of at most half of the slots. A batch is published and then read, while the other slots
-// still hold the batch before. After a rank has seen a peer's first arrival of a batch, it knows
+// still hold the previous batch. After a rank has seen a peer's first arrival of a batch, it knows
 // that the peer has read all earlier batches. The next batch reuses only slots of earlier batches.
 // Where data flow from or to a root, arrivals do not show this. There, the ranks that read arrive
 // once per piece, and the ranks that publish wait for these arrivals.
@@ -111,7 +111,7 @@ class OneShot : public ScheduleWriter {
  private:
   /// Values of `division`, the number of equal groups of slots. With kRow, each slot is reused as
   /// soon as its readers have arrived. With kHalves, a batch uses at most one half of the slots
-  /// while the other half still holds the batch before.
+  /// while the other half still holds the previous batch.
   static constexpr std::size_t kRow = 1;
   static constexpr std::size_t kHalves = 2;
 

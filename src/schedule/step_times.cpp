@@ -13,8 +13,8 @@ namespace {
 // machine; those measurements were not kept. Halving or doubling one changes at most 2 % of the
 // choices, and the algorithm then chosen takes at most 10 % longer.
 
-/// Flows that meet at a rank take kCrowding longer for each flow after the first, and at most
-/// kMostCrowding longer. Both are fractions.
+/// Messages that several senders send to one rank at a time take kCrowding longer for each sender
+/// after the first, and at most kMostCrowding longer. Both are fractions.
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces of more than kCachedPiece bytes have left the core's cache when the next stage reads

@@ -1,4 +1,4 @@
-// A CUDA GPU as a device.
+// The Accelerator of a CUDA GPU.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Metal's GPU as a device.
+// The Accelerator of a Mac's GPU.
 #pragma once
 
 #include <memory>

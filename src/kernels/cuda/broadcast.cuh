@@ -2,7 +2,7 @@
 // rank its part, and the rank forwards it to the others, so the root sends the data only once.
 //
 // A long broadcast runs in rounds, as in staged.cuh. In each round, the root sends the next piece
-// of every part to `received`, while the other ranks forward the piece of the round before to
+// of every part to `received`, while the other ranks forward the piece of the previous round to
 // `results`. After the barrier of the round, each rank copies out what the others have forwarded. A
 // half of `received` is thus read one round after it was written, and written again one barrier
 // later. With two ranks, nothing is forwarded.

@@ -1,4 +1,4 @@
-// The compiled kernels that the library contains.
+// The compiled CUDA kernels that the library contains.
 #pragma once
 
 #include <cstddef>
