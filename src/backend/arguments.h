@@ -1,4 +1,4 @@
-// Checks the arguments of each call and makes its request.
+// Checks the arguments of a call and builds its Request.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 
 namespace mccl {
 
-/// Makes the requests of calls of one rank of a group. All functions throw InvalidArgument; the
-/// message contains the call and the argument, what was found and what was expected.
+/// Builds the Request of each call that one rank makes in a group. All functions throw
+/// InvalidArgument; the message names the call and the argument, and states what was found and what
+/// was expected.
 class Arguments {
  public:
   using Counts = std::span<const std::size_t>;
   Arguments(int rank, int size) : rank_(rank), size_(size) {}
 
-  /// all_reduce, or a reduce to `root`.
+  /// An all_reduce, or a reduce to `root`.
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
-  /// A call with one part per rank on one side: all_gather, gather, scatter or reduce_scatter.
-  /// Without `counts`, each part is as long as the buffer of the other side. Only reduce_scatter
-  /// reads `op`.
+  /// An all_gather, gather, scatter or reduce_scatter, whose input or output consists of one part
+  /// per rank. Without `counts`, each part is as long as the buffer that is not divided. Only
+  /// reduce_scatter reads `op`.
   Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
                    int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;
-  /// An all_to_all with counts.
+  /// An all_to_all whose parts may differ in length.
   Request all_to_allv(ConstBuffer in, Counts in_counts, Buffer out, Counts out_counts) const;
   Request barrier() const;
   Request send(ConstBuffer data, int peer, std::uint32_t tag) const;
@@ -48,15 +49,15 @@ class Arguments {
 
 // The following functions also throw InvalidArgument if their check fails.
 
-/// check_codec() checks the compression of a call, check_ratio() that of a group. Both accept a
-/// compression without a codec.
+/// check_codec() checks the compression of a call, and check_ratio() checks the compression of a
+/// group. Both accept a compression without a codec.
 void check_codec(const engine::Call& call, const Compression& compression);
 void check_ratio(const Compression& compression);
 /// Checks `left`, the call's left_out buffer, which receives the error of compression. It must have
 /// the type and count of the input, and must not overlap the input or the output.
 void check_left_out(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                     const ConstBuffer& left);
-/// Throws if a codec is requested. Used where calls cannot be compressed.
+/// Throws if `compression` requests a codec. Used with MPI, which cannot compress calls.
 void refuse_codec(const std::optional<Compression>& compression);
 
 }  // namespace mccl

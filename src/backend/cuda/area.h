@@ -31,8 +31,8 @@ class Area {
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
-  /// True if NVLink joins all ranks' GPUs, so that a line of 128 bytes arrives whole. The same on
-  /// all ranks.
+  /// True if NVLink joins all ranks' GPUs. Only then does a packed line of 128 bytes arrive whole
+  /// (packed_line.h). The same on all ranks.
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }
@@ -42,8 +42,8 @@ class Area {
   std::string exchange_windows(Group& group);
   /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }
-  /// Returns the window and offset of `memory`, as other ranks' kernels need them
-  /// (kernels::cuda::place_in), or kNowhere if they cannot access it.
+  /// Returns the window and offset of `memory`, encoded by kernels::cuda::place_in() for other
+  /// ranks' kernels. Returns kNowhere if those kernels cannot access the memory.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const;
 
   kernels::cuda::Alarm& alarm() const {

@@ -53,7 +53,8 @@ struct KernelLimits {
   std::size_t pooled_scatter;
   std::size_t pooled_gather;
 
-  /// Excludes the packed kernels, for GPUs on which a line of 128 bytes may arrive in pieces.
+  /// Excludes the packed kernels, for GPUs on which a packed line of 128 bytes may arrive in
+  /// pieces.
   KernelLimits without_packed() const {
     KernelLimits limits = *this;
     limits.packed_sum = limits.packed_parts = 0;

@@ -11,16 +11,16 @@ namespace mccl::cuda {
 /// How the calls of ranks that share one GPU are carried out.
 enum class SharedGpu {
   refused,  ///< Their calls go through the host.
-  nvlink,   ///< Treated as two GPUs joined by NVLink. For tests only.
-  pcie,
+  nvlink,   ///< Kernels run as if NVLink joined two GPUs. For tests only.
+  pcie,     ///< Kernels run as if PCIe joined two GPUs. For tests only.
 };
 
 /// Parses the setting `test_only_shared_gpu`.
 SharedGpu shared_gpu_named(std::string_view name);
 
-/// Creates the path of a group, which needs one GPU per rank. In the first call that this path
-/// runs, the ranks agree whether they can access each other's GPUs. If they cannot, all calls go
-/// through the host, and the reason is logged once. Throws InvalidArgument if CUDA is not
+/// Creates the path of a group. Each rank needs its own GPU. In the first call that this path
+/// supports, the ranks find out whether they can access each other's GPUs. If they cannot, all
+/// calls go through the host, and the reason is logged once. Throws InvalidArgument if CUDA is not
 /// available.
 std::shared_ptr<direct::Path> make_path(const direct::PathOptions& options,
                                         SharedGpu shared = SharedGpu::refused);

@@ -12,7 +12,7 @@
 namespace mccl::direct {
 namespace {
 
-/// Maximum bytes of a text in its key. A store accepts keys of up to 1 KiB.
+/// Maximum number of bytes of a warning in its store key. A store accepts keys of up to 1 KiB.
 constexpr std::size_t kLongestKey = 900;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Exchanges between the ranks of a group before their devices work together.
+// Exchanges of values among the ranks of a group, with which the ranks agree on a device path.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace mccl::direct {
 
-/// Returns the value of every rank, in rank order. All ranks of `group` must call it. The group's
-/// timeout applies unless another one is given.
+/// Returns the `own` values of all ranks, in rank order. All ranks of `group` must call it.
+/// `timeout` defaults to the group's.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own,
                       std::optional<std::chrono::milliseconds> timeout = {}) {
@@ -29,8 +29,9 @@ std::vector<T> gather(Group& group, const T& own,
   return all;
 }
 
-/// Returns "rank R: " and the objection of rank R, the lowest rank that has one. Returns an empty
-/// string if no rank has one. The result is the same on all ranks.
+/// Returns "rank R: " followed by the objection of rank R, the lowest rank that has one. Returns an
+/// empty string if `own` is empty on all ranks. All ranks must call it, and all get the same
+/// result.
 std::string first_objection(Group& group, const std::string& own);
 
 /// Identifies the device of a rank, so that other ranks can compare it with their own.
@@ -44,7 +45,8 @@ DeviceIdentity card_of(const std::string& bus);
 bool on_one_host(const DeviceIdentity& a, const DeviceIdentity& b);
 bool is_one_device(const DeviceIdentity& a, const DeviceIdentity& b);
 
-/// Shared by all groups of a job in this process. Thread-safe.
+/// Logs each warning once per job, although many groups and ranks report it. Shared by all groups
+/// of a job in this process. Thread-safe.
 class Notices {
  public:
   /// `store` is the job's store. Once it has been destroyed, warn() logs a text at WARN once in

@@ -27,9 +27,9 @@ struct PathCandidate {
 /// No rank knows in advance where the other ranks' memory lies. So along with collective 1, 2, 4, 8
 /// and so on, each rank reports where its own memory lies, in a small asynchronous all_gather.
 ///
-/// Once all ranks report device memory and can wait, they meet. They create the candidates that all
-/// ranks support, measure them if there are several, and agree on the figures. Later calls run on
-/// the devices without the host.
+/// Once all ranks report device memory and may block, they meet: they create the candidates that
+/// all ranks support, measure them if there are several, and agree on the figures. Later calls run
+/// on the devices without the host.
 ///
 /// If a report shows both host and device memory, all later calls of the group go through the host.
 /// The ranks still continue to report, because a rank whose memory is on the host has not read the
@@ -62,8 +62,8 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// Reads the answers to the reports so far and acts on them. `device` is that of the current
-  /// call.
+  /// Reads the answers to the reports so far and acts on them. `device` is the current call's
+  /// device.
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);
@@ -87,7 +87,7 @@ class AutoPath final : public Path {
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Made for this group by the parent's path; may be null.
+  std::shared_ptr<Path> inherited_;  ///< Made by the path of this group's parent; may be null.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; constant in State::direct

@@ -23,7 +23,7 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
         rank_(rank),
         deadline_(deadline) {}
 
-  /// Sets the call's number in the queue of the path. Called once, before any other function.
+  /// Sets the call's number in the path's queue. Must be called once, before any other function.
   void wait_for(device::Word number) { number_ = number; }
 
   bool try_finish() override;

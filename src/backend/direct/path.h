@@ -14,27 +14,28 @@
 
 namespace mccl::direct {
 
-/// All ranks of a group have the same kind of path and call its functions in the same order.
-/// Thread-safe to the same degree as the group.
+/// All ranks of a group use the same subclass, and call its functions in the same order. Threads
+/// may use a path as they may use its group.
 class Path {
  public:
   virtual ~Path() = default;
 
   /// Called before every unbatched collective of the group, on host or device memory. `timeout` is
-  /// that of the collective. `may_meet`: true if this function may block until the other ranks make
-  /// the same collective, so that the ranks can connect their devices (see takes()).
+  /// the collective's. `may_meet`: true if this function may block until the other ranks call the
+  /// same collective, so that the ranks can connect their devices (see takes()).
   virtual void before_collective(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
                                  bool /*may_meet*/) {}
-  /// True if the path supports the call; the same on all ranks. The first such call may make the
-  /// ranks meet, that is, connect their devices by calls of the group on host memory.
+  /// True if the path supports the call; the same on all ranks. During the first such call, the
+  /// ranks may meet: they connect their devices by calls of the group on host memory.
   virtual bool takes(const Request& request) = 0;
-  /// Returns the path that runs the call: this one, or one of those among which it chooses. Returns
-  /// null if takes() is false.
+  /// Returns the path that runs the call: this path or, for AutoPath, one of its candidates.
+  /// Returns null if takes() is false.
   virtual Path* way_for(const Request& request) { return takes(request) ? this : nullptr; }
-  /// True if the ranks have not met yet. They cannot meet in a call in a stream that is being
+  /// True if the ranks have not met yet. They cannot meet in a call on a stream that is being
   /// captured.
   virtual bool has_to_meet() const { return false; }
-  /// Enqueues the call on `stream`. Throws if it cannot.
+  /// Enqueues the call on `stream`. Throws InvalidArgument if its memory is on another device than
+  /// the path, and PeerError if the path has failed.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The queue that orders the calls of this path on the device; null until the ranks have met.
   device::SerialQueue* queue() const { return queue_; }
@@ -49,7 +50,7 @@ class Path {
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
   /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
   virtual std::string name() const { return {}; }
-  /// The reason for which the path has failed; empty if it has not.
+  /// The reason why the path has failed; empty if it has not failed.
   virtual std::string failure() = 0;
   /// Ends the calls in flight, so that no stream waits forever. The queue marks them as given up.
   void abort() noexcept {
@@ -73,7 +74,7 @@ class Path {
   std::atomic<device::SerialQueue*> queue_{nullptr};
 };
 
-/// Arguments that a group passes to its paths. All groups of the job share `notices`.
+/// Options that a group passes to its paths. All groups of the job share `notices`.
 struct PathOptions {
   Group& group;
   std::chrono::milliseconds timeout;
@@ -103,13 +104,13 @@ class DevicePath : public Path {
     device_ = device;
     meet();
   }
-  /// Makes the queue. Called on success.
+  /// Creates `own_queue_`. Called by meet() if all ranks can use the path.
   void make_queue();
   /// Throws the error of a call that cannot start because the path has failed.
   [[noreturn]] void refuse(const Request& request, const std::string& reason) const;
 
   virtual bool supports(const Request& request) const = 0;
-  /// Connects the ranks. Calls make_queue() unless they cannot use the path.
+  /// Connects the ranks' devices. Calls make_queue() if all ranks can use the path.
   virtual void meet() = 0;
   virtual void start(const Request& request, void* stream) = 0;
 

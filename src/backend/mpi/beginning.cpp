@@ -1,4 +1,4 @@
-// Begins each kind of call: chooses MPI's function and the memory that it uses.
+// Starts the MPI calls of a request: chooses MPI's functions and the memory that they use.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -72,7 +72,7 @@ class Beginning {
       case Collective::all_to_all:
         return all_to_all();
       case Collective::barrier:
-        flight_.own_memory_ = true;  // a barrier has no memory of the caller
+        flight_.own_memory_ = true;  // a barrier uses no memory of the caller
         return message(mpi_.Ibarrier);
       case Collective::send: {
         const auto [count, type] = bytes_of(request_.in.bytes());
@@ -88,8 +88,8 @@ class Beginning {
   }
 
  private:
-  /// Finds the memory that MPI reads and writes. Small data, and operands of reductions that are
-  /// not aligned as MPI needs, are copied through the flight's own memory.
+  /// Chooses the memory that MPI reads and writes. Small data are copied through the Flight's own
+  /// memory, and so are operands of reductions that lack the alignment that MPI needs.
   void lay_out() {
     const bool is_broadcast = call_.collective == Collective::broadcast;
     const std::size_t given = is_broadcast && !is_root() ? 0 : request_.in.bytes();

@@ -30,18 +30,19 @@ constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 /// barrier before a blocking call: other ranks may already have left the barrier and entered the
 /// call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
-/// The same limit if a thread is in a blocking call, which cannot be cancelled.
+/// The limit in place of kLastMoment if a thread is in a blocking call, which cannot be cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Maximum number of times that one advance() tests a collective. The rest of advance() takes as
-/// long as one test.
+/// Maximum number of tests of a collective in one advance(). Several tests pay off, because the
+/// rest of advance() takes as long as one test.
 constexpr int kLooks = 32;
 /// Maximum number of times that cancel() tests a cancelled receive.
 constexpr int kLooksToTakeBack = 1000;
 
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 
-/// A large collective that uses MPI's blocking call. All ranks first gather in a nonblocking
-/// barrier; then a thread makes the call. Shared with the thread, which may outlive the group.
+/// A large collective that uses MPI's blocking call. All ranks first enter a nonblocking barrier.
+/// When it ends, a thread makes the blocking call. This object is shared with that thread, which
+/// may outlive the group.
 struct Bulk {
   Bulk(const engine::Request& its_request, const CallCommunicator& its_place)
       : request(its_request), kept_counts(request), place(its_place) {}

@@ -19,8 +19,8 @@ std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<in
                                               std::chrono::milliseconds patience,
                                               std::weak_ptr<engine::Engine> engine);
 
-/// Sets the maximum number of elements in one MPI call, in place of the range of int. Only tests
-/// call it. It applies to groups that are created later.
+/// Sets the maximum number of elements in one MPI call, which is otherwise INT_MAX. Only tests call
+/// it. The limit applies to groups that are created later.
 void count_at_most(std::size_t most);
 
 }  // namespace mccl::mpi

@@ -1,4 +1,4 @@
-// Decides which MPI library a process uses, and loads it. Only find_library() loads anything; the
+// Decides which MPI library a process uses, and loads it. Only find_library() loads libraries; the
 // other functions depend on their arguments alone.
 #pragma once
 

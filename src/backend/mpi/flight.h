@@ -17,7 +17,8 @@ struct CallCommunicator {
   Handle comm = 0;
   int rank = 0;
   int size = 1;
-  /// The largest tag of MPI. The upper half of the tags is reserved for the bindings' own calls.
+  /// The largest tag that MPI allows. The upper half of the tags is reserved for the bindings' own
+  /// calls.
   int largest_tag = 0;
   /// Maximum number of elements in one MPI call. Longer data are sent in pieces.
   std::size_t most = 0;
@@ -34,17 +35,17 @@ int tag_of(const CallCommunicator& place, const engine::Call& call);
 /// reads and writes its memory.
 class Flight {
  public:
-  /// Maximum bytes of a call whose data are copied through the flight's own memory. If such a call
-  /// is abandoned, MPI has no pointer to the caller's memory.
+  /// Maximum size in bytes of a call whose data MPI reads and writes in the Flight's own memory,
+  /// not in the caller's. If such a call is abandoned, MPI has no pointer to the caller's memory.
   static constexpr std::size_t kSmallBytes = 4096;
 
   Flight() = default;
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// Begins the call. If `waits` is true, a collective other than a barrier uses MPI's blocking
-  /// function. `place` must outlive the flight. Throws InvalidArgument for a tag that is too
-  /// large, and errors of MPI.
+  /// Begins the call. If `waits` is true, uses MPI's blocking function for collectives other than a
+  /// barrier. `place` must outlive the flight. Throws InvalidArgument for a tag that is too large,
+  /// and errors of MPI.
   void begin(const CallCommunicator& place, const engine::Request& request, bool waits = false);
   /// Begins a barrier, which ends once all ranks have reached it. Used before a blocking call.
   void gather(const CallCommunicator& place);

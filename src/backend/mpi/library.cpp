@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// The variables of Open MPI, in the order of DType and of Predefined.
+/// The names of Open MPI's variables, in the order of DType and of Predefined.
 constexpr const char* kTypes[] = {
     "ompi_mpi_uint8_t", "ompi_mpi_uint8_t",         "ompi_mpi_int8_t",          "ompi_mpi_uint16_t",
     "ompi_mpi_int16_t", "ompi_mpi_uint32_t",        "ompi_mpi_int32_t",         "ompi_mpi_uint64_t",
@@ -22,7 +22,8 @@ constexpr const char* kPredefined[] = {"ompi_mpi_op_sum", "ompi_mpi_op_prod", "o
                                        "ompi_mpi_op_bxor"};
 static_assert(std::size(kTypes) == kDTypeCount && std::size(kPredefined) == kPredefinedCount);
 
-/// Completes the ABI of Open MPI by the addresses of variables of `file`.
+/// Sets Open MPI's handles, which are the addresses of variables in `file`. No-op for the other
+/// ABIs.
 Abi completed(Abi abi, const SharedLibrary& file) {
   if (abi.world != 0) return abi;
   const auto handle = [&](const char* name) {

@@ -120,7 +120,8 @@ class MpiLibrary {
   /// int.
   Type create_long_type(std::size_t bytes) const;
 
-  /// Creates the operations. Called once MPI is initialised. They are never freed.
+  /// Creates the operations that operation() returns. Must be called after MPI is initialised. They
+  /// are never freed.
   void create_operations();
   /// Returns the operation for a combination that supports() allows; for avg and premul_sum, the
   /// operation for sum. Uses MPI's predefined operation if it gives the same result as MCCL's
@@ -148,7 +149,7 @@ class MpiLibrary {
   /// error.
   bool test(Request& request, Arrival* arrival) const;
 
-  /// Throws the error of a function of MPI that has returned `code`.
+  /// Throws the error of the MPI function `function`, which has returned `code`.
   [[noreturn]] void fail(const char* function, int code) const;
 
  private:

@@ -92,8 +92,8 @@ MpiProcess::MpiProcess() : library_(find_library(process_environment())), thread
 }
 
 void MpiProcess::start(const ContextOptions& options) {
-  // The function on the thread has a copy of the settings, since it may still run after this wait
-  // has timed out.
+  // The job on the thread has a copy of the settings, because it may still run after this wait has
+  // timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
@@ -109,7 +109,7 @@ void MpiProcess::start(const ContextOptions& options) {
   if (!joined_) std::atexit(at_exit);
 }
 
-/// Runs on `thread_`, which must make all later calls if the library allows only one thread.
+/// Runs on `thread_`. If the library allows only one thread, that thread must make all MPI calls.
 void MpiProcess::initialise(const Config& config) {
   if (joined_) {
     level_ = library_->level();

@@ -1,4 +1,4 @@
-// State of MPI in this process. All contexts share one instance, which lives until the process
+// State of MPI in this process. All contexts share one MpiProcess, which lives until the process
 // ends.
 #pragma once
 
@@ -56,7 +56,7 @@ class MpiProcess {
   /// The reason why MPI must not be called any more; empty if it may be called.
   std::string failure() const;
   /// Forbids all further MPI calls. Needed if MPI still has pointers to memory that the program is
-  /// about to reuse, because any MPI call may write into it.
+  /// about to reuse, because any MPI call may write to that memory.
   void end_for_good(const std::string& reason);
   /// Records a failure, after which some rank may never reach MPI_Finalize. When this process ends,
   /// it then waits only for a limited time for the other ranks.

@@ -1,4 +1,4 @@
-// A thread that makes MPI calls which the caller's thread may not make, or must not wait for.
+// A thread for MPI calls that the caller's thread is not allowed to make, or must not block in.
 #pragma once
 
 #include <condition_variable>

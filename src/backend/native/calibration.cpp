@@ -42,8 +42,9 @@ constexpr int kCachedWarmup = 24;
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
-/// Number of messages in a row, bytes of each, and number of repetitions. A row is one schedule of
-/// small messages. The time that each message after the first adds is the rank's own work.
+/// A row is a broadcast whose schedule sends kRow messages of kRowPiece bytes, one after another.
+/// It is repeated kRowTimes times. The time that each message after the first adds is the rank's
+/// own work.
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
@@ -55,7 +56,7 @@ constexpr int kComputedTimes = 4;
 /// even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
-/// A fact that is measured. It is logged in its unit, unless that is empty.
+/// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.
 struct MeasuredFact {
   double Facts::*fact;
   double scale = 1;

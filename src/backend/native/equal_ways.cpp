@@ -15,15 +15,15 @@
 namespace mccl::native {
 namespace {
 
-/// Another route is preferred to the first one only if it takes less than this fraction of its
+/// Another route replaces the first one only if it takes less than this fraction of the first one's
 /// time. Smaller differences may be noise.
 constexpr double kClearly = 0.8;
 /// Size in bytes of the message by which routes are compared.
 constexpr double kBytes = 256 << 10;
-/// Maximum number of routes to one peer that are tried. No host has more interfaces to one peer.
+/// Maximum number of routes to one peer that are measured.
 constexpr int kMostWays = 16;
-/// Maximum number of pairs with several routes; if there are more, none is tried. A trial takes up
-/// to some tenths of a second and would delay the start of the job.
+/// Maximum number of pairs with several routes. If there are more, no routes are measured, because
+/// each pair may delay the start of the job by some tenths of a second.
 constexpr std::size_t kMostPairs = 64;
 
 double seconds_of(const PairFigures& figures) {
@@ -59,7 +59,8 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
                      figures.bytes_per_s * 8e-9);
 }
 
-/// Measures the routes of one pair. The rank that dials measures the time, the other rank answers.
+/// Measures the routes of one pair. The rank that dials the link takes the times, and the other
+/// rank answers.
 void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
   const bool dials = pair.first == engine->rank();
   const std::vector<std::string> ways =

@@ -74,8 +74,8 @@ NativeGroup::OperationPtr NativeGroup::operation(engine::Task task,
   return operation;
 }
 
-/// Unless the call requests a codec, returns none for small data, for which rounding takes as long
-/// as sending.
+/// Does not apply the group's codec to small data, for which rounding takes as long as sending. A
+/// codec in the call's own options has no such minimum size.
 Coding NativeGroup::coding_of(const Request& request, const CallOptions& options) const {
   if (carrier_) {
     refuse_codec(options.compression);
@@ -228,8 +228,8 @@ void NativeGroup::run_at_once(std::vector<OperationPtr>& operations,
 }
 
 /// Ends with a barrier, so that every member has created its new group when split() returns.
-/// Otherwise a call of a new group could time out on a rank that waits for a member without the
-/// group.
+/// Otherwise a call of the new group could time out while it waits for a member that has not
+/// created the group yet.
 std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   std::vector<int> chosen = ranks_of_color(*this, color, key);
   std::shared_ptr<NativeGroup> part;
@@ -261,7 +261,7 @@ std::shared_ptr<NativeGroup> NativeGroup::make_part(int color, std::vector<int> 
   return part;
 }
 
-/// Makes a group with the timeout, codec and paths of this one. `members` are ranks of the job.
+/// Makes a group with this group's timeout, codec and setup. `members` are ranks of the job.
 std::shared_ptr<NativeGroup> NativeGroup::make_child(const std::string& name,
                                                      const std::vector<int>& members) {
   auto child = std::make_shared<NativeGroup>(engine_, name, members, state_->timeout(),
@@ -273,8 +273,8 @@ std::shared_ptr<NativeGroup> NativeGroup::make_child(const std::string& name,
 std::shared_ptr<Group> NativeGroup::shrink(std::optional<std::chrono::milliseconds> timeout) {
   if (carrier_) {
     throw InvalidArgument(fmt::format(
-        "shrink of group '{}': MPI carries the calls of this group (MCCL_BACKEND=mpi), and it "
-        "cannot go on after the death of a rank; use MCCL_BACKEND=native",
+        "shrink of group '{}': MPI carries the calls of this group (MCCL_BACKEND=mpi), and MPI "
+        "cannot continue after the death of a rank; use MCCL_BACKEND=native",
         name()));
   }
   const auto [ranks, round] = engine_->survivors_of(state_, timeout.value_or(state_->timeout()));

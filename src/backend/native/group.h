@@ -1,4 +1,5 @@
-// The groups of a context: they check the arguments of a call and decide what carries it out.
+// A group, which checks the arguments of each call and chooses what runs it: the engine, a device
+// path or MPI.
 #pragma once
 
 #include <atomic>
@@ -28,10 +29,10 @@ class NativeGroup;
 
 /// Properties that all groups of a context share.
 struct GroupSetup {
-  /// Sets a group's path or carrier, which makes its calls in place of the engine's links. May be
-  /// null. The second argument is the group's timeout.
+  /// Gives a group a device path, or lets MPI carry its calls. Null if neither is used. The second
+  /// argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
-  /// Computes reductions in place of the host's kernels; null for none.
+  /// Computes reductions in place of the host's kernels; null if there is none.
   std::shared_ptr<kernels::Unit> unit;
   /// True if calls are staged even on memory that a Mac's GPU shares with the host.
   bool stages_always = false;
@@ -58,8 +59,8 @@ class NativeGroup final : public Group {
   /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
   /// Must be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
-  /// Sets the receiver of warnings about options that the group cannot use. Must be called before
-  /// the first call.
+  /// Sets the object that logs a warning if calls on GPU memory ignore the group's compression.
+  /// Must be called before the first call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
   /// Lets MPI carry out the group's calls on host memory. All ranks of the group must call this;
   /// see mpi::make_carrier(). No-op for a group of one rank.
@@ -114,9 +115,9 @@ class NativeGroup final : public Group {
   // The following functions are used by OrderedCalls.
   /// Starts a call on host memory.
   Work start(const Request& request, const CallOptions& options);
-  /// True if a call for `request` uses its conveyor, so that it may start before its whole input
-  /// has arrived. False for premul_sum, whose factor is applied to the whole input before the
-  /// schedule starts.
+  /// True if a call for `request` reads its input through engine::Conveyor, so that it may start
+  /// before its whole input has arrived. False for premul_sum, whose factor is applied to the whole
+  /// input before the schedule starts.
   bool begins_early(const Request& request) const {
     return is_collective(request.call) && request.call.kind != ReduceKind::premul_sum;
   }
@@ -136,8 +137,8 @@ class NativeGroup final : public Group {
 
   // group_calls.cpp
   Arguments arguments() const { return {rank(), size()}; }
-  /// `on_device` is the request of the same call for a device that carries it out without the host.
-  /// Null if it does not differ from `request`.
+  /// `on_device` is the request to use if a device path runs the call. Null if it does not differ
+  /// from `request`.
   Work begin(const Request& request, const CallOptions& options,
              const Request* on_device = nullptr);
   Work begin_sum(const Request& request, const CallOptions& options);

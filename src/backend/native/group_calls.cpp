@@ -1,5 +1,5 @@
-// The part of NativeGroup that makes the requests of calls, and routes them to the engine, the
-// queue or the devices.
+// The calls of NativeGroup: builds the Request of each call, and passes it to the engine, to the
+// queue of ordered calls or to a device path.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -46,7 +46,7 @@ Work NativeGroup::begin(const Request& request, const CallOptions& options,
 }
 
 /// Throws if the stream is being captured. To connect the devices, the ranks make calls on host
-/// memory, allocate and measure; a graph can record none of these.
+/// memory, allocate memory and measure. A graph can record none of these actions.
 void NativeGroup::refuse_capture(const Request& request, const CallOptions& options) const {
   const Device device = device_of(request);
   if (!device::depot_of(device)->accelerator().is_capturing(options.stream)) return;
@@ -56,9 +56,9 @@ void NativeGroup::refuse_capture(const Request& request, const CallOptions& opti
                   name_of(request.call.collective), name()));
 }
 
-/// Returns the path that runs the call; null if it goes through the host. The first call may make
-/// the ranks meet, which fails if one has left. In later calls, kernels may wait for a rank that
-/// has left. Only the engine detects this, so a failure of the group must abort the path.
+/// Returns the path that runs the call; null if the call goes through the host. Kernels of the path
+/// may wait for a rank that has left. Only the engine detects a lost rank, so a failure of the
+/// group must abort the path.
 direct::Path* NativeGroup::way_for(const Request& request, const CallOptions& options) {
   if (!path_ || options.fence || options.compression || batch_is_open()) return nullptr;
   if (request.in.device.kind == DeviceKind::metal || request.out.device.kind == DeviceKind::metal)
@@ -131,7 +131,7 @@ Work NativeGroup::end_coalescing() {
   return ordered ? ordered->end_batch(std::move(work)) : work;
 }
 
-/// Fills left_out with zeros, which remain unless the engine writes to it.
+/// Fills left_out with zeros, because the engine writes to it only if the call is compressed.
 Work NativeGroup::begin_sum(const Request& request, const CallOptions& options) {
   const Buffer& left = options.left_out;
   if (left.data) {

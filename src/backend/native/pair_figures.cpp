@@ -12,15 +12,15 @@ namespace mccl::native {
 namespace {
 
 /// Sizes in bytes of the first and the last message. The first is large enough to show the rate of
-/// a slow cable instead of that of its buffers. Sizes grow until a message takes kLongEnough
-/// seconds, so that a fast cable shows its rate as well.
+/// a slow cable instead of the rate of the buffers on its way. Sizes grow until a message takes
+/// kLongEnough seconds, so that a fast cable shows its rate as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// Limits on repeating a slow trial, because the processor may be the cause instead of the cable:
-/// the maximum number of trials per size, and their maximum total time in seconds. Other ranks wait
-/// during the trials.
+/// A slow trial is repeated, because the cause may be the processor instead of the cable. The
+/// limits are the number of trials per size and their total time in seconds, because other ranks
+/// wait during the trials.
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 

@@ -32,8 +32,8 @@ double there_and_back(Group& pair, std::span<std::byte> data, std::size_t there,
 std::vector<Pair> in_rounds(std::set<Pair> pairs);
 
 /// Measures the latency and rate between two ranks by messages, over links made for this purpose.
-/// Both ranks must call it; only the result on the first rank is meaningful. `what` distinguishes
-/// the measurements of one pair, and must be the same on both ranks.
+/// Both ranks must call it; only the result on the first rank is meaningful. `what` names the
+/// measurement, is used once per pair, and must be the same on both ranks.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
 
@@ -42,9 +42,10 @@ PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pa
 /// other directly.
 void measure_cables(const std::shared_ptr<engine::Engine>& engine);
 
-/// Measures each route of every pair of ranks that has several which the operating system considers
-/// equivalent, and makes later links use the best one. All ranks must call it, to exchange their
-/// numbers of routes; ranks without such a pair then measure nothing. Logs the figures at INFO.
+/// Some pairs of ranks have several routes that the operating system considers equivalent. Measures
+/// each of these routes, and makes later links use the best one. All ranks must call it, because
+/// they exchange their numbers of routes. Ranks without such a pair measure nothing. Logs the
+/// figures at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

@@ -9,9 +9,9 @@
 
 namespace mccl::native {
 
-/// Returns a unit that passes each call to the first requested unit that supports it. Returns null
-/// if the settings request none. Throws InvalidArgument if they request a unit that this machine
-/// lacks.
+/// Returns a unit that passes each reduction to the first requested unit that supports it. Returns
+/// null if the settings request none. Throws InvalidArgument if they request a unit that this
+/// machine lacks.
 std::shared_ptr<kernels::Unit> units_of(const Config& config);
 
 }  // namespace mccl::native

@@ -8,10 +8,11 @@
 
 namespace mccl::native {
 
-/// Each predicted time is linear in each fitted time. If ranks share cores, the cost of a context
-/// switch hides the latency of an arrival, so the latency keeps its assumed value. If every rank
-/// has its own core, there are no context switches to measure. Each function returns 0 if the
-/// measured calls were forced through links, because their times do not depend on the window.
+/// Each predicted time of a call is a linear function of each fitted time. If ranks share cores,
+/// the cost of a context switch hides the latency of an arrival, so the latency keeps its assumed
+/// value. If every rank has its own core, there are no context switches to measure. Each function
+/// returns 0 if the measured calls were forced through links, because their times do not depend on
+/// the window.
 class WindowFit {
  public:
   /// `at_calls` are the facts with which the measured calls chose their algorithms. The calls are

@@ -15,7 +15,7 @@ using Result = int;
 using Comm = struct CommOfNccl*;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInProgress = 7;
-inline constexpr int kNoColor = -1;  ///< Color of a rank that joins no part.
+inline constexpr int kNoColor = -1;  ///< Color of a rank that joins no new communicator.
 
 struct UniqueId {
   char bytes[128];
@@ -34,7 +34,8 @@ struct CommConfig {
   int split_share;
 };
 
-/// Throws LoadError if NCCL lacks a function.
+/// The functions of NCCL, without the prefix nccl. The constructor throws LoadError if NCCL lacks
+/// one.
 struct NcclLibrary {
   explicit NcclLibrary(SharedLibrary its_file) : file(std::move(its_file)) {}
 

@@ -59,7 +59,7 @@ class NcclPath final : public direct::DevicePath {
   bool supports(const Request& request) const override;
   void meet() override;
   void start(const Request& request, void* stream) override;
-  /// Starts a path made by split(), after NCCL has filled in `comm_`.
+  /// Completes a path that split() has created, after NCCL has set its `comm_`.
   void begin_as_part(Device device);
   std::string objection();
   void settle(Result result, const char* call);
@@ -79,7 +79,7 @@ class NcclPath final : public direct::DevicePath {
   std::mutex mutex_;
   Comm comm_ = nullptr;  // guarded by mutex_
   std::string failure_;  // guarded by mutex_
-  std::thread ending_;   // guarded by mutex_; destroys the communicator, which may take long
+  std::thread ending_;   // guarded by mutex_; destroys the communicator, which may block
 };
 
 bool NcclPath::supports(const Request& request) const {
@@ -117,7 +117,7 @@ std::string NcclPath::objection() {
   return {};
 }
 
-/// Rank 0 makes the id through which NCCL's ranks find each other, and the group broadcasts it.
+/// Rank 0 creates the id with which NCCL's ranks find each other, and the group broadcasts the id.
 void NcclPath::meet() {
   if (const std::string reason = objection(); !reason.empty()) {
     options_.notices->warn(group(), fmt::format("collectives on GPUs do not use NCCL: {}", reason));
@@ -140,9 +140,10 @@ void NcclPath::meet() {
 }
 
 /// Splits the existing communicator, whose ranks are already connected. NCCL returns success at
-/// once and fills in the part's communicator on its own thread. Until then the parent is busy and
-/// refuses other calls, so this function polls it until it is ready. NCCL writes the part's
-/// communicator to a member of the part, or to a static variable if this rank is in no part.
+/// once and creates the child's communicator on its own thread. Until then the parent's
+/// communicator refuses other calls, so this function polls it until it is ready. NCCL writes the
+/// child's communicator to `comm_` of the child's path. If this rank is in no child group, NCCL
+/// writes to a static variable.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
@@ -182,7 +183,8 @@ void NcclPath::begin_as_part(Device device) {
       group().name(), own_queue_->accelerator().name(), nccl_.described());
 }
 
-/// Waits until NCCL has completed an asynchronous call. Throws NCCL's error.
+/// Waits until NCCL has completed the asynchronous `call`, which returned `result`. Throws NCCL's
+/// error.
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
       options_.timeout.count() > 0 ? Clock::now() + options_.timeout : Clock::time_point::max();
@@ -246,8 +248,8 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// Uses messages, or one reduction per rank, for a collective that NCCL lacks. The caller groups
-/// these calls, so that they start together.
+/// Makes up a collective that NCCL lacks from sends and receives, or from one reduction per rank.
+/// The caller puts these NCCL calls in one NCCL group, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const ElementForm move = moved(r.call.dtype);
   const Shares given = shares_of(r, group().size());
@@ -291,11 +293,12 @@ void NcclPath::exchange(const Request& r, void* stream) {
 
 std::string NcclPath::failure() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return {};  // the thread that holds the lock detects a failure itself
+  if (!lock) return {};  // the thread that holds the lock detects failures itself
   return why_failed();
 }
 
-/// Called with the lock held. Prefers the failure of the group, whose text contains the lost rank.
+/// The caller must hold `mutex_`. Returns the group's failure rather than NCCL's, because the
+/// group's names the lost rank.
 std::string NcclPath::why_failed() {
   if (std::string reason = group().failure(); !reason.empty()) return reason;
   Result state = kSuccess;

@@ -1,5 +1,4 @@
-// A call in a group's queue of ordered calls. It uses device memory, or uses host memory but must
-// wait for an earlier call that does.
+// A call in a group's queue of ordered calls, which waits for a device, a fence or an earlier call.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,8 @@ class OrderedCalls;
 class StagedCall final : public detail::WorkState, public Returning {
  public:
   /// Starts the copy of the input if `request` needs one. `early`: true if the call on host memory
-  /// uses its conveyor. Throws InvalidArgument.
+  /// reads its input through engine::Conveyor, and thus may start before all input has arrived.
+  /// Throws InvalidArgument.
   StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
              const CallOptions& options, int rank, Clock::time_point deadline, bool early);
 

@@ -1,5 +1,5 @@
-// Keeps a group's calls in order if some of them wait for a device. Ranks match calls by their
-// order, so a call that follows one whose input has not arrived yet must wait behind it.
+// Keeps a group's calls in order while some of them wait for a device. Ranks match calls by their
+// order, so a call must not start before the earlier calls have started.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,8 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   bool is_busy() const { return attention_.load(std::memory_order_acquire) != 0; }
 
   Work enqueue(const Request& request, const CallOptions& options);
-  /// Ends this thread's batch. Returns one Work for its calls in the queue and for `others`, those
-  /// of its calls that did not enter the queue.
+  /// Ends the calling thread's batch. Returns one Work for the batch's calls in this queue and for
+  /// `others`, the Work of the batch's other calls.
   Work end_batch(Work others);
 
   /// Starts all calls that are ready.

@@ -1,4 +1,5 @@
-// Polls for the end of a device's work, which the device writes to memory without an event.
+// Pauses between polls for the end of a device's work. The device reports the end only by a write
+// to memory, so the host must poll.
 #pragma once
 
 #include <algorithm>

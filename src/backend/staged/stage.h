@@ -14,18 +14,19 @@ namespace mccl::staged {
 /// shares with the host.
 Request as_the_gpu_sees(const Request& request);
 
-/// True if a call must wait for a device or a fence, or must use other memory.
+/// True if a call must wait for a device or a fence, or needs a copy of its data in host memory.
 inline bool needs_stage(const Request& request, const CallOptions& options) {
   return on_device(request) || options.fence;
 }
 
-/// Holds the pinned memory of one call and the bounce that copies data to it and back. A call on
-/// host memory behind a fence has neither. Not thread-safe.
+/// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
+/// back. A call on host memory behind a fence has neither. Not thread-safe.
 class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into one on host memory. The device copies the input to that
   /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
-  /// if the call uses its conveyor. Throws InvalidArgument.
+  /// if the call reads its input through engine::Conveyor, and thus may start before all input has
+  /// arrived. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
   /// If the device has not finished, the memory and the bounce that it uses are never reused.
   ~Stage() override;
