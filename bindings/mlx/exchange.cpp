@@ -225,7 +225,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
     return {record(cotangents[0], adjoint(exchange_, primals[0].shape()), group_, stream())};
   }
 
-  /// Moves the mapped axis into the rows, because axis 0 must stay the axis of rows.
+  /// Moves the mapped axis to position 1, so that axis 0 remains the axis of rows.
   std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>& inputs,
                                                            const std::vector<int>& axes) override {
     mx::array x = inputs[0];

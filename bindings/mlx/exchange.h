@@ -71,9 +71,9 @@ std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 
-/// Records the mean of arrays that a codec rounds, and the part that rounding drops on this rank,
-/// over a group of several ranks. Evaluating either computes both. They have no gradients. Throws
-/// InvalidArgument unless `x` holds floats.
+/// Records two results over a group of several ranks: the mean of all ranks' `x`, which a codec
+/// rounds, and the part that rounding drops on this rank. Evaluating either computes both. Neither
+/// has a gradient. Throws InvalidArgument if `x` does not hold floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
                                                     const std::shared_ptr<MlxGroup>& group,

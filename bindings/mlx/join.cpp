@@ -18,7 +18,7 @@ namespace nb = nanobind;
 
 namespace {
 
-/// The contexts that this extension has made.
+/// The contexts that join() has made.
 mccl::python::ContextRegistry& registry() {
   static auto* instance = new mccl::python::ContextRegistry;
   return *instance;

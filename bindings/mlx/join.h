@@ -20,7 +20,7 @@ inline constexpr const char* kGroupCapsule = "mccl.group";
 /// Context::create.
 nanobind::capsule join(const std::map<std::string, std::string>& settings);
 
-/// The group in such a capsule. Throws a Python error for any other capsule.
+/// Returns the group in a capsule named kGroupCapsule. Throws a Python error for any other capsule.
 std::shared_ptr<mccl::Group> native_group_in(const nanobind::capsule& capsule);
 
 /// Shuts down every living context that join() made, and notifies the peers. First waits up to 2 s

@@ -81,7 +81,7 @@ void bind_exchanges(nb::module_& module) {
   module.def("barrier", &barrier, "group"_a, "Returns when every rank has called it.");
   module.def(
       "is_tracer", [](const mx::array& array) { return array.is_tracer(); }, "array"_a,
-      "Whether the array is a tracer, while a function is transformed or compiled.");
+      "Whether the array is a tracer, as in a function that MLX transforms or compiles.");
 }
 
 }  // namespace

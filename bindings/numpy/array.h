@@ -18,7 +18,7 @@ using Shape = std::span<const Py_ssize_t>;
 
 /// Memory in C order, owned by a Python object.
 struct Array {
-  nb::object object;  ///< The caller's object, or a NumPy array that was made here.
+  nb::object object;  ///< The caller's object, or a NumPy array of new_array().
   nb::object memory;  ///< Keeps `data` and `shape` alive.
   void* data = nullptr;
   Shape shape;
@@ -43,7 +43,7 @@ Array input_array(const char* call, nb::handle x);
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
 /// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// Accepts such an array that also has this type and shape.
+/// Accepts only an array to write to that has this type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.

@@ -156,7 +156,7 @@ Args:
 Returns:
     `out`. With wait=False: a Work.)";
 
-constexpr const char* kSplit = R"(Makes one group of the ranks with the same color. A collective.
+constexpr const char* kSplit = R"(Divides the group into one new group per color. A collective.
 
 Args:
     color: At least 0; negative for a rank that joins no group.
@@ -195,7 +195,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro("size", &ArrayGroup::size, "The number of ranks.")
       .def_prop_ro("name", &ArrayGroup::name, "The name of the group, the same on all ranks.")
       .def_prop_ro("failure", &ArrayGroup::failure,
-                   "The reason why the group has failed; None while it has not.")
+                   "The reason why the group has failed; None if it has not failed.")
       .def_prop_ro("capsule", &ArrayGroup::capsule,
                    "A PyCapsule \"mccl.group\" that owns a std::shared_ptr<mccl::Group>*, for "
                    "extension modules.")
@@ -216,7 +216,7 @@ void bind_group(nb::module_& module) {
       .def("all_to_all", &ArrayGroup::all_to_all, "x"_a, "out"_a = none, "in_counts"_a = none,
            "out_counts"_a = none, nb::kw_only(), wait, timeout, kAllToAll)
       .def("barrier", &ArrayGroup::barrier, nb::kw_only(), wait, timeout,
-           "Blocks until every rank has called it. With wait=False: that is when the Work is done.")
+           "Blocks until every rank has called it. With wait=False: a Work, done at that time.")
       .def("send", &ArrayGroup::send, "x"_a, "peer"_a, "tag"_a = 0, nb::kw_only(), wait, timeout,
            kSend)
       .def("recv", &ArrayGroup::recv, "out"_a, "peer"_a = none, "tag"_a = 0, nb::kw_only(), wait,

@@ -12,7 +12,7 @@
 namespace mccl::numpy {
 namespace {
 
-/// Copy of the values of `x` into `out` before an in-place call.
+/// The copy of the root's `x` to `out` that precedes an in-place broadcast.
 struct Placed {
   const void* from = nullptr;  ///< Null if nothing must be copied.
   void* to = nullptr;

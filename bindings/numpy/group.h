@@ -69,16 +69,16 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// Makes a call. Calls `start(group, options)` without the GIL; `start` starts the call and
-  /// returns its Work. Returns `kept.result` once the call is done if `manner.wait` is set.
-  /// Otherwise, returns a Work with that result immediately.
+  /// Makes a call: runs `start(group, options)` without the GIL, which starts the call and returns
+  /// its Work. If `manner.wait` is true, returns `kept.result` once the call is done. Otherwise
+  /// returns a Work with that result immediately.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 
   void check_root(const char* call, int root) const;
 
   std::shared_ptr<Group> group_;
-  int process_;  ///< Id of the process that made the object; a forked child has a copy.
+  int process_;  ///< Id of the process that made this object. A forked child has another id.
 };
 
 template <typename Start>

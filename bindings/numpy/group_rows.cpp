@@ -30,7 +30,8 @@ void check_rows(const char* call, std::size_t found, std::size_t expected, const
                                     found, expected, why));
 }
 
-/// Rows per rank of an array that is divided. Throws InvalidArgument if `counts` does not match it.
+/// Returns the number of rows of `whole` that each rank gets. Throws InvalidArgument if `counts`
+/// does not match `whole`.
 Counts parts_of(const char* call, nb::handle counts, const Array& whole, int size) {
   check_axis(call, whole);
   const std::size_t rows = rows_of(whole);
@@ -48,7 +49,8 @@ Counts parts_of(const char* call, nb::handle counts, const Array& whole, int siz
   return Counts(ranks, rows / ranks);
 }
 
-/// Rows per rank of a concatenation, to which this rank contributes `part`.
+/// Returns the number of rows that each rank contributes to a concatenation. `part` is this rank's
+/// contribution.
 Counts all_parts(const char* call, nb::handle counts, const Array& part, int rank, int size) {
   if (counts.is_none()) return Counts(static_cast<std::size_t>(size), rows_of(part));
   Counts given = counts_of(call, "counts", counts, size);
@@ -57,7 +59,8 @@ Counts all_parts(const char* call, nb::handle counts, const Array& part, int ran
   return given;
 }
 
-/// `out`, or a new array, with `rows` rows and otherwise the type and shape of `like`.
+/// Returns `out`, or a new array if `out` is None. It must have `rows` rows, and otherwise the type
+/// and shape of `like`.
 Array rows_like(const char* call, nb::handle out, const Array& like, std::size_t rows) {
   return result_array(call, out, like.dtype, with_rows(like.shape, rows));
 }

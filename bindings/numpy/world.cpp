@@ -37,7 +37,7 @@ struct ProcessWorld {
   /// store that rank 0 serves, not one that is about to close. Stores reached along cables are not
   /// kept, because they end with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
-  std::vector<std::shared_ptr<Context>> abandoned;  ///< Never destroyed by a forked child.
+  std::vector<std::shared_ptr<Context>> abandoned;  ///< Kept by a forked child.
 };
 
 ProcessWorld& registry() {
@@ -129,7 +129,7 @@ void bind_world(nb::module_& module) {
              "Makes the world from resolved settings: connects to all other ranks.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
-  module.def("close_stores", &close_stores, "Closes the stores by which the ranks met.");
+  module.def("close_stores", &close_stores, "Closes the stores through which the ranks met.");
   module.def("before_fork", &before_fork, "Waits until no call of the world is in progress.");
   module.def("after_fork_in_parent", &after_fork_in_parent, "Lets the world continue.");
   module.def("after_fork_in_child", &after_fork_in_child,

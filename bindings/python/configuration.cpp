@@ -111,7 +111,7 @@ void bind_configuration(nb::module_& module) {
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
   module.def("config_from_environment", &config_from_environment, "environment"_a,
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables. "
-             "Omits defaults that MCCL may replace by a better value, such as that of the port.");
+             "Omits defaults that MCCL may replace by a better value, such as the port.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
              "Every setting, from the defaults, overridden by `base` and then `changes`. An empty "
              "secret in `changes` is refused.");
@@ -125,8 +125,8 @@ void bind_configuration(nb::module_& module) {
              "Logs a line at INFO, if the settings enable that level.");
   module.def(
       "check_device_table", &check_device_table, "path"_a, "ring"_a,
-      "Reads a table of RDMA devices, as MLX_IBV_DEVICES names one, and returns its number of "
-      "ranks. It must join all ranks, or each to the next; with `ring`, each to the next.");
+      "Reads a table of RDMA devices, in the format of MLX_IBV_DEVICES, and returns its number of "
+      "ranks. The table must be a ring of the ranks or connect every pair; with `ring`, a ring.");
   module.def("has_active_rdma", &has_rdma, "values"_a,
              "Whether an RDMA device of this machine has an active port.");
   module.def("has_mpi", &has_mpi, "environment"_a,

@@ -46,7 +46,7 @@ class ContextRegistry {
   void after_fork_in_parent() {
     for (const auto& context : forking_) context->after_fork_in_parent();
     auto contexts = std::exchange(forking_, {});
-    mutex_.unlock();  // unlocked before `contexts` destroys a context that has no other owner
+    mutex_.unlock();  // unlock before `contexts` ends, which may destroy a context
   }
   void after_fork_in_child() {
     for (const auto& context : forking_) context->abandon_after_fork();

@@ -89,8 +89,6 @@ void record_call(double queue_wait_s, double execution_s, double network_s, doub
                                      .failed = failed});
 }
 
-/// Adds share_metrics, metrics_summary, metrics_table, log_metrics, reset_metrics, flight_record,
-/// record_call.
 void bind_metrics(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("share_metrics", &share_metrics, "rank"_a = -1,
@@ -113,7 +111,7 @@ void bind_metrics(nb::module_& module) {
 
 }  // namespace
 
-/// Adds settings, settings_markdown and the config_* functions (configuration.cpp).
+/// Defined in configuration.cpp.
 void bind_configuration(nb::module_& module);
 
 }  // namespace mccl::python

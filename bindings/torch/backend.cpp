@@ -33,7 +33,7 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // Control-C during shutdown
+    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // such as Control-C
   }
 }
 
@@ -115,7 +115,7 @@ void ProcessGroupMCCL::finish_streams() {
 }
 
 /// Does not query streams that a caller created, because they may have been destroyed. The ledger
-/// and the lane track the calls in those streams.
+/// and the group's queue on the device track the calls in those streams.
 const char* ProcessGroupMCCL::unfinished(const mccl::Group& group,
                                          std::optional<std::uint32_t> last) {
   if (const char* const title = ledger_->awaited_title()) return title;
@@ -347,7 +347,7 @@ void ProcessGroupMCCL::registerOnCompletionHook(
   TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
   ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
   ledger_->watched = true;
-  // Sets this member because hasHooks() of the base class checks it. It is never called.
+  // hasHooks() of the base class checks this member. The function is never called.
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
 }
 

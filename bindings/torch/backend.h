@@ -26,8 +26,8 @@ namespace mccl_torch {
 
 inline constexpr const char* kBackendName = "mccl";
 
-/// Everything a backend is constructed from. `members` are the group's ranks in the context's
-/// numbering, `global_ranks` the same ranks in torch's numbering.
+/// The parts from which a backend is constructed. `members` are the group's ranks in the context's
+/// numbering; `global_ranks` are the same ranks in torch's numbering.
 struct BackendParts {
   std::shared_ptr<mccl::Context> context;
   std::shared_ptr<mccl::Group> group;
@@ -37,7 +37,7 @@ struct BackendParts {
   std::optional<mccl::Compression> compression = {};  ///< If empty, the context's settings apply.
 };
 
-/// Returns topk with this ratio; nothing without a ratio.
+/// Returns topk with `ratio`; std::nullopt if there is no ratio.
 inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
   if (!ratio) return std::nullopt;
   return mccl::Compression{mccl::Codec::topk, *ratio};
@@ -175,7 +175,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr issue(CallName name, TensorStaging staging, const Tensors& inputs, Tensors outputs,
                 mccl::CallOptions options, Submit&& submit);
 
-  /// Creates a Work that is done once all parts are. On success it then runs `finish`.
+  /// Creates a Work that is done once all `parts` are done. If they have succeeded, `finish` runs
+  /// first.
   WorkPtr all_of(CallName name, const std::vector<WorkPtr>& parts, Tensors outputs,
                  std::function<void()> finish = {});
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,

@@ -11,17 +11,18 @@ namespace mccl_torch {
 
 using Counts = std::vector<std::size_t>;
 
-/// Throws unless the numbers are equal. `what` says which elements are counted.
+/// Throws if the numbers of elements differ. `what` names the counted elements in the message.
 void require_elements(const char* call, const char* what, std::int64_t expected,
                       std::int64_t found);
 
-/// Returns the only list, which must hold one tensor per rank.
+/// Returns the only list of `lists`, which must hold `expected` tensors: one per rank.
 std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<at::Tensor>>& lists,
                                       std::size_t expected, const char* role);
 
 void require_pairs(const char* call, std::size_t outputs, std::size_t inputs);
 
-/// Returns `in`, or a copy of it if `out` overlaps it and does not start at its element `slot`.
+/// Returns `in`. If `out` overlaps `in` and does not start at element `slot` of `in`, returns a
+/// copy.
 mccl::ConstBuffer readable_beside(TensorStaging& staging, mccl::ConstBuffer in, mccl::Buffer out,
                                   std::size_t slot);
 

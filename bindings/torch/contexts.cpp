@@ -123,7 +123,7 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
     if (registry().contexts.empty()) {
-      // A process has the same port regardless of which group it makes first.
+      // The port of a process must not depend on which group the process makes first.
       options.config.port_base +=
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
           request.rank;

@@ -20,13 +20,13 @@ constexpr const char* kPrefix = "torch/";
 constexpr const char* kRanks = "torch ranks";
 constexpr std::chrono::milliseconds kNow{1};
 
-/// Converts errors to torch's own, the only ones that torch catches.
+/// Converts the engine's errors to DistStoreError, because torch catches only its own errors.
 template <typename Action>
 auto as_torch_does(const std::string& what, Action&& action) {
   try {
     return action();
   } catch (const mccl::TimeoutError&) {
-    TORCH_CHECK_WITH(DistStoreError, false, "the job's store has no ", what, " in time");
+    TORCH_CHECK_WITH(DistStoreError, false, what, " was not set in the job's store in time");
   } catch (const mccl::Error& error) {
     TORCH_CHECK_WITH(DistStoreError, false, error.what());
   }

@@ -13,7 +13,8 @@
 
 namespace mccl_torch {
 
-/// Thread-safe. torch's keys have their own prefix.
+/// torch's Store interface to the job's store. Thread-safe. A prefix separates torch's keys from
+/// others.
 class JobStore final : public c10d::Store {
  public:
   /// `joined` must have a store.

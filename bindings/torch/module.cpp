@@ -72,18 +72,18 @@ PYBIND11_MODULE(_torch, module) {
            py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
            "all_reduce that also fills left_out, of the same shape, with the rounding error of "
-           "this rank: zeros where it was exact. With topk_ratio it uses topk of that ratio; "
-           "without, the group's codec.")
+           "this rank: zeros where it was exact. With topk_ratio, the sum uses topk with that "
+           "ratio; otherwise it uses the group's codec.")
       .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
            py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
            py::call_guard<py::gil_scoped_release>(),
-           "all_reduce in the order of the current stream, without a Work: the form with the least "
-           "host time for a loop of small calls on a GPU.")
+           "all_reduce in the order of the current stream, without a Work. It takes the least host "
+           "time in a loop of small calls on a GPU.")
       .def("reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
            py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
-           "reduce_scatter_tensor with the left_out, of the input's shape, and topk_ratio of "
-           "all_reduce_keeping.")
+           "reduce_scatter_tensor that also fills left_out, of the input's shape. left_out and "
+           "topk_ratio work as in all_reduce_keeping.")
       .def("bytes_to_sum", &ProcessGroupMCCL::bytes_to_sum, py::arg("tensor"),
            py::arg("topk_ratio") = py::none(),
            "The bytes of this rank's contribution to an all_reduce on the wire.")
@@ -101,15 +101,15 @@ PYBIND11_MODULE(_torch, module) {
             self.reach_memory(gpus->getDevice().index());
           },
           py::arg("pool") = py::none(), py::arg("symm") = false,
-          "Must be called on all ranks. Collectives then use memory of mem_allocator on the "
-          "current GPU in place. Need not be undone.")
+          "Must be called on all ranks. Collectives then access memory of mem_allocator on the "
+          "current GPU without copying it. No later call of deregister_mem_pool is needed.")
       .def(
           "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("pool") = py::none(), "No-op.")
       .def_property_readonly("members", &ProcessGroupMCCL::members,
                              "The group's ranks, as the context numbers them.")
       .def("get_error", &ProcessGroupMCCL::getError,
-           "The group's state: an ErrorType, SUCCESS while it is healthy.")
+           "The kind of the group's failure, as an ErrorType; SUCCESS if it has not failed.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
       // torch binds this property for each of its own backends, and split_group reads it.
       .def_property_readonly("options", [](ProcessGroupMCCL& self) {
@@ -158,7 +158,7 @@ PYBIND11_MODULE(_torch, module) {
         return mccl_torch::callback_threads().drain(patience);
       },
       py::arg("patience"), py::call_guard<py::gil_scoped_release>(),
-      "Ends every context; returns whether all callbacks ended in time.");
+      "Shuts down every context. Returns whether all callbacks ended within `patience`.");
   module.def("memory_functions", &mccl_torch::memory_functions,
              "The addresses of the functions that allocate and free GPU memory.");
   module.def("has_contexts", &mccl_torch::has_contexts, py::call_guard<py::gil_scoped_release>(),

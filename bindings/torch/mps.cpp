@@ -61,7 +61,7 @@ struct Runs {
   std::vector<std::int64_t> dimensions;
 };
 
-/// Copies on the GPU, run by run.
+/// Copies `from` to `to` on the GPU, one run of consecutive elements at a time.
 void copy_runs(const at::Tensor& to, const at::Tensor& from) {
   constexpr std::size_t kAtOnce = 4096;
   const Runs runs(to);
@@ -170,7 +170,7 @@ void require_written_as_it_lies(const char* call, const at::Tensor& tensor) {
 }
 
 void resize_storage(c10::Storage storage, std::int64_t bytes) {
-  TORCH_CHECK(bytes >= 0, "resize_: a storage of ", bytes, " bytes");
+  TORCH_CHECK(bytes >= 0, "resize_: the size must be at least 0 bytes, got ", bytes);
   TORCH_CHECK(storage.resizable(), "resize_: this storage cannot be resized");
   const auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
   const auto before = static_cast<std::int64_t>(storage.nbytes());

@@ -18,7 +18,7 @@ std::uint32_t forks_so_far();
 /// Maximum delay until a signal is handled.
 inline constexpr std::chrono::milliseconds kSignalInterval{50};
 
-/// Finds the thread that runs signal handlers. Called once, with the GIL held.
+/// Finds the thread that runs signal handlers. Must be called once, with the GIL held.
 void find_main_thread();
 
 /// Runs the handlers of pending signals if this is the main thread; takes the GIL to do so. Throws

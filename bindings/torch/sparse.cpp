@@ -88,7 +88,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   }
   require_alike(all, rank_);
 
-  // Transposed, so that the entries of one rank are contiguous.
+  // The indices are transposed, so that those of one rank are contiguous when gathered.
   const at::Tensor indices = mine._indices().t().contiguous();
   const at::Tensor values = mine._values().contiguous();
   std::int64_t entries = 0;

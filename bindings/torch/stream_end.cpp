@@ -18,8 +18,8 @@ const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
 }
 
 /// Pool of streams that no caller can hold. torch's pool has 32 streams, and `torch.cuda.Stream()`
-/// returns the same ones. A stream of that pool might also be the caller's, whose work would then
-/// wait for a peer.
+/// returns the same ones. If MCCL used a stream of that pool, the caller might use it too, and the
+/// caller's work would wait for a peer.
 class OwnStreams {
  public:
   /// Returns an unused stream; creates one if all are in use.
@@ -49,7 +49,8 @@ class OwnStreams {
   static c10::Stream make(c10::Device device) {
     void* const handle = mccl::make_stream({mccl::DeviceKind::cuda, device.index()});
     const c10::Stream stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(handle));
-    TORCH_INTERNAL_ASSERT(handle_of(stream) == handle, "torch names external streams another way");
+    TORCH_INTERNAL_ASSERT(handle_of(stream) == handle,
+                          "the id of an external stream of torch is not its handle");
     return stream;
   }
 

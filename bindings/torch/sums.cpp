@@ -228,7 +228,7 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
     const mccl::Work work = group->all_reduce(data, data, op, options);
     raise_if_failed(*group, work);
     if (work.done())
-      return;  // enqueued in the stream, in which torch reuses the memory only after the call
+      return;  // in this stream, torch reuses the memory only after the enqueued call
     // The call goes through the host. Keep the tensor until the call is over. Free it on a callback
     // thread, because freeing may block on a lock of torch.
     auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});

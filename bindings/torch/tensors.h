@@ -51,25 +51,28 @@ class TensorStaging {
  public:
   explicit TensorStaging(const char* call) : call_(call) {}
 
-  /// Memory to read from.
+  /// Returns memory from which the engine reads the tensor.
   mccl::ConstBuffer input(const at::Tensor& tensor, ElementType type);
-  /// Memory to write to; its old contents are not needed.
+  /// Returns memory to which the engine writes the tensor. The old contents may be lost.
   mccl::Buffer output(const at::Tensor& tensor, ElementType type);
-  /// Memory to read and write.
+  /// Returns memory in which the engine reads and writes the tensor.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);
 
-  /// The tensors one after another: their own memory if they are consecutive, else a flat copy.
+  /// The same for several tensors, one after another: their own memory if they are consecutive,
+  /// else a flat copy.
   mccl::ConstBuffer input(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer output(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer in_place(const std::vector<at::Tensor>& tensors, ElementType type);
 
-  /// Tensors of several types one after another, as bytes. Each is padded to 16 bytes.
+  /// The same for tensors of several types, one after another, as bytes. Each tensor is padded to a
+  /// multiple of 16 bytes.
   mccl::ConstBuffer input_bytes(const std::vector<at::Tensor>& tensors);
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 
-  /// Copies `in` if it overlaps `out`, unless it starts at byte `slot` of `out`.
+  /// Returns `in`. If `in` overlaps `out` and does not start at byte `slot` of `out`, returns a
+  /// copy.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out, std::size_t slot);
-  /// Copies `in` if it overlaps `out` at all.
+  /// Returns `in`, or a copy if `in` overlaps `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);
 
   /// Keeps `tensor` alive until release(), and records its device.
@@ -77,7 +80,7 @@ class TensorStaging {
   /// Sets an action that runs after the copies back.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
-  /// Device of the tensors, if it has streams, which can wait for the call.
+  /// Device of the tensors if it is a CUDA GPU, whose streams can wait for the call.
   std::optional<c10::Device> device() const { return device_; }
   /// True if a tensor is on MPS. The call must then start after a fence has passed, and its results
   /// are ready when the call is over.

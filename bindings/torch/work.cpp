@@ -178,8 +178,8 @@ WorkMCCL::WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStagin
       outputs_(std::move(outputs)),
       ledger_(std::move(ledger)),
       call_{name.title} {
-  // Copies back run in a stream, because the thread on which the call ends must not wait for a
-  // device.
+  // The results are copied to the caller's tensors in a stream, because the thread on which the
+  // call ends must not wait for a device.
   if (device_) copies_ = staging_.take_copies();
 }
 
@@ -345,8 +345,8 @@ void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
   } catch (const pybind11::error_already_set&) {
     throw;
   } catch (...) {
-    // The wait failed, although the call has not. The engine's message contains the name of the
-    // call.
+    // Only the wait has failed, not the call. No title is added, because the engine's message names
+    // the call.
     if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
   }
   complete();

@@ -72,7 +72,7 @@ struct WorkLedger {
   std::atomic<int> last_error{0};    ///< The last error as a c10d::ErrorType; 0 if there is none.
 };
 
-/// Title of a call in the profiler and in messages, with its kind.
+/// The type of a call, and the call's title in the profiler and in messages.
 struct CallName {
   c10d::OpType type;
   const char* title;
@@ -82,19 +82,19 @@ struct CallName {
 bool is_recorded();
 
 /// Work of one call. On CUDA memory, streams wait for the call's end: wait() makes the caller's
-/// stream wait while the host continues. The host sees the call as done once all of it is done. On
-/// MPS memory, a call ends like a call on host memory, and work that is enqueued on the GPU after
-/// its end sees the results.
+/// stream wait while the host continues. For the host, an asynchronous call is done once the device
+/// has finished it. On MPS memory, a call ends like a call on host memory, and work that is
+/// enqueued on the GPU after its end sees the results.
 class WorkMCCL final : public c10d::Work {
  public:
   WorkMCCL(int rank, CallName name, std::uint64_t sequence, TensorStaging staging,
            const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
            std::shared_ptr<WorkLedger> ledger);
 
-  /// Attaches the engine's handle. Called once, before any other code sees the object.
+  /// Attaches the engine's handle. Must be called once, before any other code sees this object.
   void start(const mccl::Work& work);
-  /// Device memory only: sets the end of the call, after the call or its batch has started. The
-  /// results are ready after those of `parts`.
+  /// Device memory only: sets the end of the call. Must be called after the call or its batch has
+  /// started. The results are ready after those of `parts`.
   void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
   /// Device of the call's memory, if that is a device with streams.

@@ -36,7 +36,7 @@ extern "C" {
     pub fn mccl_group_abort(group: Handle, reason: *const c_char) -> i32;
     pub fn mccl_group_destroy(group: Handle);
 
-    // With neither options nor a work, these functions return when the call is done.
+    // If `options` and `work` are null, these functions block until the call is done.
     pub fn mccl_all_reduce(
         group: Handle, input: *const c_void, output: *mut c_void, count: usize, dtype: i32, op: i32,
         options: *const c_void, work: *mut Handle,

@@ -1,7 +1,7 @@
 //! Safe Rust interface of MCCL: blocking collectives on slices.
 //!
-//! A buffer is a slice that is borrowed during a call, so every call here blocks. Calls in the
-//! background, compression and settings are in the C interface, `mccl/c.h`.
+//! A buffer is a slice that is borrowed during a call, so every call here blocks. Only the C
+//! interface, `mccl/c.h`, has asynchronous calls, compression and settings.
 //!
 //! ```no_run
 //! let context = mccl::Context::from_environment()?;
@@ -53,7 +53,8 @@ pub enum Op {
 /// The type of an element.
 ///
 /// # Safety
-/// `CODE` must be the number of this type in `mccl/c.h`, and all bytes must be valid values.
+/// `CODE` must be the number of this type in `mccl/c.h`, and every bit pattern must be a valid
+/// value.
 pub unsafe trait Element: Copy {
     const CODE: i32;
 }
@@ -63,7 +64,7 @@ macro_rules! elements {
 }
 elements!(u8 = 1, i8 = 2, u16 = 3, i16 = 4, u32 = 5, i32 = 6, u64 = 7, i64 = 8, f32 = 11, f64 = 12);
 
-/// The release of the library that is loaded.
+/// The version of the library that is loaded.
 pub fn version() -> String {
     text(unsafe { ffi::mccl_version() })
 }
@@ -106,7 +107,7 @@ impl Context {
     }
 }
 
-/// Ranks that communicate together. The calls of all of its ranks must match.
+/// Ranks that communicate together. All ranks of a group must make matching calls.
 pub struct Group(Handle);
 
 impl Group {
@@ -175,7 +176,7 @@ impl Group {
         check(unsafe { ffi::mccl_barrier(self.0, NONE, NO_WORK) })
     }
 
-    /// Sends a message; `recv` of the peer takes it by its tag.
+    /// Sends a message, which the peer must receive with the same tag.
     pub fn send<T: Element>(&self, data: &[T], peer: usize, tag: u32) -> Result<()> {
         check(unsafe {
             ffi::mccl_send(
@@ -193,7 +194,8 @@ impl Group {
         })
     }
 
-    /// Ranks of one color form a group, ordered by key; None for a negative color.
+    /// Divides the group: ranks with the same color form a new group, ordered by key. Returns None
+    /// for a negative color.
     pub fn split(&self, color: i32, key: i32) -> Result<Option<Group>> {
         let part = made(|handle| unsafe { ffi::mccl_group_split(self.0, color, key, handle) })?;
         Ok(if part.is_null() { None } else { Some(Group(part)) })
@@ -253,7 +255,7 @@ fn address_mut<T>(data: &mut [T]) -> *mut c_void {
     data.as_mut_ptr().cast()
 }
 
-/// Converts a rank. A rank that is too large becomes one that the C interface refuses.
+/// Converts a rank. If it exceeds an i32, returns i32::MAX, which the C interface refuses.
 fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
