@@ -51,8 +51,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   void all_min(const mx::array& input, mx::array& output, mx::Stream stream) override;
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
-  /// Runs a collective on the stream's thread when its turn comes. MLX rethrows an exception where
-  /// it waits for the stream.
+  /// Runs a collective on the stream's thread when its turn comes. MLX rethrows the call's
+  /// exception where it waits for the stream.
   void run_on(mx::Stream stream, Call call);
   /// Runs a collective on arrays in the same way. On a GPU stream, enqueues the call immediately,
   /// in its turn, and throws if that fails. If the call itself fails later, the next call on a GPU

@@ -43,7 +43,7 @@ Array input_array(const char* call, nb::handle x);
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
 /// the caller. Throws InvalidArgument otherwise.
 Array output_array(const char* call, nb::handle out);
-/// Accepts only an array to write to that has this type and shape.
+/// Like output_array(call, out), but also requires this type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
 /// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.

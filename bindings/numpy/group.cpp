@@ -84,7 +84,8 @@ nb::object ArrayGroup::broadcast(nb::handle x, int root, nb::handle out, bool wa
   Placed values;
   nb::object read;
   if (x.is_none()) {
-    if (out.is_none()) throw InvalidArgument("broadcast: neither x nor out is given");
+    if (out.is_none())
+      throw InvalidArgument("broadcast: neither x nor out is given; pass one of them");
     to = output_array(call, out);
   } else {
     const Array in = input_array(call, x);

@@ -52,7 +52,7 @@ class ArrayGroup {
   nb::object recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
                   nb::handle timeout);
 
-  // Calls on rows (group_rows.cpp). A row is the elements of one index of the first axis.
+  // Calls on rows (group_rows.cpp). A row consists of the elements at one index of the first axis.
   nb::object all_gather(nb::handle x, nb::handle out, nb::handle counts, bool wait,
                         nb::handle timeout);
   nb::object gather(nb::handle x, int root, nb::handle out, nb::handle counts, bool wait,

@@ -175,8 +175,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr issue(CallName name, TensorStaging staging, const Tensors& inputs, Tensors outputs,
                 mccl::CallOptions options, Submit&& submit);
 
-  /// Creates a Work that is done once all `parts` are done. If they have succeeded, `finish` runs
-  /// first.
+  /// Creates a Work that is done once all `parts` are done. If they succeed, `finish` runs before
+  /// the Work is done.
   WorkPtr all_of(CallName name, const std::vector<WorkPtr>& parts, Tensors outputs,
                  std::function<void()> finish = {});
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,

@@ -80,9 +80,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
   return c10::static_intrusive_pointer_cast<c10d::Backend>(std::move(backend));
 }
 
-/// Needs no agreement, because all remaining ranks pass the same list. The name of the new group
-/// contains no number: torch gives none, and a program may shrink a group only once, because torch
-/// destroys the old group.
+/// The ranks exchange no messages, because all remaining ranks pass the same list. The name of the
+/// new group contains no number: torch gives none, and a program may shrink a group only once,
+/// because torch destroys the old group.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::shrink(
     const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {

@@ -20,8 +20,8 @@ namespace mccl::cuda {
 
 struct PoolWindowOffer;
 
-/// This rank's area, and its access to the areas of the other ranks. Memory that other ranks can
-/// reach is never freed before the process ends, because no rank knows when the last peer has
+/// This rank's staging area, and the addresses of the other ranks' areas. Memory that other ranks
+/// can reach is never freed before the process ends, because no rank knows when the last peer has
 /// stopped using it.
 class Area {
  public:

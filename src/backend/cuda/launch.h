@@ -39,8 +39,8 @@ int place_of(DType dtype);
 /// place_of().
 std::string name_of(Kernel kernel, int place);
 
-/// Limits on the size of a call, in bytes of the longer of its two buffers. Except for the last two
-/// members, each is the maximum at which its kernel is the fastest.
+/// Limits on the size of a call, in bytes of the longer of its two buffers. Except for the last
+/// two, each member is the maximum size at which the kernel of that name is the fastest.
 struct KernelLimits {
   std::size_t packed_sum;
   std::size_t flagged_sum;
@@ -78,9 +78,9 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 
 /// Returns the launch for a call, which the kernels must support. `processors` is the number of
 /// multiprocessors reserved for each rank, at least 1 and the same on all ranks. All blocks of a
-/// launch fit on them at the same time. Otherwise waiting blocks could occupy the GPU and prevent
-/// the start of the blocks that their peers wait for. `reaches_inputs`: the ranks have registered
-/// memory, in which inputs may lie.
+/// launch fit on these multiprocessors at the same time. Otherwise waiting blocks could occupy the
+/// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: the ranks
+/// have registered memory, in which inputs may lie.
 Launch launch_of(const Request& request, int ranks, const KernelLimits& limits,
                  unsigned processors = kMostProcessors, bool reaches_inputs = false);
 

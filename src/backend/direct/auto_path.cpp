@@ -15,14 +15,14 @@
 namespace mccl::direct {
 namespace {
 
-/// A rank's answers about its call. kOnHost: some of its data are in host memory.
+/// A rank's report about its call. kOnHost: some of the call's data are in host memory.
 constexpr std::byte kOnHost{0};
 constexpr std::byte kMeets{1};     ///< All data in device memory; may wait for other ranks.
 constexpr std::byte kOnDevice{2};  ///< All data in device memory; must not wait.
 
 }  // namespace
 
-/// One report: the answers of all ranks about their calls.
+/// The reports of all ranks about one collective.
 struct AutoPath::Asked {
   std::byte own{};
   std::vector<std::byte> all;
@@ -44,8 +44,8 @@ void AutoPath::before_collective(const Request& request, std::chrono::millisecon
   ask(!only_on_device(request) ? kOnHost : may_meet ? kMeets : kOnDevice, timeout);
 }
 
-/// Starts a report without waiting for it. The answers are read by a later call that may wait for
-/// them.
+/// Starts the all_gather of the reports without waiting for it. A later call that may block reads
+/// the reports.
 void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   const State before = state_.exchange(State::asks);
   auto asked = std::make_shared<Asked>();

@@ -33,7 +33,7 @@ struct PathCandidate {
 ///
 /// If a report shows both host and device memory, all later calls of the group go through the host.
 /// The ranks still continue to report, because a rank whose memory is on the host has not read the
-/// answers. While all ranks use host memory, no choice is made.
+/// other ranks' reports. While all ranks use host memory, no choice is made.
 class AutoPath final : public Path {
  public:
   /// `group` must outlive this object.
@@ -62,7 +62,7 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// Reads the answers to the reports so far and acts on them. `device` is the current call's
+  /// Waits for the reports that have been started, and acts on them. `device` is the current call's
   /// device.
   void decide(Device device);
   void meet(Device device);

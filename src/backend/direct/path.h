@@ -45,8 +45,8 @@ class Path {
   /// Called on all ranks when the group is split. Returns the path for `child`, the new group of
   /// this rank. Returns null if `child` must make its own path, or if this rank is in no new group.
   virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
-  /// Offers this path a path that the parent's split() returned. Returns true if this path keeps it
-  /// for later use.
+  /// Offers this path `given`, which split() of the parent group's path has returned. Returns true
+  /// if this path keeps `given` for later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
   /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
   virtual std::string name() const { return {}; }

@@ -140,7 +140,8 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 std::unique_ptr<MpiLibrary> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
-  // The standard's names come last, because they may belong to a library that forwards to another.
+  // The standard's names come last, because they may belong to a library that forwards to another
+  // MPI library.
   for (const auto* names : {&kOfOpenMpi, &kOfMpich, &kOfStandard}) {
     for (const auto& name : *names) {
       if (SharedLibrary::is_loaded(name)) loaded.emplace_back(name);

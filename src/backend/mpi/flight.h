@@ -91,7 +91,7 @@ class Flight {
   bool wants_arrival_ = false;
   bool own_memory_ = false;
 
-  // How land() delivers the result.
+  // Members with which land() delivers the result.
   DType dtype_ = DType::u8;
   std::byte* result_ = nullptr;  ///< Copied to `target_` unless it is null.
   void* target_ = nullptr;

@@ -47,8 +47,8 @@ class Function {
   void operator()(Arguments... arguments) const;
 
  private:
-  /// Converts an argument to the type of the ABI. `Native` is its type of handles. Types are
-  /// little-endian, so a number can be written to the address of a Handle.
+  /// Converts an argument to the type of the ABI. `Native` is the ABI's type of handles. The
+  /// machine is little-endian, so MPI can write a 32-bit handle to the address of a Handle.
   template <typename Native, typename T>
   static auto native(T argument) {
     if constexpr (std::is_same_v<T, Handle> && std::is_pointer_v<Native>) {

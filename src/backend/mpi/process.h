@@ -19,11 +19,11 @@ namespace mccl::mpi {
 
 class MpiProcess {
  public:
-  /// The first call loads the library and initialises MPI, unless the program has done so. Then
-  /// rank 0 broadcasts the address and key of the store. Throws InvalidArgument if there is no
-  /// suitable library, if MPI's thread level is too low, if MPI can no longer be used, or in a
-  /// child of fork(). Throws TimeoutError if MPI does not initialise within
-  /// Config::connect_timeout, because other ranks are missing.
+  /// Returns the process's instance. The first call loads the MPI library, and initialises MPI if
+  /// the program has not. Rank 0 then broadcasts the address and key of the store. Throws
+  /// InvalidArgument if there is no suitable library, if MPI's thread level is too low, if MPI can
+  /// no longer be used, or in a child of fork(). Throws TimeoutError if MPI does not initialise
+  /// within Config::connect_timeout, because other ranks are missing.
   static MpiProcess& get(const ContextOptions& options);
 
   const MpiLibrary& library() const { return *library_; }
@@ -40,7 +40,7 @@ class MpiProcess {
   const std::string& key() const { return key_; }
 
   /// Runs `body`, which calls MPI. Below MPI_THREAD_SERIALIZED it runs on the thread that
-  /// initialised MPI. At MPI_THREAD_SERIALIZED it runs on this thread, under a lock.
+  /// initialised MPI. Otherwise it runs on this thread: at MPI_THREAD_SERIALIZED, under a lock.
   template <typename Body>
   void call(const Body& body) {
     if (level_ == ThreadLevel::multiple) return body();

@@ -156,9 +156,9 @@ class Calibration {
  private:
   double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
-  /// Returns this rank's pair, whose ranks lie on different nodes if there are several. Ranks are
-  /// ordered by their index in their nodes, and two successive ones form a pair. Empty for a rank
-  /// without a partner, which measures nothing.
+  /// Returns the two ranks, among them this one, that measure a link together. If there are several
+  /// nodes, the two lie on different ones. Ranks are ordered by their index in their nodes, and two
+  /// successive ones form a pair. Empty for a rank without a partner, which measures nothing.
   std::vector<int> my_pair() const {
     std::vector<int> order(static_cast<std::size_t>(engine_->size()));
     std::iota(order.begin(), order.end(), 0);
@@ -192,8 +192,8 @@ class Calibration {
            nodes_[static_cast<std::size_t>(pair[0])] == nodes_[static_cast<std::size_t>(pair[1])];
   }
 
-  /// Creates a group of the two ranks. Its collectives send their data as a row of small messages
-  /// through the link, not through shared memory.
+  /// Creates a group of the two ranks. The group's collectives send their data as a row of small
+  /// messages through the link, not through shared memory.
   NativeGroup group_of_rows(const std::vector<int>& pair) const {
     const Facts facts = engine_->facts();
     Facts in_rows = facts;

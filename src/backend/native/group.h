@@ -53,8 +53,8 @@ class NativeGroup final : public Group {
       : NativeGroup(engine, engine->make_group(name, members, timeout, compression)) {}
   ~NativeGroup() override;
 
-  /// Must be called before the first call. Groups that split() makes from this one use the same
-  /// setup.
+  /// Sets the properties that the context's groups share. Must be called before the first call.
+  /// Groups that split() and shrink() make from this one use the same setup.
   void set_up(std::shared_ptr<const GroupSetup> setup);
   /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
   /// Must be called before the first call.
@@ -71,7 +71,7 @@ class NativeGroup final : public Group {
   int size() const override { return state_->membership().size(); }
   const std::string& name() const override { return state_->membership().name; }
 
-  // group_calls.cpp
+  // Defined in group_calls.cpp:
   Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions&) override;
   std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                            const CallOptions&) const override;
@@ -135,7 +135,7 @@ class NativeGroup final : public Group {
   using OperationPtr = std::shared_ptr<engine::Operation>;
   using Counts = std::span<const std::size_t>;
 
-  // group_calls.cpp
+  // Defined in group_calls.cpp:
   Arguments arguments() const { return {rank(), size()}; }
   /// `on_device` is the request to use if a device path runs the call. Null if it does not differ
   /// from `request`.

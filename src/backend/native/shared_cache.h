@@ -6,7 +6,7 @@
 
 namespace mccl {
 
-/// Total bytes of all last-level caches. A guess if the system does not report them.
+/// Total bytes of all last-level caches. 16 MiB if the system does not report them.
 std::size_t shared_cache_bytes();
 
 /// Returns the total bytes of all last-level caches, read from a folder like

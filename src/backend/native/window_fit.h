@@ -9,10 +9,10 @@
 namespace mccl::native {
 
 /// Each predicted time of a call is a linear function of each fitted time. If ranks share cores,
-/// the cost of a context switch hides the latency of an arrival, so the latency keeps its assumed
-/// value. If every rank has its own core, there are no context switches to measure. Each function
-/// returns 0 if the measured calls were forced through links, because their times do not depend on
-/// the window.
+/// the cost of context switches hides the window's latency, which then keeps its assumed value. If
+/// every rank has its own core, there are no context switches to measure. Each function returns 0
+/// if the measured calls were forced through links, because their times do not depend on the
+/// window.
 class WindowFit {
  public:
   /// `at_calls` are the facts with which the measured calls chose their algorithms. The calls are
@@ -20,8 +20,8 @@ class WindowFit {
   WindowFit(const schedule::Facts& at_calls, int ranks, double ranks_per_core,
             std::size_t small_bytes);
 
-  /// Returns the latency of an arrival. `small` is the time of a small all_reduce in seconds. Used
-  /// if every rank has a core of its own.
+  /// Returns Facts::window_latency_s. `small` is the time of a small all_reduce in seconds. Used if
+  /// every rank has a core of its own.
   double window_latency_s(double small) const;
   /// Used if ranks share cores. switch_s() takes the seconds of a small all_reduce, turn_s() those
   /// of a small broadcast; see schedule::Facts for the results.

@@ -248,8 +248,8 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// Makes up a collective that NCCL lacks from sends and receives, or from one reduction per rank.
-/// The caller puts these NCCL calls in one NCCL group, so that they start together.
+/// Replaces a collective that NCCL lacks by sends and receives, or by one reduction per rank. The
+/// caller puts these NCCL calls in one NCCL group, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const ElementForm move = moved(r.call.dtype);
   const Shares given = shares_of(r, group().size());

@@ -14,8 +14,8 @@
 namespace mccl::staged {
 namespace {
 
-/// After this time without a call, a queue releases pinned memory that nothing has used for as
-/// long.
+/// After this time without a call, a queue releases the pinned memory that was not used during that
+/// time.
 constexpr std::chrono::seconds kIdle{30};
 
 /// A Work that has failed already.
