@@ -18,7 +18,7 @@ using Shape = std::span<const Py_ssize_t>;
 
 /// Memory in C order, owned by a Python object.
 struct Array {
-  nb::object object;  ///< The caller's object, or a NumPy array of new_array().
+  nb::object object;  ///< The caller's object, or a NumPy array from new_array().
   nb::object memory;  ///< Keeps `data` and `shape` alive.
   void* data = nullptr;
   Shape shape;

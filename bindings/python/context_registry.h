@@ -67,7 +67,7 @@ class ContextRegistry {
   std::mutex mutex_;
   std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
   std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, locked during fork()
-  std::vector<std::shared_ptr<Context>> abandoned_;  // in a forked child: never destroyed
+  std::vector<std::shared_ptr<Context>> abandoned_;  // kept by a forked child, never destroyed
 };
 
 }  // namespace mccl::python

@@ -33,7 +33,7 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // such as Control-C
+    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // for example, after Control-C
   }
 }
 

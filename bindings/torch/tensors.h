@@ -77,7 +77,7 @@ class TensorStaging {
 
   /// Keeps `tensor` alive until release(), and records its device.
   void keep(const at::Tensor& tensor);
-  /// Sets an action that runs after the copies back.
+  /// Sets an action that finish() runs after the copies.
   void then(std::function<void()> action) { then_ = std::move(action); }
 
   /// Device of the tensors if it is a CUDA GPU, whose streams can wait for the call.

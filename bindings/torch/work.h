@@ -38,10 +38,10 @@ struct WorkLedger {
   /// A call on a device's memory.
   struct DeviceCall {
     const char* title;
-    bool over = false;  ///< Guarded by mutex.
+    bool over = false;  ///< Guarded by WorkLedger::mutex.
   };
 
-  /// Counts a pending work.
+  /// Counts one more pending Work.
   void opened();
   /// Records that a stream waits for the call, or that the call must end before the group is
   /// destroyed. No-op if the call is over.
@@ -122,8 +122,8 @@ class WorkMCCL final : public c10d::Work {
   float getDuration() const override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
 
-  /// Copies results back and notifies futures and hooks, once; returns when that is done. The
-  /// engine's work must be done.
+  /// Copies results to the caller's tensors, then notifies futures and hooks. The first call does
+  /// so; later calls block until the copies are made. The engine's work must be done.
   void complete();
 
  private:

@@ -71,8 +71,8 @@ class Area {
   const std::shared_ptr<device::Pool> pool_;
   /// Addresses of all ranks' windows: a table in device memory, for the kernels.
   device::cuda::Address table_ = 0;
-  std::vector<std::byte*> windows_;  ///< Copy of that table on the host.
-  std::size_t shared_windows_ = 0;   ///< Number of own windows shared with all ranks.
+  std::vector<std::byte*> windows_;  ///< Copy of `table_` on the host.
+  std::size_t shared_windows_ = 0;   ///< Number of this rank's shared windows.
   std::vector<std::size_t> known_;   ///< Number of known windows of each rank.
   bool has_windows_ = false;
 };

@@ -304,7 +304,7 @@ class Beginning {
   const std::size_t element_;
   const std::byte* in_ = kNothing;
   std::byte* out_ = kNothing + 1;
-  bool in_place_ = false;  ///< True if MPI reads the input where it writes the output.
+  bool in_place_ = false;  ///< True if the call passes MPI_IN_PLACE.
 };
 
 void Flight::begin(const CallCommunicator& place, const engine::Request& request, bool waits) {

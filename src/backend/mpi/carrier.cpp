@@ -119,7 +119,7 @@ class MpiCarrier final : public engine::Carrier {
   std::exception_ptr error_;    ///< Error of the collective, if it has failed.
   std::unique_ptr<Worker> worker_;
   OperationList messages_;
-  std::vector<Flying> flying_;  ///< Flights of `messages_`.
+  std::vector<Flying> flying_;  ///< The flight of each message in `messages_`.
   std::vector<std::unique_ptr<Flight>> spare_;
   /// Set once the group has failed: the time at which calls that have not ended are abandoned.
   Clock::time_point last_moment_ = Clock::time_point::max();

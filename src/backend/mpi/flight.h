@@ -93,7 +93,7 @@ class Flight {
 
   // Members with which land() delivers the result.
   DType dtype_ = DType::u8;
-  std::byte* result_ = nullptr;  ///< Copied to `target_` unless it is null.
+  std::byte* result_ = nullptr;  ///< Unless null, land() copies it to `target_`.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;
   bool divides_ = false;

@@ -37,7 +37,7 @@ std::string short_version(std::string_view text);
 
 class MpiLibrary;
 
-/// A function of the library. Calls it with handles in the form of the ABI, as numbers or pointers.
+/// A function of the library. It is called with handles in the ABI's form, as numbers or pointers.
 /// If the function fails, throws an error with MPI's own text: MismatchError if a message was
 /// longer than the buffer for it, else Error.
 template <typename... Arguments>

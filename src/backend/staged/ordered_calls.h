@@ -40,7 +40,7 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   /// Makes the queue poll `call` until it has ended. Returns false if the queue is closed.
   bool look_after(std::shared_ptr<Returning> call);
 
-  /// Called when the group is destroyed. Calls that have not started fail.
+  /// Closes the queue when the group is destroyed. Calls that have not started fail.
   void close();
 
  private:
