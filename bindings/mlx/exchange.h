@@ -47,7 +47,6 @@ bool has_rows(ExchangeKind kind);
 /// ranks or the shape of the array.
 void check(const ArrayExchange& exchange, const mx::Shape& input, int rank, int size);
 
-/// Shape of this rank's output.
 mx::Shape output_shape(const ArrayExchange& exchange, const mx::Shape& input, int rank);
 
 /// The exchange that maps a cotangent of the output to a cotangent of the input.

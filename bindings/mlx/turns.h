@@ -21,10 +21,8 @@ namespace mccl_mlx {
 /// the operation.
 class TurnQueue {
  public:
-  /// Number of a turn.
   using Number = std::uint64_t;
 
-  /// Takes the next turn.
   Number take();
   /// Blocks until all earlier turns have ended.
   void await(Number number);

@@ -181,7 +181,6 @@ class ProcessGroupMCCL final : public c10d::Backend {
                  std::function<void()> finish = {});
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
-  /// True if this thread has an open batch.
   bool in_batch();
   /// Records that a call is about to begin on `device`, and creates the group's stream there.
   void note_device(c10::Device device);

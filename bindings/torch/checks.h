@@ -21,8 +21,7 @@ std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<
 
 void require_pairs(const char* call, std::size_t outputs, std::size_t inputs);
 
-/// Returns `in`. If `out` overlaps `in` and does not start at element `slot` of `in`, returns a
-/// copy.
+/// Copies `in` if `out` overlaps it, except if `out` starts at element `slot` of `in`.
 mccl::ConstBuffer readable_beside(TensorStaging& staging, mccl::ConstBuffer in, mccl::Buffer out,
                                   std::size_t slot);
 

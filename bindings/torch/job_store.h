@@ -13,8 +13,7 @@
 
 namespace mccl_torch {
 
-/// torch's Store interface to the job's store. Thread-safe. A prefix separates torch's keys from
-/// others.
+/// The job's store as a Store of torch, with a prefix for torch's keys. Thread-safe.
 class JobStore final : public c10d::Store {
  public:
   /// `joined` must have a store.

@@ -18,8 +18,7 @@ namespace mccl_torch {
 /// because torch supports events only for that one.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
-/// True if this process holds MPS memory, or held some in an earlier call. The MPS stream may then
-/// have work.
+/// True if this process holds or held MPS memory, so that the MPS stream may have work.
 bool mps_is_used();
 
 /// Metal buffer and byte offset of the tensor's first element.

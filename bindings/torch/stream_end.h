@@ -27,7 +27,6 @@ void* handle_of(const c10::Stream& stream);
 bool may_go(const c10::Stream& stream);
 /// Blocks until the caller's current stream on `device` has finished its work.
 void finish_current_stream(c10::Device device);
-/// True if the caller's current stream on `device` has finished its work.
 bool current_stream_is_done(c10::Device device);
 
 /// One stream per device that waits for the group's collectives, in order. Work that must run after

@@ -58,19 +58,16 @@ class TensorStaging {
   /// Returns memory in which the engine reads and writes the tensor.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);
 
-  /// The same for several tensors, one after another: their own memory if they are consecutive,
-  /// else a flat copy.
+  /// The same for several tensors: their own memory if they are consecutive, else a flat copy.
   mccl::ConstBuffer input(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer output(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer in_place(const std::vector<at::Tensor>& tensors, ElementType type);
 
-  /// The same for tensors of several types, one after another, as bytes. Each tensor is padded to a
-  /// multiple of 16 bytes.
+  /// The same as bytes, for tensors of several types. Each is padded to a multiple of 16 bytes.
   mccl::ConstBuffer input_bytes(const std::vector<at::Tensor>& tensors);
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 
-  /// Returns `in`. If `in` overlaps `out` and does not start at byte `slot` of `out`, returns a
-  /// copy.
+  /// Copies `in` if it overlaps `out`, except if `in` starts at byte `slot` of `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out, std::size_t slot);
   /// Returns `in`, or a copy if `in` overlaps `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);

@@ -99,7 +99,6 @@ class WorkMCCL final : public c10d::Work {
 
   /// Device of the call's memory, if that is a device with streams.
   std::optional<c10::Device> device() const { return device_; }
-  /// True if the call uses MPS memory.
   bool on_mps() const { return on_mps_; }
   /// Sets the device of `staging` to the device of this call. `staging` belongs to a call that
   /// contains this one.

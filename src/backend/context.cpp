@@ -58,8 +58,7 @@ class JobContext final : public Context {
     world_ = make_group("world", everyone, milliseconds_of(config_.timeout), {});
   }
 
-  /// Shuts the engine down before the world group is destroyed, so that pending calls report the
-  /// shutdown.
+  /// Shuts down before `world_` is destroyed, so that pending calls report the shutdown.
   ~JobContext() override { engine_->shutdown(); }
 
   int rank() const override { return engine_->rank(); }

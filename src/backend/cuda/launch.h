@@ -53,8 +53,7 @@ struct KernelLimits {
   std::size_t pooled_scatter;
   std::size_t pooled_gather;
 
-  /// Excludes the packed kernels, for GPUs on which a packed line of 128 bytes may arrive in
-  /// pieces.
+  /// Excludes the packed kernels, for GPUs on which a packed line may arrive in pieces.
   KernelLimits without_packed() const {
     KernelLimits limits = *this;
     limits.packed_sum = limits.packed_parts = 0;

@@ -39,7 +39,7 @@ struct Scratch {
   std::shared_ptr<void> in;
   std::shared_ptr<void> out;
 };
-/// Allocates the memory. Throws Error if that fails.
+/// Throws Error if the allocation fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
 /// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws

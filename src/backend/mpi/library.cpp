@@ -22,8 +22,7 @@ constexpr const char* kPredefined[] = {"ompi_mpi_op_sum", "ompi_mpi_op_prod", "o
                                        "ompi_mpi_op_bxor"};
 static_assert(std::size(kTypes) == kDTypeCount && std::size(kPredefined) == kPredefinedCount);
 
-/// Sets Open MPI's handles, which are the addresses of variables in `file`. No-op for the other
-/// ABIs.
+/// Sets Open MPI's handles: the addresses of variables in `file`. No-op for other ABIs.
 Abi completed(Abi abi, const SharedLibrary& file) {
   if (abi.world != 0) return abi;
   const auto handle = [&](const char* name) {

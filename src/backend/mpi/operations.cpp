@@ -10,9 +10,8 @@
 namespace mccl::mpi {
 namespace {
 
-/// Function that MPI calls with two operands of `length` elements. The result replaces the second
-/// operand. `dtype` and `kind` are template parameters, because MPI passes only its own element
-/// type.
+/// Function that MPI calls with two operands of `length` elements. The result replaces the second.
+/// `dtype` and `kind` are template parameters, because MPI does not pass them.
 template <int dtype, int kind>
 void combine(void* in, void* in_and_out, int* length, void*) {
   kernels::reduce(static_cast<DType>(dtype), static_cast<ReduceKind>(kind), in, in_and_out,

@@ -15,7 +15,7 @@ namespace mccl::native {
 namespace {
 
 /// Parses the text that rank `rank` has published: "a b latency rate" for each measured pair whose
-/// lower rank, a, is `rank`. The latency is in seconds, the rate in bytes per second.
+/// lower rank, a, is `rank`. Units: seconds, bytes per second.
 std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
   constexpr std::size_t kFields = 4;
   const auto numbers = parse_numbers(card);

@@ -115,9 +115,9 @@ class NativeGroup final : public Group {
   // The following functions are used by OrderedCalls.
   /// Starts a call on host memory.
   Work start(const Request& request, const CallOptions& options);
-  /// True if a call for `request` reads its input through engine::Conveyor, so that it may start
-  /// before its whole input has arrived. False for premul_sum, whose factor is applied to the whole
-  /// input before the schedule starts.
+  /// True if a call for `request` may start before all of its input has arrived (see
+  /// engine::Conveyor). False for premul_sum, whose factor is applied to the whole input before the
+  /// schedule starts.
   bool begins_early(const Request& request) const {
     return is_collective(request.call) && request.call.kind != ReduceKind::premul_sum;
   }

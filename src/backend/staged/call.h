@@ -21,9 +21,8 @@ class OrderedCalls;
 /// call on host memory runs), returning (the device copies the output) and over.
 class StagedCall final : public detail::WorkState, public Returning {
  public:
-  /// Starts the copy of the input if `request` needs one. `early`: true if the call on host memory
-  /// reads its input through engine::Conveyor, and thus may start before all input has arrived.
-  /// Throws InvalidArgument.
+  /// Starts the copy of the input if `request` needs one. `early`: true if the call may start
+  /// before all of its input has arrived (see engine::Conveyor). Throws InvalidArgument.
   StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
              const CallOptions& options, int rank, Clock::time_point deadline, bool early);
 
@@ -37,7 +36,6 @@ class StagedCall final : public detail::WorkState, public Returning {
 
   /// The call on host memory.
   const Request& request() const { return request_; }
-  /// Options for starting the call on host memory now.
   CallOptions options_now() const;
   /// Fills left_out with zeros if the call has a fence, which must have passed; see
   /// CallOptions::left_out.

@@ -25,8 +25,7 @@ class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into one on host memory. The device copies the input to that
   /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
-  /// if the call reads its input through engine::Conveyor, and thus may start before all input has
-  /// arrived. Throws InvalidArgument.
+  /// if the call may start before all of its input has arrived. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
   /// If the device has not finished, the memory and the bounce that it uses are never reused.
   ~Stage() override;
