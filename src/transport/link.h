@@ -1,10 +1,10 @@
-// One ordered, full-duplex path of bytes to one peer. Every transport implements it and passes
-// tests/transport/link_conformance.h.
+// A Link is one ordered, full-duplex stream of bytes to one peer. Every transport implements Link
+// and passes tests/transport/link_conformance.h.
 //
 // Not thread-safe: the engine calls it with the progress lock held. No call blocks. Calls throw
-// LinkClosed once the peer has closed its end or the path is broken. Before they throw, they return
-// everything that the peer wrote before its depart() returned true, even if a write by this end has
-// failed.
+// LinkClosed once the peer has closed its end or the path is broken. Before that, peek() and read()
+// return everything that the peer wrote before its depart() returned true, even if a write by this
+// end has failed.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@
 
 namespace mccl::transport {
 
-/// How the engine learned that a peer is lost. `reported`: its process is known to have ended, so
-/// the operating system closes each of its links, now or soon. `silence`: the peer stopped
-/// responding and was given up; the operating system might keep its links open for much longer.
+/// How the engine learned that a peer is lost. `reported`: the peer's process has ended, so its
+/// operating system closes its links immediately or soon. `silence`: the peer exceeded the time
+/// limit for a sign of life; its links may stay open for much longer.
 enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {
  public:
-  /// `by_peer` is what by_peer() returns.
+  /// `by_peer`: see by_peer().
   explicit LinkClosed(const std::string& message, bool by_peer = true)
       : PeerError(message), by_peer_(by_peer) {}
-  /// True if the peer's process or its system has closed the path. False if the peer may still use
-  /// it, because its host cannot be reached.
+  /// True if the peer's process or operating system has closed the link. False if the link broke
+  /// for another reason, such as an unreachable host; the peer may still consider it open.
   bool by_peer() const { return by_peer_; }
 
  private:
@@ -41,8 +41,8 @@ class Link {
  public:
   virtual ~Link() = default;
 
-  /// Sends as many bytes of `first` followed by `second` as the path accepts now; returns how many.
-  /// With no bytes to send, it only checks that the path is still open.
+  /// Sends as many bytes of `first` followed by `second` as the path accepts now. Returns the
+  /// number of bytes accepted. With no bytes to send, only checks that the path is still open.
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
@@ -88,15 +88,14 @@ class Link {
   /// the peer still receives everything that was written.
   virtual bool depart() noexcept { return unsent() == 0; }
 
-  /// Memory that this end of the link allocates for itself, not counting memory shared with the
-  /// peer.
+  /// Bytes that this end of the link allocates for itself, without memory shared with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }
 
   /// Reports that the peer is lost, as learned from outside this link. Bytes that have arrived are
   /// still returned; after them, calls throw LinkClosed.
   virtual void lose_peer(Loss loss) = 0;
 
-  /// Used in messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
+  /// Names the link in messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
   virtual std::string description() const = 0;
 };
 
@@ -105,16 +104,18 @@ enum class Purpose : std::uint8_t {
   collective,
   point_to_point,
   store,
-  /// A trunk, on which neighbours exchange their knowledge of the cables (rendezvous/cabling/).
+  /// The connection along a cable (the "trunk"), over which the two cabled ranks exchange news
+  /// about all cables (rendezvous/cabling/).
   cable,
-  /// Connection that relays pass on. LinkKey::group is the target rank, and LinkKey::rail selects
-  /// the receiver there.
+  /// A connection that other ranks forward to a rank without a direct cable. LinkKey::group is the
+  /// target rank. LinkKey::rail selects what accepts it there: the links or the store (Destination
+  /// in rendezvous/cabling/wiring.h).
   relay,
 };
 inline constexpr int kPurposeCount = 6;
 
 /// Identifies the purpose of a connection. `group` is 0 for control connections. `rail` numbers the
-/// parallel connections of a pair.
+/// parallel connections of a pair of ranks for one purpose, from 0.
 struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;

@@ -2,12 +2,12 @@
 // has one Transport of each kind that its job uses. The engine uses them only through this
 // interface.
 //
-// Both ends take part in making a link. At the higher rank of the pair, the engine calls dial(). It
-// sends the resulting blob over the pair's control connection and passes it to hear() at the other
-// end. The answer is passed to hear() at the dialing end, and so on until both ends have their
-// link. A transport that connects by itself exchanges no blobs; its links are returned by
-// progress(). If either end cannot make the link, it throws or reports an event. Both ends then try
-// the next transport that reaches the peer.
+// Both ends take part in making a link. At the higher rank of the pair, the engine calls dial().
+// The engine sends the resulting blob over the pair's control connection and passes it to hear() at
+// the other end. It passes the answer to hear() at the dialing end, and so on until both ends have
+// their link. A transport that makes its own connections exchanges no blobs; progress() returns its
+// links. If either end cannot make the link, it throws or reports an event. Both ends then try the
+// next transport that reaches the peer.
 //
 // Not thread-safe: the engine calls it with the progress lock held. No call blocks.
 // tests/support/loopback_transport.h is the smallest implementation.
@@ -37,8 +37,8 @@ inline constexpr std::size_t kMostBlobBytes = 4096;
 /// Maximum length of a transport's name.
 inline constexpr std::size_t kMostNameBytes = 8;
 
-/// Result of one step of making a link at this end. An end may return its link before the other end
-/// only if nothing can fail at the other end any more.
+/// Result of one step of making a link at this end. An end may return its link first only if the
+/// other end can no longer fail to make its own.
 struct Making {
   std::optional<Blob> blob;    ///< Blob for hear() at the other end.
   std::unique_ptr<Link> link;  ///< Set when this end of the link is complete and may be written to.
@@ -71,14 +71,14 @@ class Transport {
   /// Number of parallel links that a pair has for each purpose; the same at both ends.
   virtual int rails(WorldRank) const { return 1; }
 
-  /// Descriptions of the equivalent paths to the peer, between which only a measurement can choose.
-  /// Called at the dialing end. Has one element if there is no choice.
+  /// Descriptions of the paths to the peer that look equally good, so that only a measurement can
+  /// choose. Called at the dialing end. One element if there is no choice.
   virtual std::vector<std::string> equal_ways(WorldRank) const { return {""}; }
   /// Selects the path for later dials to the peer, by its index in equal_ways().
   virtual void take_way(WorldRank, std::size_t) {}
 
-  /// Begins a link. Called at the higher rank of the pair. Throws Error if this end cannot make the
-  /// link. A LinkEvent reports a failure that is detected later, at the deadline or before.
+  /// Begins to make a link. Called at the higher rank of the pair. Throws Error if this end cannot
+  /// make the link. A LinkEvent reports a later failure, at the deadline at the latest.
   virtual Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) = 0;
   /// Continues to make a link, with a blob from the other end. Throws CorruptionError for a blob
   /// that no correct peer sends, and another Error if this end cannot make the link.
@@ -91,8 +91,8 @@ class Transport {
   /// Does all work that is possible without blocking, and appends an event for each link that was
   /// completed, failed or broke.
   virtual void progress(std::vector<LinkEvent>&) {}
-  /// A peer that can no longer be reached, with the reason. Detected by the transport itself rather
-  /// than by one of its links.
+  /// A peer that can no longer be reached, as detected by the transport itself and not by one of
+  /// its links.
   struct LostPeer {
     WorldRank peer;
     std::string reason;
@@ -109,11 +109,10 @@ class Transport {
   virtual Clock::time_point next_deadline() const { return Clock::time_point::max(); }
 
   /// Called before the engine sleeps, so that activity on links without a descriptor ends the
-  /// sleep. Returns true if such links may exist; the caller must then check its links again before
-  /// it sleeps.
+  /// sleep. Returns true if links without a descriptor may exist; the caller must then check its
+  /// links again before it sleeps.
   virtual bool arm() { return false; }
-  /// Called when the sleep has ended. It is also called without a preceding arm(), and must then be
-  /// cheap.
+  /// Reverses arm() after the sleep. Also called without a preceding arm(), so it must be cheap.
   virtual void disarm() {}
 
   /// Called in the child of a fork: closes the child's copies of descriptors and sends nothing to

@@ -18,9 +18,9 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// Destroys the pair immediately if memory is lent, so that the device stops reading memory that
-/// returns to its owner. Does the same if the peer is lost, because it receives nothing more.
-/// Otherwise the station sends the last messages.
+/// Destroys the pair immediately if memory is lent, because the device must not read that memory
+/// after this call. Also destroys it immediately if the peer is lost. Otherwise the station sends
+/// the last messages first.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();
@@ -41,7 +41,8 @@ void RdmaLink::fail_if_over() const {
   }
   if (!pair_->ended().empty()) fail(pair_->ended());
   if (pair_->closed_by_peer()) fail("it has closed its end");
-  if (lost_at_ != Clock::time_point::max() && Clock::now() >= lost_at_) fail("it is gone");
+  if (lost_at_ != Clock::time_point::max() && Clock::now() >= lost_at_)
+    fail("its process has ended, or it stopped responding");
 }
 
 std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
@@ -77,7 +78,7 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   return written;
 }
 
-/// There is one loan at a time. Bytes that do not continue it are copied.
+/// A link has at most one loan. Bytes that do not continue the loan must be copied.
 bool RdmaLink::borrow(std::span<const std::byte> bytes) {
   if (loan_ && !loan_->goes_on_with(bytes) && pair_->lent() == 0) loan_.reset();
   if (!loan_) loan_ = station_->device().loans().take(bytes);
@@ -88,7 +89,8 @@ void RdmaLink::settle_loan() const {
   if (loan_ && loan_->rest().empty() && pair_->lent() == 0) loan_.reset();
 }
 
-/// The loan ends only after deregistration, so memory is never reused while registered.
+/// Returns at least 1 until the memory is deregistered, so that the caller never reuses registered
+/// memory.
 std::size_t RdmaLink::borrowed() const {
   if (!loan_) return 0;
   pair_->poll();

@@ -1,8 +1,8 @@
-// A Link over a queue pair. Written bytes are copied into slots that the device sends. Large writes
-// are read by the device in place if the device allows it. Received bytes are returned in the slots
-// that the device has filled.
+// A Link over a queue pair. write() copies bytes into slots that the device sends. The device reads
+// large writes in place if it supports that. peek() returns received bytes in the slots that the
+// device has filled.
 //
-// The link has no descriptor. The channel of its station wakes a sleeping rank.
+// The link has no descriptor. The completion channel of its Station wakes a sleeping rank.
 #pragma once
 
 #include <array>
@@ -47,14 +47,14 @@ class RdmaLink final : public Link {
   const Moved& moved() const { return moved_; }
 
  private:
-  /// Maximum number of bytes that peek() joins from several messages. Bytes of one message are
-  /// returned in place.
+  /// Maximum number of bytes that peek() copies together from several messages. It returns the
+  /// bytes of one message in place.
   static constexpr std::size_t kPeekBytes = 8 << 10;
 
   std::size_t here() const { return seam_end_ - seam_begin_ + pair_->arrived(); }
   void drop(std::size_t n);
   void join_ends(std::size_t at_least);
-  /// Begins or continues a loan of `bytes`. Returns false if they must be copied.
+  /// Begins or continues a loan of `bytes`. Returns false if the caller must copy them.
   bool borrow(std::span<const std::byte> bytes);
   /// Ends the loan if the device has read all of the lent memory.
   void settle_loan() const;
@@ -64,7 +64,7 @@ class RdmaLink final : public Link {
 
   const std::shared_ptr<Station> station_;
   /// The current loan of the caller's memory, from which the device reads. Declared before pair_,
-  /// so that it is destroyed after it. Mutable, because borrowed() may end the loan.
+  /// so that the loan is destroyed after the pair. Mutable, because borrowed() may end the loan.
   mutable std::unique_ptr<Loan> loan_;
   PairAtStation pair_;
   const std::string path_;

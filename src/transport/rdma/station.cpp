@@ -12,7 +12,7 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Time after which a departing pair is destroyed even if the peer has not received everything.
+/// Time after which a retired pair is destroyed even if its last messages are not sent.
 constexpr std::chrono::seconds kPatience{2};
 /// Maximum time for which the station's destructor waits for all departing pairs together. Long
 /// enough for two retransmissions of a queue pair (kTimeout).
@@ -113,7 +113,8 @@ bool Station::arm() {
   return true;
 }
 
-/// A failed device is not called any more, so its descriptors must not end a sleep.
+/// Adds nothing for a failed device: it is not called any more, so its descriptors would stay
+/// readable and end every sleep.
 void Station::watch(std::vector<pollfd>& descriptors, bool always) const {
   if (device_->failed()) return;
   descriptors.push_back({device_->context().event_descriptor(), POLLIN, 0});

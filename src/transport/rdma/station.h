@@ -1,5 +1,5 @@
-// One rank's use of one device: the channel that wakes the rank, its queue pairs, and its retired
-// pairs, whose last messages are still being sent.
+// A Station is one rank's use of one port of a device: the channel that wakes the rank, the queue
+// pairs of its links, and retired pairs, whose last messages are still being sent.
 #pragma once
 
 #include <poll.h>
@@ -51,18 +51,19 @@ class Station {
 
   /// Throws VerbsError or Error.
   PairAtStation make_pair(Service service, const LinkOf& link);
-  /// Takes a pair that its link no longer uses. Destroys it once its last messages have been sent.
+  /// Takes over a pair that its link no longer uses, and destroys it once its last messages have
+  /// been sent.
   void retire(PairAtStation pair);
 
-  /// Processes device events and timers. Every kPollAgain, also polls all pairs: on pairs that are
-  /// not in use, a peer may wait for an answer, or the last send may have failed.
+  /// Processes device events and timers. Every kPollAgain, also polls all pairs, because no link
+  /// may be polling them: a peer may wait for an answer, or the last send may have failed.
   void look(Clock::time_point now);
   /// Returns the links whose pair has ended although data that they sent may not have arrived, with
   /// the reason. Returns each link only once.
   std::vector<std::pair<LinkOf, std::string>> take_broken();
   Clock::time_point next_look() const;
-  /// Makes the next completion mark the descriptor as readable. Returns true if there are pairs
-  /// that may have completions.
+  /// Makes the channel's descriptor readable at the next completion. Returns true if there are
+  /// pairs, which may already have completions.
   bool arm();
   void disarm() { armed_ = false; }
   /// Appends descriptors for poll(2): device events, and completions if armed or `always`.
@@ -88,7 +89,7 @@ class Station {
   struct Place {
     Pair* pair;
     LinkOf link;
-    bool reported = false;  ///< True if the broken link has been reported.
+    bool reported = false;  ///< True if take_broken() has returned this link.
   };
   std::vector<Place> pairs_;
   std::vector<Departing> departing_;

@@ -12,8 +12,8 @@ namespace {
 
 /// Time after which the dialing end gives up a connected path on which nothing arrives.
 constexpr std::chrono::seconds kGreeting{3};
-/// Time after which the end that did not dial discards a pair that was not opened. Longer than
-/// kGreeting, because the dialing end reports the failure.
+/// Time after which the end that did not dial discards a pair that is not open. Longer than
+/// kGreeting, so that the dialing end reports the failure first.
 constexpr std::chrono::seconds kTidying{6};
 /// Interval between checks of links that are being made, for devices without notifications.
 constexpr std::chrono::milliseconds kLook{20};
@@ -202,16 +202,15 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   }
 }
 
-/// Appends an event and returns true if the link is complete or has failed. If this end cannot
-/// complete the link, the other end may still consider it open. Unless that end then reports
-/// another transport, this end returns the link as a broken one. So its users at both ends see the
-/// error.
+/// Appends an event and returns true if the link is complete or has failed. If this end lacks the
+/// last greeting, the other end may still consider the link open. The other end may report within
+/// kTidying that it uses another transport. If it does not, this end returns the link as a broken
+/// one, so that the users at both ends see the error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();
   LinkEvent event{place.first, place.second, nullptr, {}};
   const bool in_doubt = !begun.pair->is_open() && begun.pair->may_be_open_there();
-  // If the other end has switched to another transport, it must report that within kTidying.
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;
@@ -226,7 +225,7 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
                              "no message arrives between {}; is UDP port 4791 (RoCE v2) open in "
                              "both directions, and are both addresses in one network?",
                              begun.path)
-                       : "its rank does not answer";
+                       : "the peer sent no answer to the offer of a queue pair";
   } else {
     return false;
   }
@@ -285,7 +284,7 @@ Offer decode_offer(WorldRank peer, std::span<const std::byte> blob) {
     GidOnWire one;
     std::memcpy(&one, blob.data() + sizeof header + i * sizeof one, sizeof one);
     if (one.type > static_cast<std::uint32_t>(GidType::roce_v2) || one.index > 0xffff) {
-      throw CorruptionError(fmt::format("rank {} names an address of unknown kind", peer));
+      throw CorruptionError(fmt::format("rank {} offers an address of an unknown kind", peer));
     }
     offer.gids.push_back({static_cast<int>(one.index), static_cast<GidType>(one.type), one.bytes});
   }

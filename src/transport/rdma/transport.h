@@ -1,7 +1,6 @@
 // Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
-// of its own to the offered one and answers. Then the dialing end connects, too. Finally, the two
-// ends greet each other through the devices. Only a path on which the greeting has arrived becomes
-// a link.
+// of its own to the offered one and answers. Then the dialing end connects its queue pair. Finally,
+// the two ends exchange greetings through the devices; the link is made only if these arrive.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ struct OfferHeader {
   std::uint8_t is_answer = 0;
   Service service = Service::rc;
   LinkLayer layer = LinkLayer::unknown;
-  std::uint8_t chosen = 0;  ///< In an answer: index of the chosen one of the offered addresses.
+  std::uint8_t chosen = 0;  ///< In an answer: index of the offered address that was chosen.
   std::uint64_t token = 0;
   std::uint32_t queue_pair = 0;
   std::uint32_t first_packet = 0;

@@ -45,8 +45,8 @@ node::Mapping map_ring(const Descriptor& file, const node::RangePlace& place, st
   return node::Mapping::twice(file, place.offset + page_bytes() + index * ring, ring);
 }
 
-/// Returns how many bytes of the ring are full. The counts are written by another process, so an
-/// impossible difference throws CorruptionError instead of being used as a length.
+/// Returns the number of unread bytes in the ring. One of the counts comes from another process, so
+/// an impossible difference throws CorruptionError instead of being used as a length.
 std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capacity) {
   const std::uint64_t between = written - taken;
   if (between > capacity) throw CorruptionError("shared memory: a peer's ring counts are corrupt");
@@ -73,7 +73,7 @@ std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node:
   node::PeerRange range = arena.map(place);
   if (ring_bytes_of(place.bytes) == 0) {
     throw CorruptionError(
-        fmt::format("shared memory: {} names a link of {} bytes, which is not a valid size", peer,
+        fmt::format("shared memory: {} offers a link of {} bytes, which is not a valid size", peer,
                     place.bytes));
   }
   return std::unique_ptr<ShmLink>(
@@ -101,8 +101,9 @@ ShmLink::~ShmLink() {
 }
 
 void ShmLink::fail() const {
-  throw LinkClosed(fmt::format("lost the connection to {}: it {} ({})", peer_,
-                               peer_gone_ ? "is gone" : "has closed its end", description()));
+  throw LinkClosed(fmt::format(
+      "lost the connection to {}: it {} ({})", peer_,
+      peer_gone_ ? "has ended, or stopped responding" : "has closed its end", description()));
 }
 
 std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
@@ -122,7 +123,7 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
 }
 
 std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
-  // read before peek(), so that no bytes are missed
+  // Read before peek(): bytes written before the writer left would be missed otherwise.
   const bool last = peer_gone_ || in_.writer_left();
   const std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;

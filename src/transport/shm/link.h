@@ -1,6 +1,8 @@
-// A Link through shared memory: one ring per direction, in a range of one side's arena.
+// A Link through shared memory: one ring of bytes per direction, both in one range of the arena of
+// one end (the maker). The other end (the joiner) maps that range.
 //
-// It has no descriptor: a side that waits uses the sleep and wake-up protocol of node/arena.h.
+// The link has no descriptor: an end that waits uses the sleep and wake-up protocol of
+// node/arena.h.
 #pragma once
 
 #include <atomic>
@@ -17,9 +19,9 @@
 
 namespace mccl::transport::shm {
 
-/// State of a ring of bytes between one writer and one reader. It lies in the memory that both
-/// share. `written` and `taken` count bytes and only grow. Their difference is the number of bytes
-/// that have been written and not yet read.
+/// State of a ring of bytes between one writer and one reader, in the memory that both share.
+/// `written` and `taken` count bytes and only grow. Their difference is the number of bytes that
+/// have been written and not yet read.
 struct RingState {
   alignas(node::kLine) std::atomic<std::uint64_t> written{0};
   alignas(node::kLine) std::atomic<std::uint64_t> taken{0};
@@ -27,8 +29,8 @@ struct RingState {
   std::atomic<std::uint32_t> reader_left{0};
 };
 
-/// The writing side of a ring. `bytes` is the ring's memory mapped twice in a row, so that a piece
-/// that wraps around is still contiguous.
+/// The writing side of a ring. `bytes` is the ring's memory mapped twice in a row, so that a range
+/// of bytes that wraps around is still contiguous.
 class RingWriter {
  public:
   RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
@@ -53,7 +55,7 @@ class RingReader {
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  /// Returns all bytes that are available, in one piece.
+  /// Returns all bytes that are available, as one contiguous span.
   std::span<const std::byte> peek() const;
   /// Number of bytes of the last peek() that have not been consumed.
   std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
@@ -78,10 +80,10 @@ class ShmLink final : public Link {
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 
-  /// Allocates a range for a new link. The caller must send its place() to the other side.
-  /// `ring_bytes` is a power of two; the rings are smaller if memory runs out. Returns null if even
-  /// rings of kLeastRingBytes do not fit. `bell` wakes the peer; `peer` is its name in messages:
-  /// "rank 3".
+  /// Allocates a range for a new link. The caller must send its place() to the other end.
+  /// `ring_bytes` is a power of two; the rings are smaller if the arena lacks memory. Returns null
+  /// if even rings of kLeastRingBytes do not fit. `bell` wakes the peer; `peer` is its name in
+  /// messages: "rank 3".
   static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer);
   /// Attaches to a range that the peer has made. Throws CorruptionError if `place` is invalid.

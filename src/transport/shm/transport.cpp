@@ -47,7 +47,7 @@ class ShmTransport final : public Transport {
         node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
     std::unique_ptr<ShmLink> link =
         ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
-    if (!link) throw Error("no memory is left");
+    if (!link) throw Error("no shared memory is left for a link");
     Making offer;
     offer.blob = encode(link->place());
     offered_[{peer, key}] = std::move(link);
@@ -78,8 +78,8 @@ class ShmTransport final : public Transport {
     return made;
   }
 
-  /// The peer counts this rank as a reader of the range, and reuses the range only after all
-  /// readers have released it. A refused range must therefore be released as well.
+  /// Releases the range that the peer offered. The peer counts this rank as a reader of the range,
+  /// and reuses the range only after all readers have released it.
   void refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> blob) override {
     if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !blob.empty()) {
       neighbour->arena.let_go_of(place_in(peer, blob));

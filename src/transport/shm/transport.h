@@ -1,5 +1,5 @@
-// Links through memory that the ranks of a node share. The dialing end offers a range of its arena,
-// and the other end maps it.
+// Links through memory that the ranks of a node share. The dialing end offers a range of its arena
+// (node/arena.h), and the other end maps the range.
 #pragma once
 
 #include <memory>

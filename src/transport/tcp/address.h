@@ -45,7 +45,7 @@ class Address {
   std::span<const unsigned char> raw() const;
 
   friend bool operator==(const Address& a, const Address& b);
-  /// True if both are equal apart from the port.
+  /// True if the two addresses are equal apart from the port.
   bool same_host(const Address& other) const;
 
  private:

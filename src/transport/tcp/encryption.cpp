@@ -11,11 +11,12 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Both ciphers use SHA-256, because an external key of TLS 1.3 is bound to one hash. AES comes
-/// first, because processors of servers and desktops compute it in hardware.
+/// Both ciphers use SHA-256, because an external pre-shared key of TLS 1.3 is bound to one hash.
+/// AES is preferred, because processors of servers and desktops compute it in hardware.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
-/// Throws InvalidArgument with the cause, which OpenSSL's first error contains.
+/// Throws InvalidArgument with the cause: the first error in OpenSSL's queue, if that is a system
+/// error, else the last one.
 [[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
   const unsigned long cause = ERR_peek_error();
   const std::string reason = ERR_SYSTEM_ERROR(cause)
@@ -38,7 +39,7 @@ std::string take_openssl_error() {
 }
 
 Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records_per_key) {
-  // OpenSSL must not be cleaned up at exit while the progress thread still uses it.
+  // Prevents OpenSSL's cleanup at exit, because the progress thread may still use OpenSSL then.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
   ERR_clear_error();
   context_ = SSL_CTX_new(TLS_method());
@@ -50,9 +51,9 @@ Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records
                 "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
   }
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // Returns to the caller after each record that carries no data; see SecureStream::receive().
+  // Makes SSL_read_ex() return after each record that carries no data; see SecureStream::receive().
   SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
-  // A connection is never resumed: each one has its own keys.
+  // A TLS session is never resumed: each connection has its own keys.
   SSL_CTX_set_num_tickets(context_, 0);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
 }

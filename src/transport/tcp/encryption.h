@@ -1,5 +1,5 @@
-// Parameters of TLS 1.3 that all encrypted connections of one process share. Only
-// secure_stream.cpp and encryption.cpp use OpenSSL's TLS.
+// Parameters of TLS 1.3 for all encrypted connections of a process. Only secure_stream.cpp and
+// encryption.cpp use OpenSSL's TLS.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct CertificateFiles {
   std::string authority;    ///< Certificates of the authorities that sign the ranks' certificates.
 };
 
-/// Either all ranks authenticate by keys that are derived from the job key, or all by certificates.
-/// Immutable and thread-safe.
+/// The TLS parameters of a job. Either all ranks authenticate by keys that are derived from the job
+/// key, or all by certificates. Immutable and thread-safe.
 class Encryption {
  public:
-  /// Full records that are sent under one key before it is replaced. RFC 8446, section 5.5, allows
-  /// AES-GCM about 2^24.5 of them.
+  /// Number of full records sent under one key before the key is replaced. RFC 8446, section 5.5,
+  /// allows AES-GCM about 2^24.5 of them.
   static constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 23;
 
-  /// Both ends have the same secret key for each connection; see SecureStream. Throws Error if
-  /// OpenSSL does not offer TLS 1.3 with the required ciphers.
+  /// Authenticates by a secret key per connection, which only the two ends have; see SecureStream.
+  /// Throws Error if OpenSSL does not offer TLS 1.3 with the required ciphers.
   static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey);
-  /// Both ends must also present a certificate of the authority. Throws InvalidArgument if a file
-  /// cannot be used.
+  /// Also requires a certificate, signed by the authority, from both ends. Throws InvalidArgument
+  /// if a file cannot be used.
   static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files);
 
   /// Returns the encryption that the settings request; null if connections are not encrypted.
@@ -56,8 +56,7 @@ class Encryption {
   bool has_certificates_ = false;
 };
 
-/// Returns the reason that OpenSSL gives for its last failure on this thread, and clears its list
-/// of errors.
+/// Returns OpenSSL's text for its last error on this thread, and clears OpenSSL's queue of errors.
 std::string take_openssl_error();
 
 }  // namespace mccl::transport::tcp

@@ -46,8 +46,8 @@ int prefix_bits_of(const sockaddr* mask, int family) {
   return bits;
 }
 
-/// Returns the MTU of an interface; 0 if the system does not report it. Uses ioctl, because it
-/// queries the network namespace of this process, which a mounted /sys may not show.
+/// Returns the MTU of an interface; 0 if the system does not report it. Uses ioctl, which queries
+/// the network namespace of this process; a mounted /sys may show another namespace.
 int mtu_of(const char* interface_name) {
   const Socket probe(::socket(AF_INET, SOCK_DGRAM, 0));
   ifreq request = {};
@@ -133,7 +133,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Deepest nesting of bonds and bridges that is followed.
+/// Maximum depth of nested bonds, bridges and VLANs that kind_of() follows.
 constexpr int kMostLayers = 4;
 
 int number_of(const fs::path& path) {
@@ -145,8 +145,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// Returns the best kind of the interface itself and of the interfaces that it bonds, bridges or
-/// tags.
+/// Returns the kind of an interface. A bond, bridge or VLAN has the best kind of its lower
+/// interfaces.
 Medium::Kind kind_of(const fs::path& interface, int layers) {
   if (is_there(interface / "wireless") || is_there(interface / "phy80211"))
     return Medium::Kind::wireless;
@@ -161,8 +161,8 @@ Medium::Kind kind_of(const fs::path& interface, int layers) {
   return best;
 }
 
-/// The driver for networks over Thunderbolt reports no speed, but its port does, per lane: "20.0
-/// Gb/s".
+/// Returns the speed of a Thunderbolt port in Mbit/s; 0 if unknown. The network driver reports no
+/// speed, but the port reports the speed per lane: "20.0 Gb/s".
 int thunderbolt_mbit(const fs::path& interface) {
   std::error_code failure;
   const fs::path device = fs::canonical(interface / "device", failure);

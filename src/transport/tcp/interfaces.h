@@ -11,8 +11,8 @@ namespace mccl::transport::tcp {
 
 /// The medium of an interface as the system reports it.
 struct Medium {
-  /// Ordered from best to worst. `software` is a bridge of containers or a tunnel; the speed that
-  /// it reports is meaningless.
+  /// Ordered from best to worst. `software` is an interface without hardware, such as a container
+  /// bridge or a tunnel; the speed that it reports is meaningless.
   enum class Kind { cable, wireless, software };
   Kind kind = Kind::cable;
   int mbit_per_s = 0;  ///< 0 if unknown.
@@ -27,8 +27,8 @@ struct Medium {
 /// Compares first by Kind, then by speed; an unknown speed is the worst.
 bool is_better(const Medium& a, const Medium& b);
 
-/// Returns the medium of an interface, without the MTU. `system` is the folder in which Linux
-/// describes its interfaces; unused on other systems.
+/// Returns the medium of an interface, without the MTU. `system` is the directory in which Linux
+/// describes its interfaces; unused on macOS.
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
 /// One address of one interface.
@@ -38,8 +38,8 @@ struct InterfaceAddress {
   int prefix_bits = 0;
   bool up = false;
   bool loopback = false;
-  /// True if a cable is connected. A system may report this up to a second after the interface came
-  /// up.
+  /// True if a cable is connected. The system may detect the cable only up to a second after the
+  /// interface came up.
   bool carrier = true;
   Medium medium = {};
 
@@ -60,8 +60,9 @@ const InterfaceAddress* find_interface(const std::vector<InterfaceAddress>& inte
 /// Sends nothing.
 std::optional<Address> route_source(const Address& destination);
 
-/// Returns the same text for two processes exactly if they share a kernel and a network namespace,
-/// and can therefore connect over loopback. The text is printable and has no spaces.
+/// Returns a text that identifies the kernel and the network namespace of this process. Two
+/// processes with equal texts can connect over loopback. The text is printable and has no spaces.
+/// Falls back to the host name.
 std::string host_identity();
 
 /// Host name, reduced to printable characters; "unknown" if gethostname fails.

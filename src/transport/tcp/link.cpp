@@ -19,17 +19,17 @@ namespace mccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
-/// A peek() of at most this size is for something small, such as a header. The caller may then
-/// read() the bytes that follow straight to their destination, so at most kSmallReceive bytes are
-/// buffered.
+/// A peek() of at most kSmallRequest bytes is for something small, such as a header. It buffers at
+/// most kSmallReceive bytes, so that read() can receive most of the following bytes directly into
+/// their destination.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
-/// Maximum number of receives in one depart() call, so that other links get their turn.
+/// Maximum number of receives per depart() call, because the caller must also serve other links.
 constexpr int kMostDiscards = 64;
-/// macOS rejects single calls beyond 2 GiB.
+/// Maximum size of one system call, in bytes; macOS rejects more than 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// Excludes ENOBUFS (the queue of an interface is full), which is reported to the user.
+/// Excludes ENOBUFS (no memory for sending), because run_short() warns the user of it.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {
@@ -89,7 +89,7 @@ TransferResult TcpLink::send(std::span<const std::byte> first,
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
-  // The second piece must not follow a shortened first piece.
+  // Sends only the first span if piece() shortened it: bytes would be missing before the second.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
   return sent >= 0 ? TransferResult{static_cast<std::size_t>(sent), 0} : TransferResult{0, errno};
@@ -124,8 +124,8 @@ void TcpLink::run_short() {
   if (!is_new || !options_.warn) return;
   options_.warn(fmt::format(
       "the system has no memory left for data to {} ({}); MCCL waits a moment and retries, which "
-      "costs speed. On macOS, kern.ipc.maxsockbuf and MCCL_SOCKET_BUFFER_BYTES limit the memory of "
-      "a connection: smaller values, or fewer connections, leave more for each",
+      "makes transfers slower. On macOS, kern.ipc.maxsockbuf and MCCL_SOCKET_BUFFER_BYTES limit "
+      "the memory of a connection: smaller values, or fewer connections, leave more for each",
       peer_, description_));
   options_.warn = nullptr;  // Warn only once per connection.
 }
@@ -159,7 +159,7 @@ bool TcpLink::depart() noexcept {
     }
     return !ended_.empty() || unsent() == 0;
   } catch (const std::exception&) {
-    return false;  // no memory for the error text; the next call finds the end again
+    return false;  // No memory for the error text; the next call detects the end again.
   }
 }
 
@@ -207,7 +207,8 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
   tcp_info info = {};
   socklen_t length = sizeof info;
   if (::getsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  // The probes of a full receive window are not retransmissions.
+  // While the peer's receive window is full, Linux sends probes, which must not count as
+  // retransmissions.
   if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0) return {};
   return std::chrono::milliseconds(info.tcpi_last_ack_recv);
 #else

@@ -45,10 +45,11 @@ class TcpLink final : public Link {
   std::string description() const override { return description_; }
 
  private:
-  /// Sends as much of `first` followed by `second` as the system takes.
+  /// Makes one system call to send `first` followed by `second`. Returns the bytes that the system
+  /// accepted, and the errno.
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
-  /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived, or if the connection
-  /// has ended; in the latter case it sets ended_.
+  /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived. If the connection has
+  /// ended, sets ended_ and returns 0.
   std::size_t receive(std::byte* to, std::size_t limit);
   /// Handles ENOBUFS: the system has no memory for sending.
   void run_short();

@@ -51,8 +51,8 @@ bool means_try_the_next(int error) {
 
 }  // namespace
 
-/// The connections that a listener has not returned yet. A child of a fork may close the listener,
-/// so closing must not take the lock.
+/// The connections that an Inlet's listener has not returned yet. The destructor takes no lock,
+/// because the child of a fork may close the listener while the lock appears held.
 class HandedOver {
  public:
   int descriptor() const { return waker_.descriptor(); }
@@ -91,8 +91,8 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   }
   if (address.family() == AF_INET6)
     set_flag(socket_, IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, address);
-  // A port chosen by the kernel must not be shared with another socket, so SO_REUSEADDR is not set
-  // for it.
+  // SO_REUSEADDR is set only for a given port, because a port chosen by the kernel must not be
+  // shared with another socket.
   if (address.port() != 0) set_flag(socket_, SOL_SOCKET, SO_REUSEADDR, 1, address);
   set_buffer_bytes(socket_, buffer_bytes);
   if (::bind(socket_.descriptor(), address.data(), address.size()) != 0 ||
@@ -129,7 +129,7 @@ Accepted Listener::accept() {
     if (means_try_the_next(errno)) continue;
     const int error = errno;
     // Linux allocates a descriptor before it looks for a connection, so accept can fail for lack of
-    // descriptors even if no connection is waiting.
+    // descriptors although no connection is waiting.
     const bool none_waits = error == EAGAIN || error == EWOULDBLOCK ||
                             (lacks_files(error) && !is_ready(socket_, POLLIN));
     if (!none_waits) accepted.error = error;

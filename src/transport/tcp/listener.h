@@ -1,5 +1,5 @@
-// A listening TCP socket, and a listener whose connections are handed over by another part of this
-// process.
+// A Listener accepts TCP connections from a listening socket, or takes those that another part of
+// this process passes to it through an Inlet.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mccl::transport::tcp {
 
-/// bind or listen failed; `code` is the errno.
+/// bind(2) or listen(2) failed, or setting an option before; `code` is the errno.
 class BindError : public SocketError {
  public:
   using SocketError::SocketError;
@@ -20,7 +20,8 @@ class BindError : public SocketError {
 struct Accepted {
   Socket socket;  ///< Empty if no connection waits, or if `error` is set.
   Address from;
-  /// The errno if the system is out of descriptors or memory; the caller should retry later.
+  /// An errno if accepting failed, such as EMFILE for lack of descriptors; the caller should retry
+  /// later.
   int error = 0;
 };
 
@@ -30,8 +31,8 @@ class Listener {
  public:
   /// Binds `address` and listens; [::] also accepts IPv4 connections. Throws BindError.
   Listener(const Address& address, std::size_t buffer_bytes);
-  /// Makes a listener that returns connections handed over within this process; used by
-  /// Inlet::listener().
+  /// Used by Inlet::listener(): makes a listener that returns the connections given to
+  /// Inlet::hand_over().
   explicit Listener(std::shared_ptr<HandedOver> inlet) : inlet_(std::move(inlet)) {}
 
   const Address& address() const { return address_; }
@@ -50,9 +51,9 @@ class Listener {
   std::shared_ptr<HandedOver> inlet_;  ///< Null for a listener at an address.
 };
 
-/// Passes connections that another part of this process has accepted to a listener, which returns
-/// them in order, as if it had accepted them itself. hand_over() and listener() may be called by
-/// different threads, but each by one thread at a time.
+/// Passes connections that another part of this process has accepted to a Listener, which returns
+/// them in order, as if it had accepted them itself. One thread may call hand_over() while another
+/// uses the listener.
 class Inlet {
  public:
   /// Throws Error.
@@ -64,7 +65,7 @@ class Inlet {
   void hand_over(Socket socket);
 
  private:
-  std::shared_ptr<HandedOver> unclaimed_;  ///< Null once a listener has it.
+  std::shared_ptr<HandedOver> unclaimed_;  ///< Null after listener() was called.
   std::weak_ptr<HandedOver> connections_;
 };
 

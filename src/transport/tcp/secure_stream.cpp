@@ -22,14 +22,14 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Maximum number of bytes that one system call sends or receives. A batch of records stays in the
-/// processor's cache between encryption and the copy into the kernel.
+/// Number of bytes of records that are sent or received together. They stay in the processor's
+/// cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
-/// Memory for a full record, and for a message that replaces the key before it.
+/// Memory for a full record and a preceding key-update message.
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
-/// Limit of consecutive records that carry no data.
+/// Maximum number of consecutive records without data that receive() accepts.
 constexpr int kMostEmptyRecords = 32;
 constexpr std::size_t kOutBytes = kBatchBytes + kMostRecordBytes;
 
@@ -41,7 +41,7 @@ constexpr std::string_view kProofLabel = "EXPORTER-mccl-proof";
 
 SecureStream& stream_of(BIO* bio) { return *static_cast<SecureStream*>(BIO_get_data(bio)); }
 
-/// Why a handshake has failed.
+/// Returns the reason why the handshake failed.
 std::string reason_of(const SSL* ssl) {
   if (ERR_GET_REASON(ERR_peek_last_error()) != SSL_R_CERTIFICATE_VERIFY_FAILED)
     return "encryption cannot be set up: " + take_openssl_error();
@@ -54,7 +54,7 @@ int descriptive_errno(int error) { return error != 0 ? error : EPROTO; }
 }  // namespace
 
 struct SecureStream::Callbacks {
-  /// Takes a record from OpenSSL. Refuses bytes only while the peer does not read.
+  /// Copies encrypted bytes from OpenSSL to out_. Accepts none only while out_ is full.
   static int write(BIO* bio, const char* bytes, std::size_t count, std::size_t* taken) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -69,8 +69,8 @@ struct SecureStream::Callbacks {
     return 1;
   }
 
-  /// During the handshake, takes only the bytes that OpenSSL asks for. So when the connection is
-  /// handed over, poll(2) reports all that has arrived.
+  /// Gives received bytes to OpenSSL. During the handshake, receives only the bytes that OpenSSL
+  /// asks for: all others stay in the kernel, so that poll(2) reports them to the next owner.
   static int read(BIO* bio, char* to, std::size_t count, std::size_t* got) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -119,7 +119,8 @@ struct SecureStream::Callbacks {
     return made;
   }
 
-  /// Returns the pre-shared key as OpenSSL's description of a session to resume; null on failure.
+  /// Returns the pre-shared key in the form that OpenSSL needs, an SSL_SESSION to resume; null on
+  /// failure.
   static SSL_SESSION* session(SSL* ssl) {
     const auto& key = static_cast<const SecureStream*>(SSL_get_app_data(ssl))->key_;
     constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256 (RFC 8446, B.4)
@@ -175,8 +176,8 @@ SecureStream::SecureStream(std::shared_ptr<const Encryption> encryption, Role ro
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
   if (!encryption_->has_certificates()) {
-    // A server without the key could offer a certificate instead. None is accepted, because there
-    // are no authorities.
+    // A server without the key could offer a certificate instead. With SSL_VERIFY_PEER and no
+    // authorities, every certificate is rejected.
     if (role == Role::client) SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
     SSL_set_psk_use_session_callback(ssl_, &Callbacks::offer_key);
     SSL_set_psk_find_session_callback(ssl_, &Callbacks::find_key);
@@ -198,7 +199,7 @@ void SecureStream::use(std::shared_ptr<Outbox> outbox) {
 
 SecureStream::State SecureStream::fail(std::string why) {
   trouble_ = std::move(why);
-  (void)flush();  // the alert that tells the peer why
+  (void)flush();  // Sends the TLS alert with the reason to the peer.
   return State::failed;
 }
 
@@ -249,7 +250,7 @@ SecureStream::State SecureStream::confirm() {
   }
   const Key expected = proof_of(role_ == Role::client ? Role::server : Role::client);
   if (CRYPTO_memcmp(expected.data(), their_proof_.data(), expected.size()) == 0) return State::open;
-  return fail("the encrypted connection ends at another process than the handshake did");
+  return fail("the encrypted connection and the handshake before it end at different processes");
 }
 
 SecureStream::Key SecureStream::proof_of(Role role) const {
@@ -316,7 +317,7 @@ int SecureStream::flush() noexcept {
 TransferResult SecureStream::receive(std::span<std::byte> to) {
   std::size_t got = 0;
   int empty_records = 0;
-  // Stops when the records that were received with one system call are used up.
+  // Stops when all records that one system call received are decrypted.
   while (got < to.size() && !has_ended() && (got == 0 || has_input())) {
     std::size_t bytes = 0;
     ERR_clear_error();
@@ -329,8 +330,8 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
     const int error = error_of(result);
     if (!would_block(error)) continue;
     if (!has_input()) return {got, got > 0 ? 0 : error};
-    // A correct peer seldom replaces its key. A peer that does so all the time would keep this
-    // thread busy.
+    // A correct peer seldom replaces its key. Without this limit, a peer that only replaces its key
+    // would occupy this thread forever.
     if (++empty_records > kMostEmptyRecords) broken_ = EBADMSG;
   }
   return {got, got > 0 ? 0 : broken_};

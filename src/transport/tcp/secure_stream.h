@@ -1,14 +1,15 @@
-// TLS 1.3 on one connection. A SecureStream lies between a Socket and its users. It encrypts the
-// users' bytes into records, and decrypts the records that arrive.
+// TLS 1.3 on one connection. A Socket sends and receives all bytes through its SecureStream, which
+// encrypts bytes into records, and decrypts the records that arrive.
 //
-// The caller gives both ends a key for this connection only, which is derived from the job key and
-// from the messages of MCCL's own handshake. If ranks authenticate by that key, it is an external
-// pre-shared key of TLS 1.3, with an ephemeral key exchange, so that traffic recorded today stays
-// secret even if the job key becomes known later. If they authenticate by certificates, each end
-// then proves inside TLS that it knows the key, so that both handshakes belong together.
+// Both ends derive a key for this connection from the job key and the messages of MCCL's own
+// handshake, which comes first. Without certificates, that key is the external pre-shared key of
+// TLS 1.3. An ephemeral key exchange keeps recorded traffic secret even if the job key becomes
+// known later. With certificates, each end proves inside TLS that it knows the key, which binds the
+// TLS handshake to MCCL's.
 //
-// Bytes that have been encrypted must be sent. So send() counts bytes as accepted once they are
-// encrypted, and holds the records that the system does not take yet. flush() sends these later.
+// A record cannot be withdrawn once it is encrypted. So send() counts bytes as accepted once they
+// are encrypted, and holds the records that the system does not take yet. flush() sends the held
+// records later.
 #pragma once
 
 #include <poll.h>
@@ -30,21 +31,21 @@ namespace mccl::transport::tcp {
 
 class SecureStream;
 
-/// The streams of one transport that hold bytes which the system has not taken yet. A link that has
-/// accepted all bytes of its owner is not written to again, so the transport sends the held bytes.
-/// Not thread-safe: it is used under the same lock as its streams.
+/// The streams of one transport that hold encrypted bytes which the system has not taken yet. The
+/// transport sends these bytes, because the engine may write nothing more to the link. Not
+/// thread-safe: used under the same lock as its streams.
 class Outbox {
  public:
   /// Reserves memory for one more stream, so that wait() needs none. Throws std::bad_alloc.
   void join();
   void leave(const SecureStream& stream) noexcept;
 
-  /// Called by a stream that holds bytes.
+  /// Adds a stream that holds bytes; no-op if it is already present.
   void wait(SecureStream& stream) noexcept;
   /// Appends the descriptors that become writable when held bytes can be sent.
   void watch(std::vector<pollfd>& descriptors);
-  /// True if a stream has begun to hold bytes since the last call of watch(). A sleeping thread
-  /// does not watch its descriptor yet.
+  /// True if a stream has begun to hold bytes since the last call of watch(). A thread in poll(2)
+  /// does not wait for that stream's descriptor yet.
   bool has_unwatched() const { return has_unwatched_; }
   /// Sends as many of the held bytes as the system takes now.
   void flush() noexcept;
@@ -55,8 +56,8 @@ class Outbox {
   bool has_unwatched_ = false;
 };
 
-/// Result of sending or receiving bytes: the bytes moved, and an errno, or 0. would_block() tells
-/// whether a call with that errno must be repeated later.
+/// Result of sending or receiving: the number of bytes moved, and an errno or 0. If
+/// would_block(error) is true, the call must be repeated later.
 struct TransferResult {
   std::size_t bytes = 0;
   int error = 0;
@@ -73,8 +74,8 @@ class SecureStream {
   /// object. Throws Error if OpenSSL has no memory.
   SecureStream(std::shared_ptr<const Encryption> encryption, Role role, const Key& key,
                int descriptor);
-  /// Tells the peer that no more bytes follow, if the system takes the message now. Sends nothing
-  /// in the child of a fork.
+  /// Sends the end of the stream (close_notify) if the system takes it now. Sends nothing in the
+  /// child of a fork.
   ~SecureStream();
   SecureStream(const SecureStream&) = delete;
   SecureStream& operator=(const SecureStream&) = delete;
@@ -88,30 +89,31 @@ class SecureStream {
   /// Sets the outbox through which the transport sends held bytes. Throws std::bad_alloc.
   void use(std::shared_ptr<Outbox> outbox);
 
-  /// Sends `first` followed by `second`. The bytes returned as moved are accepted, although
-  /// pending() may count some of them.
+  /// Sends `first` followed by `second`. Counts bytes as moved once they are encrypted, although
+  /// some may still be pending().
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second = {});
-  /// No bytes and no error mean that the peer has ended the stream. A connection that ends without
-  /// that message gives ECONNRESET; a record that does not decrypt gives EBADMSG.
+  /// Returns no bytes and no error once the peer has ended the stream. The error is ECONNRESET if
+  /// the connection ends without the peer's end of the stream, and EBADMSG for a record that cannot
+  /// be decrypted.
   TransferResult receive(std::span<std::byte> to);
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
   /// Queues the message that replaces the key of this direction. send() calls this function
   /// whenever a replacement is due. Returns false if TLS has failed.
   bool replace_key();
-  /// Number of held bytes, as encrypted.
+  /// Number of encrypted bytes that the system has not taken yet.
   std::size_t pending() const { return out_end_ - out_begin_; }
   /// True if receive() may return bytes although the socket is not readable.
   bool has_input() const;
-  /// Ends the stream from this end. Must be called until it returns a value other than EAGAIN.
+  /// Ends the stream in this direction. Must be called until it returns a value other than EAGAIN.
   int end() noexcept;
 
   int descriptor() const { return descriptor_; }
-  /// Memory of the buffers of one object.
+  /// Bytes of the buffers of one SecureStream.
   static std::size_t buffer_bytes();
 
  private:
-  struct Callbacks;  // called by OpenSSL
+  struct Callbacks;  ///< The functions that OpenSSL calls.
 
   bool has_ended() const { return broken_ != 0 || is_over_; }
   bool encrypt(std::span<const std::byte>& bytes);
@@ -134,12 +136,12 @@ class SecureStream {
   Key their_proof_{};
   std::string trouble_;
 
-  std::uint64_t records_ = 0;  ///< Records sent under the present key.
-  int broken_ = 0;             ///< The errno with which receiving ended; 0 while it works.
+  std::uint64_t records_ = 0;  ///< Records sent under the current key.
+  int broken_ = 0;             ///< The errno with which receiving failed; 0 if it has not failed.
   bool is_over_ = false;       ///< True if the peer has ended the stream.
-  bool has_said_end_ = false;  ///< True if end() has queued its message.
+  bool has_said_end_ = false;  ///< True if end() has queued close_notify.
 
-  // Records to send are out_[out_begin_, out_end_), those received are in_[in_begin_, in_end_).
+  // Records to send are out_[out_begin_, out_end_); received records are in_[in_begin_, in_end_).
   std::unique_ptr<std::byte[]> out_;
   std::size_t out_begin_ = 0;
   std::size_t out_end_ = 0;

@@ -29,8 +29,8 @@ constexpr std::size_t kLeastBufferBytes = 4096;
 constexpr int kKeepAliveIdleSeconds = 5;
 constexpr int kKeepAliveIntervalSeconds = 2;
 constexpr int kKeepAliveProbes = 3;
-/// Limit of unsent bytes in the kernel (TCP_NOTSENT_LOWAT): enough to keep the network busy, and no
-/// more, since later writes queue behind them.
+/// Limit of unsent bytes in the kernel (TCP_NOTSENT_LOWAT): enough to keep the network busy. More
+/// would only delay later writes, which queue behind them.
 [[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
 /// Maximum number of keepalive probes that Linux accepts.
 [[maybe_unused]] constexpr int kMostProbes = 127;

@@ -1,4 +1,5 @@
-// A TCP socket that closes its descriptor when destroyed. Its bytes may be encrypted.
+// A Socket owns the descriptor of a TCP socket, and optionally the SecureStream that encrypts its
+// bytes.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@
 
 namespace mccl::transport::tcp {
 
-/// The system refused an operation on a socket; `code` is the errno. It is kept here because errno
-/// may be overwritten before the exception is caught.
+/// The system refused an operation on a socket. `code` keeps the errno, which may be overwritten
+/// before the exception is caught.
 class SocketError : public Error {
  public:
   SocketError(int error, const std::string& message) : Error(message), code(error) {}
@@ -32,7 +33,8 @@ class Socket {
   /// Takes ownership of the descriptor; a negative one makes an empty Socket.
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
   Socket(Socket&&) noexcept = default;
-  /// Ends the encrypted stream before its descriptor is closed.
+  /// Destroys this socket's stream first, because its destructor sends close_notify to the old
+  /// descriptor.
   Socket& operator=(Socket&& other) noexcept {
     secure_ = std::move(other.secure_);
     descriptor_ = std::move(other.descriptor_);
@@ -50,7 +52,7 @@ class Socket {
     descriptor_.close();
   }
 
-  /// From now on, all bytes pass through an encrypted stream.
+  /// Encrypts all later bytes with `stream`.
   void encrypt(std::unique_ptr<SecureStream> stream) { secure_ = std::move(stream); }
   /// The encrypted stream; null if bytes are sent as they are.
   SecureStream* secure() const { return secure_.get(); }
@@ -60,17 +62,17 @@ class Socket {
   Address remote() const;
 
   TransferResult send(std::span<const std::byte> bytes) const;
-  /// No bytes and no error mean that the other end has closed the connection.
+  /// Returns no bytes and no error once the other end has closed the connection.
   TransferResult receive(std::span<std::byte> bytes) const;
 
-  /// Bytes that send() has accepted and the system has not taken. flush() sends them; it returns an
-  /// errno, or 0 if none are left. Always 0 without encryption.
+  /// Encrypted bytes that send() has accepted and the system has not taken; 0 without encryption.
+  /// flush() sends them. It returns 0 if none are left, else an errno.
   std::size_t pending() const { return secure_ ? secure_->pending() : 0; }
   int flush() const { return secure_ ? secure_->flush() : 0; }
   /// True if receive() may return bytes that poll(2) does not report.
   bool has_input() const { return secure_ && secure_->has_input(); }
-  /// Ends the stream in this direction. Returns false if it must be called again, because bytes
-  /// are pending.
+  /// Ends the stream in this direction. Returns false if bytes are pending; it must then be called
+  /// again.
   bool end_sending() const noexcept;
 
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
@@ -89,12 +91,13 @@ class Socket {
 /// Returns the system's text for an errno: "Connection refused".
 std::string describe_errno(int error);
 
-/// Makes the socket non-blocking, closed on exec and free of SIGPIPE. Throws SocketError.
+/// Makes the socket non-blocking and closed on exec, and makes writes raise no SIGPIPE. Throws
+/// SocketError.
 void make_non_blocking(const Socket& socket);
 
-/// Returns the largest of `wanted`, half of it, a quarter and so on that `ask` accepts; 0 if it
-/// accepts none. macOS rejects a buffer above its limit, whereas Linux reduces the size to its
-/// limit.
+/// Halves `wanted` until `ask` accepts the size, and returns that size; 0 if `ask` accepts none of
+/// at least 4 KiB. Needed on macOS, which rejects a buffer above its limit; Linux reduces the size
+/// itself.
 std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
 /// Sets the kernel's send and receive buffers; 0 leaves them to the kernel. Must be called before
@@ -106,13 +109,13 @@ std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 /// within about 11 s that the other host of an idle connection has vanished.
 void tune_stream(const Socket& socket);
 
-/// Makes the system keep an idle connection until the other host has been silent for `silence`.
-/// Used for connections whose peers are monitored by other means.
+/// Makes the system keep an idle connection until the other host has answered no keepalive probe
+/// for `silence`. Used where MCCL itself detects dead peers.
 void bear_silence(const Socket& socket, std::chrono::seconds silence);
 
 /// Makes the system break the connection when sent bytes stay unacknowledged for `silence`. Only
-/// for connections whose reader never pauses: Linux also counts a live reader with a full window as
-/// silent.
+/// for connections whose reader never pauses: on Linux, bytes that wait for a full receive window
+/// also count.
 void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
 /// Values of MCCL_CONGESTION_CONTROL that are not the name of an algorithm.
@@ -120,11 +123,10 @@ inline constexpr const char* kChosenForLinks = "auto";
 inline constexpr const char* kOfTheSystem = "system";
 
 /// Selects the congestion control `name` for a connection. kOfTheSystem keeps the system's default.
-/// kChosenForLinks keeps it too, except that it replaces every version of BBR by cubic, or by reno,
-/// if the system allows one of them. BBR almost stops a connection for 200 ms every few seconds,
-/// and after idle times, to measure the round-trip time (draft-ietf-ccwg-bbr, ProbeRTT). During
-/// such a pause, all ranks of a collective would wait. Returns false if the system does not have
-/// `name` or does not allow this process to use it.
+/// kChosenForLinks replaces a default of BBR, in any version, by cubic or, if cubic is refused, by
+/// reno. BBR almost stops a connection for 200 ms every few seconds, and after idle times, to
+/// measure the round-trip time (draft-ietf-ccwg-bbr, ProbeRTT). During such a pause, all ranks of a
+/// collective would wait. Returns false if the system lacks `name` or denies it to this process.
 bool use_congestion_control(const Socket& socket, const std::string& name);
 
 /// Starts to connect, from `source` if it is not null. Returns 0 if connected immediately,
@@ -139,11 +141,11 @@ bool is_ready(const Socket& socket, short events);
 bool is_self_connected(const Socket& socket);
 
 /// Backoff of one socket after the system had no memory left for sending: pauses writes for 1 to 16
-/// ms, then retries. macOS reports this as ENOBUFS instead of letting the sender wait, and still
-/// reports the socket as writable. A sender that polls for writability would spin.
+/// ms before the next try. macOS reports the shortage as ENOBUFS, and still reports the socket as
+/// writable, so a sender that polls for writability would spin.
 class Shortage {
  public:
-  /// Records that a write was refused. Returns true if the previous write was not.
+  /// Records that the system refused a write. Returns true if this begins a shortage.
   bool refused(Clock::time_point now) {
     const bool is_new = !lasts();
     pause_ = is_new ? kFirstPause : std::min(2 * pause_, kLongestPause);

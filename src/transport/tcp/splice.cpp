@@ -13,8 +13,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Maximum number of moves in one direction per advance(), so that other connections get their
-/// turn.
+/// Maximum number of receive and send rounds per direction and advance(), because the caller must
+/// also serve other connections.
 constexpr int kMostMoves = 8;
 /// Interval between checks whether the last bytes have been acknowledged.
 constexpr std::chrono::milliseconds kAcknowledgementNap{10};
@@ -100,8 +100,8 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
     int events = 0;
     if (from_it.wants()) events |= POLLIN;
     if (to_it.has() && !to_it.shortage.lasts()) events |= POLLOUT;
-    // If no events are wanted, the descriptor must be -1: poll always reports the end of a
-    // connection, so a closed one would end every sleep.
+    // If no events are wanted, the descriptor must be -1: poll(2) always reports a closed
+    // connection, which would end every sleep.
     descriptors.push_back({events != 0 ? socket.descriptor() : -1, static_cast<short>(events), 0});
   };
   add(one_, forth_, back_);

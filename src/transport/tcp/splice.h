@@ -1,7 +1,7 @@
 // Joins two connections into one: bytes received from either are sent to the other, in order and at
 // the receiver's pace. A rank that relays between two ranks without a common cable has one Splice
-// for each of their connections. A Splice holds at most kHeldBytes per direction, so an end that
-// does not read delays only the end that writes to it.
+// for each of their connections. A Splice holds at most kHeldBytes per direction; when an end does
+// not read, the Splice stops reading from the other end.
 #pragma once
 
 #include <poll.h>
@@ -25,12 +25,12 @@ class Splice {
   /// `patience` to receive the bytes that the closed end wrote.
   Splice(Socket one, Socket other, Clock::duration patience = Clock::duration::max());
 
-  /// Moves all bytes that can be moved now. Returns false if both directions have ended, either
-  /// socket is broken, or the patience has expired; the caller must then close both. If one end has
-  /// closed, it returns false only once the other end's host has acknowledged everything that the
-  /// closed end wrote.
+  /// Moves bytes in both directions as far as possible without blocking. Returns false if both
+  /// directions have ended, a socket is broken, or the patience has expired; the caller must then
+  /// close both sockets. If one end has closed, also returns false once the other end's host has
+  /// acknowledged everything that the closed end wrote.
   bool advance(Clock::time_point now = Clock::now());
-  /// True if the patience expired; bytes may be lost.
+  /// True if advance() returned false because the patience expired; bytes may be lost.
   bool gave_up() const { return gave_up_; }
   void watch(std::vector<pollfd>& descriptors) const;
   /// When to call advance() even if poll reports nothing; usually Clock::time_point::max().
@@ -40,14 +40,16 @@ class Splice {
   const Socket& other() const { return other_; }
 
  private:
-  /// One direction. The bytes in transit are held[begin, end).
+  /// One direction, from a source socket to a sink socket. The bytes received and not yet sent are
+  /// held[begin, end).
   struct Way {
     std::unique_ptr<std::byte[]> held;
     std::size_t begin = 0;
     std::size_t end = 0;
-    bool no_more = false;  ///< True if the source has sent its last byte.
-    bool ended = false;    ///< True if the end of the stream has been passed on to the sink.
-    /// True if the sink accepts no more bytes. Bytes that it wrote may still be in flight.
+    bool no_more = false;  ///< True if the source has ended its stream.
+    bool ended = false;    ///< True if the sink was shut down for writing after the last byte.
+    /// True if the sink accepts no more bytes, which are then discarded. Bytes that the sink wrote
+    /// may still be in flight.
     bool discards = false;
     Shortage shortage;  ///< Shortage of system memory for sending to the sink.
 
@@ -59,8 +61,7 @@ class Splice {
   static bool take(const Socket& from, Way& way, bool& more);
   static void give(const Socket& to, Way& way, bool& more);
   bool is_over() const;
-  /// True if one end accepts no more bytes, because its process has closed it. Bytes that it wrote
-  /// may still be in flight.
+  /// True if one end has closed its connection. Bytes that it wrote before may still be in flight.
   bool an_end_has_gone() const { return forth_.discards || back_.discards; }
   /// True if an end has closed and all its bytes have been passed to the kernel, which may not have
   /// sent them to the other end yet.

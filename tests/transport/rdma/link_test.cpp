@@ -364,7 +364,8 @@ TEST_F(RdmaLinkTest, AppliesBackPressure) {
   EXPECT_LE(written, kSendSlots * std::size_t{kSlotBytes});
   EXPECT_EQ(a_->unsent(), written);
   a_->lose_peer(Loss::silence);
-  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(block); }), HasSubstr("it is gone"));
+  EXPECT_THAT(failure_of<LinkClosed>([&] { a_->write(block); }),
+              HasSubstr("its process has ended"));
 }
 
 TEST_F(RdmaLinkTest, ReportsARefusedPost) {

@@ -27,7 +27,7 @@ struct Open {
     std::weak_ptr<VerbsDevice> used;  ///< Expired while the device closes.
   };
   std::mutex mutex;
-  std::map<Key, Entry> devices;  ///< Guarded by mutex_of_open_devices().
+  std::map<Key, Entry> devices;  ///< Guarded by `mutex`.
 };
 
 std::mutex& mutex_of_open_devices();
@@ -74,7 +74,8 @@ constexpr std::size_t kMostBerths = 64;
 std::byte* map_memory(std::size_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(fmt::format("no memory for {} bytes of slots: {}", bytes, describe_code(errno)));
+    throw Error(
+        fmt::format("cannot allocate {} bytes for message slots: {}", bytes, describe_code(errno)));
 #ifdef MADV_DONTFORK
   // Excludes the memory from a fork: copy-on-write could otherwise give the parent new pages while
   // the device still writes to the old ones.
@@ -98,7 +99,7 @@ std::shared_ptr<VerbsDevice> VerbsDevice::open(const std::shared_ptr<Verbs>& ver
   Open& open = open_devices();
   const Open::Key key{verbs.get(), name, ::getpid()};
   for (;; std::this_thread::sleep_for(kWhileItCloses)) {
-    // Declared before the lock, so that it is released after unlocking.
+    // Declared before the lock, and so released after it: the deleter (Close) takes the same lock.
     std::shared_ptr<VerbsDevice> known;
     const std::lock_guard lock(open.mutex);
     if (const auto entry = open.devices.find(key); entry != open.devices.end()) {
@@ -201,7 +202,7 @@ void SlotMemory::add_slab() {
     } catch (const VerbsError& error) {
       if (error.code() != ENOMEM && error.code() != EAGAIN) throw;
       if (berths > 1) continue;
-      throw Error(fmt::format("{}; can this process lock {} KiB more memory (ulimit -l)?",
+      throw Error(fmt::format("{}; let this process lock at least {} KiB more memory (ulimit -l)",
                               error.what(), bytes / 1024));
     }
     for (std::size_t i = berths; i-- > 0;) slab.free.push_back(i * berth_bytes_);
@@ -243,7 +244,7 @@ std::unique_ptr<Loan> Loans::take(std::span<const std::byte> memory) {
     try {
       return std::make_unique<Loan>(*this, context_.register_memory(memory, Access::read), memory);
     } catch (const VerbsError&) {
-      ++refusals_;  // For example, memory that cannot be locked.
+      ++refusals_;  // The memory may be of a type that cannot be locked.
     }
   }
   give_back(memory.size());

@@ -1,15 +1,16 @@
-// One device of this process: one context, shared by all users because devices support few of them.
-// It is closed when its last user releases it. A failed device also stays open for its users, while
-// new users open another instance.
+// A VerbsDevice is one open RDMA device of this process. All ranks of the process share it, because
+// devices support few contexts. It is closed when the last of its users releases it. A failed
+// device also stays open for its users, while new users open another instance.
 //
-// A device supports few regions of registered memory, and registers slowly. Berths hold the slots
-// of links. One region has several berths, which are reused after their links are gone.
+// A device supports few regions of registered memory, and registration is slow. So one region is
+// divided into berths. A berth holds the slots of one link, and is reused after the link is
+// destroyed.
 //
-// Loans are memory of callers that the device reads in place, instead of a copy in a slot. It is
-// registered when a message begins and deregistered as soon as the device has read all of it,
-// before the caller may modify it again (Link::borrowed). No registration outlives the call that
-// lent the memory. So memory that is later freed, remapped or forked is never mistaken for the old
-// memory. A cache keyed by address would need to observe every munmap to be equally safe.
+// A Loan is memory of the caller that the device reads in place, without a copy to a slot. The
+// memory is registered when a message begins. It is deregistered as soon as the device has read all
+// of it, before the caller may modify it again (Link::borrowed). So a registration never covers
+// memory that was freed, remapped or forked in the meantime. A cache of registrations, keyed by
+// address, would have to observe every munmap to be equally safe.
 #pragma once
 
 #include <atomic>
@@ -29,8 +30,8 @@ namespace mccl::transport::rdma {
 
 class SlotMemory;
 
-/// The area of registered memory that holds the slots of one link. Returned to its SlotMemory on
-/// destruction.
+/// The area of registered memory that holds the slots of one link. The destructor returns it to its
+/// SlotMemory.
 class Berth {
  public:
   Berth() = default;
@@ -102,7 +103,7 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// Bytes not sent yet. The caller must continue with exactly these.
+  /// Lent bytes that are not sent yet. The next send must begin with the first of them.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -123,11 +124,12 @@ class Loans {
   /// than registering its pages.
   static constexpr std::size_t kLeast = std::size_t{256} << 10;
 
-  /// Allows at most `most` loans at a time; 0 if the device must not lend.
+  /// `most`: maximum number of loans at a time; 0 disables loans.
   Loans(VerbsContext& context, std::size_t most) : context_(context), most_(most) {}
 
-  /// Lends the memory to the device. Returns null if the memory is smaller than kLeast, too much is
-  /// lent already, or the device accepts no more. The caller must then copy the bytes.
+  /// Registers the memory with the device. Returns null if the memory is smaller than kLeast, a
+  /// limit on the number or size of loans is reached, or registration fails. The caller must then
+  /// copy the bytes.
   std::unique_ptr<Loan> take(std::span<const std::byte> memory);
 
   std::size_t in_use() const { return count_.load(std::memory_order_relaxed); }
@@ -136,7 +138,7 @@ class Loans {
   friend class Loan;
   void give_back(std::size_t bytes);
 
-  /// Number of refusals after which the device is not asked again.
+  /// Number of failed registrations after which take() always returns null.
   static constexpr int kMostRefusals = 8;
 
   VerbsContext& context_;
@@ -150,11 +152,12 @@ class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of these regions that are used for loans of callers' memory, if the device supports
-  /// enough.
+  /// Number of those regions that are reserved for loans; none if the device supports fewer than
+  /// twice as many regions, or if RegionLimits::lends is false.
   static constexpr std::size_t kMostLoans = 8;
 
-  /// Returns the device, which the process opens only if it is not open already. Throws VerbsError.
+  /// Returns this process's instance of the device. Opens the device if there is no instance, or if
+  /// the instance has failed. Throws VerbsError.
   static std::shared_ptr<VerbsDevice> open(const std::shared_ptr<Verbs>& verbs,
                                            const std::string& name);
   VerbsDevice(std::shared_ptr<Verbs> verbs, std::string name);
@@ -176,8 +179,8 @@ class VerbsDevice {
   std::string trouble() const;
   /// Processes the events that the device has reported since the last call.
   void look();
-  /// Returns the error that the device reported for a queue pair; empty if there is none. Such a
-  /// queue pair may have no failed completion.
+  /// Returns the error that the device reported for a queue pair; empty if there is none. The
+  /// device may report an error here and complete no request of the pair with an error.
   std::string trouble_of_pair(std::uint32_t number) const;
   /// Called for a new queue pair: discards errors reported for an earlier one with the same number.
   void forget_pair(std::uint32_t number);
@@ -203,7 +206,8 @@ class VerbsDevice {
   mutable std::mutex mutex_;
   std::string trouble_;                                // guarded by mutex_
   std::map<std::uint32_t, std::string> failed_pairs_;  // guarded by mutex_
-  /// While this is false, pairs need not take the lock.
+  /// False while `failed_pairs_` was never filled: it is then not searched, which would need the
+  /// lock.
   std::atomic<bool> any_pair_failed_{false};
 };
 

@@ -22,7 +22,7 @@ Decoded decode(std::span<const std::byte> message, std::uint64_t token, std::siz
   const bool asks = header.kind == static_cast<std::uint16_t>(MessageKind::probe) ||
                     header.kind == static_cast<std::uint16_t>(MessageKind::answer);
   if (header.token != token) {
-    found.fault = "a message of another sender, which does not know this link's token";
+    found.fault = "a message does not carry the token of this link, so another sender sent it";
   } else if (header.kind >= kMessageKinds || (header.question != 0 && !asks)) {
     found.fault = fmt::format("a message of unknown kind {}", header.kind);
   } else if (header.bytes != message.size() - kHeaderBytes || header.bytes > most) {

@@ -4,8 +4,8 @@
 // Flow control ensures that no message ever arrives without a posted receive. A receiver posts a
 // number of receives ("depth") before the two ends are connected. It posts one again after it has
 // processed a message. Every message carries the total number of receives that its sender has
-// posted again ("returned"). If there is no other message to send, a credit message carries that
-// count.
+// posted again ("returned"). A credit message carries only that count, for when no other message is
+// due.
 //
 // The number of messages sent but not yet returned is at most the depth. The last kReserved of the
 // depth are reserved for messages without data. Otherwise both ends could run out of credit without
@@ -37,7 +37,7 @@ class Credits {
   std::uint32_t left() const { return depth_ - (sent_ - heard_); }
   bool may_send_data() const { return left() > kReserved; }
   /// Credit messages and answers may use all but one of the reserved receives; the last is kept for
-  /// close. Probes must leave one more, so that an end's own probes never block its credit
+  /// close. Probes must leave one more, so that the probes of an end never block its credit
   /// messages. Each credit message or answer returns at least one receive, so the two ends are
   /// never both out of credit.
   bool may_send_probe() const { return left() > 2; }
@@ -53,12 +53,13 @@ class Credits {
   std::uint32_t outstanding() const { return sent_ - heard_; }
 
   void return_one() { ++returned_; }
-  /// Accounts for messages lost in transit, which have used no receive.
+  /// Accounts for messages lost in transit. They used no receive, so the peer regains their credit.
   void skip(std::uint32_t lost) { returned_ += lost; }
   std::uint32_t returned() const { return returned_; }
   bool owes_credit() const { return returned_ - announced_ >= kWorthTelling; }
 
-  /// Records the peer's count of returned receives. Returns false if the count is impossible.
+  /// Records the peer's count of returned receives. Returns false if it exceeds the number of sent
+  /// messages or is lower than an earlier count.
   bool hear(std::uint32_t returned) {
     if (returned - heard_ > sent_ - heard_) return false;
     heard_ = returned;
@@ -75,7 +76,7 @@ class Credits {
 
 enum class MessageKind : std::uint16_t {
   hello,  ///< First message of each end; tests the path.
-  ready,  ///< The dialing end has received the other's hello.
+  ready,  ///< The dialing end has received the hello of the other end.
   data,
   credit,  ///< Carries only the count of returned receives.
   probe,   ///< Asks whether all earlier messages have arrived; used on uc.
@@ -117,8 +118,8 @@ inline constexpr std::size_t kBerthBytes = std::size_t{kSlotBytes} * (kReceiveSl
 
 static_assert(kReceiveSlots >= Credits::kLeastDepth);
 
-/// The receive slots of one end, as described to the other, so that builds with different sizes can
-/// connect.
+/// The receive slots of one end. Each end describes its slots to the other end, so that builds with
+/// different sizes can connect.
 struct SlotShape {
   std::uint32_t depth = kReceiveSlots;
   std::uint32_t slot_bytes = kSlotBytes;

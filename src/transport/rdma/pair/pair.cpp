@@ -16,9 +16,8 @@ constexpr std::uint32_t kPacketMask = 0xffffff;
 /// Requested inline size: enough for a small message with its header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
-/// uc only: if the peer returns no receives for this time after data was sent, the data may be
-/// lost, and this end sends a probe. The interval between probes grows by the factor kAskLaterBy,
-/// as far as the credit for probes allows.
+/// uc only: data that is still outstanding after this time may be lost, so this end sends a probe.
+/// The interval between probes grows by the factor kAskLaterBy. A probe also waits for credit.
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
 constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);
@@ -88,7 +87,7 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because of its device.
+/// Ends the pair because its device failed; `does` is the verb of the message: "rejects a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
@@ -147,8 +146,8 @@ bool Pair::post_control(MessageKind kind, bool credit) {
   return ended_.empty();
 }
 
-/// Sends the owed messages as far as slots and credit allow. Each message also carries the returned
-/// count.
+/// Sends the control messages that are due, as far as slots and credit allow. Each also carries the
+/// count of returned receives.
 void Pair::flush() {
   if (phase_ == Phase::made || close_heard_ || !ended_.empty()) return;
   if (hello_owed_ && post_control(MessageKind::hello, credits_.may_send_credit())) {
@@ -262,15 +261,16 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
   switch (static_cast<MessageKind>(header.kind)) {
     case MessageKind::hello:
       if (dialled_) {
-        // A repeated hello means that this end's ready was lost. If data were sent after that
-        // ready, they may be lost too, and a second ready would hide that.
+        // A repeated hello means that this end's ready was lost. Data sent after that ready may be
+        // lost too. A second ready would hide the loss, so it is sent only if no data was sent.
         ready_owed_ = data_sent_ == 0;
       } else if (!is_open()) {
         hello_owed_ = true;
       }
       break;
     case MessageKind::ready:
-      if (dialled_) return end("it answers as the dialling end, which it is not", true);
+      if (dialled_)
+        return end("it sent the message ready, which only the dialing end may send", true);
       phase_ = Phase::open;
       break;
     case MessageKind::data: {
@@ -331,7 +331,7 @@ bool Pair::owes() const {
          credits_.owes_credit();
 }
 
-/// True if data are in flight that may be lost unnoticed.
+/// uc only: true if sent data may be lost without any report.
 bool Pair::is_unproved() const {
   return service_ == Service::uc && is_open() && data_sent_ != data_proved_ &&
          credits_.outstanding() != 0;
@@ -352,8 +352,8 @@ void Pair::remind(Clock::time_point now) {
     ask_again_ *= kAskLaterBy;
     next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
   } else if (is_unproved() || has_no_credit()) {
-    // Data sent since the last check are not overdue yet. Probes to a peer that is slow to process
-    // its data are sent at increasing intervals.
+    // Data sent since the last check is not overdue yet. The interval between probes increases,
+    // because the peer may only be slow to process its data.
     if (std::exchange(seen_at_, data_sent_) != data_sent_) {
       ask_after_ = kAskAfter;
     } else if (now >= next_question_) {

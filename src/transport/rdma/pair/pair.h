@@ -1,10 +1,10 @@
-// A queue pair with its slots. It sends messages as far as credit allows, receives messages in
-// order, validates each, and checks the result of every request.
+// A Pair is one end's queue pair with its slots. It sends messages as far as credit allows,
+// receives messages in order, validates each message, and checks the result of every request.
 //
 // Before the pair carries data, the two ends greet each other through it. A path on which nothing
-// arrives is thus detected while another transport can still be tried. The dialing end sends hello,
-// repeatedly on uc, until it receives a hello; it then sends ready and is open. The other end is
-// open when it receives ready.
+// arrives is thus detected while another transport can still be tried. The dialing end sends hello
+// until it receives a hello; it repeats its hello only on uc (unreliable connection). It then sends
+// ready and is open. The other end is open when it receives ready.
 #pragma once
 
 #include <array>
@@ -51,25 +51,25 @@ class Pair {
   /// end. Throws VerbsError.
   void connect(const PairRoute& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
-  /// Sets how long the peer may leave a probe unanswered; uc only.
+  /// uc only: sets how long the peer may leave a probe unanswered before the pair ends.
   void answer_within(Clock::duration patience) { answer_patience_ = patience; }
 
-  /// Processes completions and arrived messages, and sends owed messages. Never throws; errors are
-  /// reported by ended().
+  /// Processes completions and arrived messages, and sends the control messages that are due. Never
+  /// throws; ended() reports errors.
   void poll();
-  /// Does the work that depends on time, and sends owed messages. next_tending() says when to call
-  /// it again.
+  /// Repeats greetings, checks time limits, and sends the control messages that are due. Must be
+  /// called again at next_tending().
   void tend(Clock::time_point now);
   Clock::time_point next_tending() const { return next_tending_; }
   /// Requests one notification on the channel, for the next completion.
   void notify();
 
-  /// Returns memory for the next data message, of which send() sends the first bytes. Empty while
-  /// there is no slot or no credit.
+  /// Returns memory for the payload of the next data message; send() sends its first bytes. Empty
+  /// if no slot is free or no credit is left.
   std::span<std::byte> free_slot();
   void send(std::size_t bytes) { send(bytes, {}, 0); }
-  /// Sends the first `bytes` of the free slot followed by `lent`, memory of another region with key
-  /// `key`. That memory must stay unchanged until the device has completed the send. Both parts
+  /// Sends the first `bytes` of the free slot, followed by `lent`, which is memory registered with
+  /// key `key`. That memory must stay unchanged until the device has completed the send. Both parts
   /// together must not exceed the slot.
   void send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key);
   /// Data bytes posted whose completion has not been seen.
@@ -176,7 +176,7 @@ class Pair {
   /// Counters of this end's data messages, used on uc: messages sent, messages known to have
   /// arrived, and messages sent when the pending probe was first sent.
   std::uint64_t data_sent_ = 0, data_proved_ = 0, data_asked_ = 0;
-  std::uint64_t seen_at_ = 0;  ///< Value of data_sent_ at the last check.
+  std::uint64_t seen_at_ = 0;  ///< Value of data_sent_ at the last check by remind().
   Clock::time_point asked_since_ = Clock::time_point::max();
   Clock::duration ask_again_{}, ask_after_{}, answer_patience_ = kAnswerPatience;
   Clock::time_point next_question_{};

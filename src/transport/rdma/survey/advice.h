@@ -1,5 +1,5 @@
-// Error texts about devices: commands that fix a problem of this host, and a table of ranks that
-// shows from which rank, to which rank, and over which devices.
+// Error texts about devices: commands that fix a problem of this host, and a table that shows which
+// devices lead from each rank to each other rank.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string port_down(const std::string& device, const Port& port);
 /// Text for a port without an address. `kind` is the value of MCCL_RDMA_GID; may be empty.
 std::string without_address(const std::string& device, int port, const std::string& kind);
 
-/// Texts of the cells for pairs without devices.
+/// Cells of a rank with itself, of ranks without a cable, and of ranks whose device is missing.
 inline constexpr const char* kSelf = ".";
 inline constexpr const char* kNoCable = "-";
 inline constexpr const char* kMissing = "MISSING";
@@ -22,8 +22,8 @@ inline constexpr const char* kMissing = "MISSING";
 /// Cells by row and column. Only the first ranks are drawn if not all fit on a screen.
 using Grid = std::vector<std::vector<std::string>>;
 
-/// Returns the cells as a table, which begins with a line break. `names` labels the rows: "rank 0".
-/// Columns are labelled with the rank only.
+/// Returns the cells as a table, which begins with a line break. `names` holds the labels of the
+/// rows, such as "rank 0". Columns are labelled with the rank only.
 std::string draw(const Grid& cells, const std::vector<std::string>& names);
 
 }  // namespace mccl::transport::rdma

@@ -18,11 +18,11 @@ namespace {
 
 using nlohmann::json;
 
-/// Maximum number of names per pair.
+/// Maximum number of device names from one rank to one peer.
 constexpr std::size_t kMostNames = 64;
 /// Maximum number of characters of a value that an error shows.
 constexpr std::size_t kMostShown = 120;
-/// Maximum size of the file: more than the table of the largest job needs.
+/// Maximum size of the file; the table of the largest job is smaller.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
 /// Maximum depth of nested values; a table has three levels. Deeper values are dropped while
 /// parsing, because printing them in an error would recurse as deeply.
@@ -69,7 +69,8 @@ std::optional<std::vector<std::string>> names_in(const json& entry) {
   return names;
 }
 
-/// Checks that every cable has two ends, at different ranks.
+/// Throws if a rank has a device to itself, or if the two directions of a pair have different
+/// numbers of devices.
 void check_ends(const DeviceTable& table, const std::string& path) {
   for (std::size_t a = 0; a < table.size(); ++a) {
     if (!table[a][a].empty()) {

@@ -121,7 +121,7 @@ std::vector<std::size_t> leading_to(const Card& card, WorldRank rank) {
   return all;
 }
 
-/// Parses a peer's `leads_to`. Rejects indices that are not below `devices`, the number of its
+/// Parses a peer's `leads_to`. Throws if an index is not less than `devices`, the peer's number of
 /// devices.
 std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t devices) {
   std::vector<std::vector<std::size_t>> leads_to;
@@ -151,7 +151,7 @@ std::string devices_to(const Card& card, WorldRank peer) {
   return names.empty() ? kMissing : fmt::format("{}", fmt::join(names, ","));
 }
 
-/// Returns one line for each reason why a rank cannot use a device, without duplicates per host.
+/// Returns one line for each reason why a rank cannot use a device, once per host.
 std::vector<std::string> lacking(const std::vector<Card>& cards) {
   std::vector<std::string> lines;
   std::set<std::string> logged;

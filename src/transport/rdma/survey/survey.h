@@ -1,6 +1,6 @@
-// Selection of the devices that this process uses, and their description (card) for the other
-// ranks. From the cards, both ends of a pair come to the same decision whether they can have links.
-// Each rank can also report which devices are missing on any rank.
+// Selection of the devices that this rank uses, and their description (Card) for the other ranks.
+// The ranks exchange their cards through the store. From the cards, both ends of a pair decide
+// alike whether they can have links, and each rank can report the devices that any rank lacks.
 #pragma once
 
 #include <memory>
@@ -31,15 +31,14 @@ struct Card {
   std::string why;  ///< The reason why no device can be used; empty if `devices` can be used.
   std::vector<Service> services;
   std::vector<DeviceCard> devices;
-  /// Used if each device reaches only some ranks, as with cables: for each rank, the indices of the
-  /// devices that lead to it. Empty if every device reaches all ranks.
+  /// For each rank, the indices of the devices that lead to it, if each device reaches only some
+  /// ranks, as with direct cables. Empty if every device reaches all ranks.
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
 /// Returns one line of JSON.
 std::string serialise(const Card& card);
-/// Parses a peer's card. Its texts are made printable, and long ones are cut. Throws
-/// CorruptionError.
+/// Parses a peer's card. Makes its texts printable, and cuts long ones. Throws CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
 /// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
@@ -47,19 +46,19 @@ Card parse_card(WorldRank rank, std::string_view text);
 Service common_service(const Card& here, const Card& there);
 /// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
-/// Returns one rail per pair of usable devices, as indices of the devices of `here`. The first
-/// device of one side is paired with the first of the other, and so on; a rail needs both to be
-/// usable and to fit. `here` is the card of rank `self`, `there` that of `peer`. Throws Error if
-/// there is no rail; the message contains the reason.
+/// Returns the rails (parallel links) between two ranks, as indices of the devices of `here`. The
+/// first device of one rank is paired with the first of the other, and so on. A pair of devices is
+/// a rail if both devices are usable and fit(). `here` is the card of rank `self`, `there` that of
+/// `peer`. Throws Error if there is no rail; the message contains the reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if neither rank's device table has a device for the pair. No cable joins the two ranks
-/// then, so nothing is missing.
+/// True if neither rank's device table has a device to the other. No cable joins the two ranks
+/// then, so no device is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
-/// Returns a table that shows the devices that lead from each rank to each other, and where one is
-/// missing. Lines below the table give advice per host. `cards` holds the cards of all ranks in
-/// rank order.
+/// Returns a table of the devices that lead from each rank to each other rank, with missing ones
+/// marked. Lines below the table say why a rank cannot use a device. `cards` holds the cards of all
+/// ranks in rank order.
 std::string picture_of(const std::vector<Card>& cards);
 
 struct Survey {
@@ -69,17 +68,18 @@ struct Survey {
   std::vector<std::shared_ptr<Station>> stations;
 };
 
-/// Opens the devices listed in the settings, or else all with an active port, for `rank` of a job
-/// of `size` ranks. `verbs` may be null, with the reason in `why`. Missing devices do not throw:
-/// the card reports them per device. If the transport must be rdma and a listed device is missing,
-/// the card reports that no device can be used. Throws InvalidArgument for invalid settings.
+/// Opens devices for `rank` of a job of `size` ranks: those listed in the settings, or all with an
+/// active port if none are listed. `verbs` may be null, with the reason in `why`. Missing devices
+/// do not throw: the card reports them per device. If the transport must be rdma and a listed
+/// device is missing, the card reports that no device can be used. Throws InvalidArgument for
+/// invalid settings.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
 /// Returns the card of a rank that uses no device, for the reason `why`.
 Card card_without(const std::string& why);
 
-/// Returns the addresses that the setting allows: all if it is empty, those of a kind (roce_v2,
-/// roce_v1, infiniband, ipv4, ipv6), or the one that it names.
+/// Returns the addresses that the setting `wanted` allows: all if it is empty, those of one kind
+/// (roce_v2, roce_v1, infiniband, ipv4, ipv6), or the one address that it gives.
 std::vector<Gid> wanted_gids(std::vector<Gid> gids, const std::string& wanted);
 
 }  // namespace mccl::transport::rdma

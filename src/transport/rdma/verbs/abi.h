@@ -1,11 +1,11 @@
-// The part of the verbs' binary interface that MCCL uses, declared here so that builds do not need
-// the verbs' headers. It is the interface of rdma-core's libibverbs (infiniband/verbs.h,
-// IBVERBS_1.1 and later). Its layouts are stable: new fields are only appended. Apple's
-// librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares this file with the
-// header of the build machine.
+// The part of the binary interface of the verbs library that MCCL uses, declared here so that
+// builds do not need its headers. The interface is that of rdma-core's libibverbs
+// (infiniband/verbs.h, IBVERBS_1.1 and later). Its structures are stable: new fields are only
+// appended. Apple's librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares
+// this file with the header of the build machine.
 //
-// Types and fields have the names of the header, in a separate namespace. Runs of fields that MCCL
-// does not use are arrays.
+// Types and fields have the names of the header, in a separate namespace. An array such as
+// `after_lid` replaces consecutive fields that MCCL does not use.
 #pragma once
 
 #include <cstddef>

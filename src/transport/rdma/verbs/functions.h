@@ -28,15 +28,16 @@ inline SharedLibrary load_library() { return SharedLibrary({kFile, "libibverbs.s
 inline constexpr std::string_view kAdvice = "install libibverbs1 and ibverbs-providers (rdma-core)";
 #endif
 
-/// A call that returns null should have set errno, but not every library does.
+/// Returns the errno of a call that returned null, or ENOMEM if the library set none. The caller
+/// must clear errno before the call.
 inline int code_of_null() { return errno != 0 ? errno : ENOMEM; }
 inline int code_of(int result) { return result < 0 ? (errno != 0 ? errno : EIO) : result; }
 
 template <typename T>
 using Owned = std::unique_ptr<T, LibraryFunction<int(T*)>>;
 
-/// The functions of the library. If the optional ones are missing, there are no wake-ups, no device
-/// events and no types of addresses.
+/// The functions of the library. Without the optional ones, devices send no notifications and
+/// report no events, and the types of addresses are unknown.
 struct Functions {
   template <typename Signature>
   using Fn = LibraryFunction<Signature>;
@@ -78,7 +79,7 @@ struct Functions {
   Fn<int()> is_fork_initialized{file, "ibv_is_fork_initialized", Need::optional};
 };
 
-/// Calls functions for one device. The errors that it throws contain the name of the device.
+/// Calls functions for one device. The errors thrown contain its name.
 struct CheckedVerbs {
   const Functions& verbs;
   std::string device;
@@ -87,7 +88,7 @@ struct CheckedVerbs {
   void check(const char* call, int result) const {
     if (const int code = code_of(result); code != 0) fail(call, code);
   }
-  /// Returns the object that `create` makes. `destroy` is its deleter.
+  /// Returns the object that `create` makes; `destroy` becomes its deleter. Throws VerbsError.
   template <typename T, typename... Arguments>
   Owned<T> make(const LibraryFunction<T*(Arguments...)>& create,
                 const LibraryFunction<int(T*)>& destroy,

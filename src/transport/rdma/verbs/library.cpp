@@ -14,10 +14,10 @@ namespace {
 
 using namespace abi;
 
-/// Retransmission on rc: 4.096 us << 17 is 0.54 s; after seven retries, about 4 s, the device gives
-/// up. A shorter time has no use, because TCP already reports dead peers. An interruption of a
-/// second must not end a job. Software devices make errors when they retransmit packets that were
-/// only late (docs/rdma.md).
+/// Retransmission on rc: the interval is 4.096 us << 17, or 0.54 s; after seven retries, about 4 s,
+/// the device gives up. An interruption of a second must not end a job, and the control connections
+/// over TCP detect dead peers. A short interval would also retransmit packets that are only late,
+/// which software devices do incorrectly (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
 /// Number of retries if the peer has no receive posted; 7 means forever. Credits ensure that a
@@ -339,8 +339,8 @@ class LibraryContext final : public VerbsContext {
 class VerbsLibrary final : public Verbs {
  public:
   VerbsLibrary() {
-    // Without this call, copy-on-write after a fork could give the parent different pages than its
-    // devices use.
+    // Without this call, copy-on-write after a fork could give the parent other pages than those
+    // that its devices access.
     if (verbs_.fork_init) (void)verbs_.fork_init();
   }
 

@@ -4,7 +4,7 @@
 //
 // Every object must outlive the objects that were made from it: a queue pair is destroyed first,
 // then the memory that it uses, then the channel and the context. Functions that make objects throw
-// VerbsError; functions that are called for every message return an errno, or 0.
+// VerbsError. Functions that are called for every message return 0 or an errno.
 #pragma once
 
 #include <array>
@@ -64,13 +64,12 @@ struct Port {
 
 struct RegionLimits {
   int regions = 0;
-  /// True if memory of callers may be registered for a limited time, because a fork during that
-  /// time does no harm.
+  /// True if the caller's memory may be registered for the duration of a send, because a fork
+  /// meanwhile is harmless.
   bool lends = false;
 };
 
-/// Result of a request. `id` is the one that the caller gave when posting it; `bytes` is valid only
-/// if the status is 0.
+/// Result of a request that was posted with `id`. `bytes` is valid only if the status is 0.
 struct Completion {
   std::uint64_t id = 0;
   int status = 0;           ///< Status code of the verbs (ibv_wc_status).
@@ -97,7 +96,8 @@ class MemoryRegion {
   virtual std::uint32_t key() const = 0;
 };
 
-/// Receives notifications of completions; its descriptor is readable while there are any.
+/// Receives notifications of completions; its descriptor is readable while a notification is
+/// pending.
 class CompletionChannel {
  public:
   virtual ~CompletionChannel() = default;
@@ -163,14 +163,15 @@ class VerbsContext {
   virtual RegionLimits limits() = 0;
   virtual Port port(int number) = 0;
   virtual std::vector<Gid> gids(int port) = 0;
-  /// Memory to which the process has no write access can be registered for reading only.
+  /// Registers memory of this process. Memory without write access can be registered only with
+  /// Access::read. Throws VerbsError.
   virtual std::unique_ptr<MemoryRegion> register_memory(std::span<const std::byte> memory,
                                                         Access access) = 0;
   virtual std::unique_ptr<CompletionChannel> make_channel() = 0;
   /// `channel` may be null; the queue pair then sends no notifications.
   virtual std::unique_ptr<QueuePair> make_queue_pair(const QueuePairOptions& options,
                                                      CompletionChannel* channel) = 0;
-  /// Descriptor that is readable while there are events.
+  /// Descriptor that is readable while next_event() has events to return.
   virtual int event_descriptor() const = 0;
   virtual std::optional<DeviceEvent> next_event() = 0;
   /// Called in the child of a fork: closes the child's copies of descriptors. The driver is not
