@@ -1,8 +1,8 @@
 """MCCL: collective communication between processes, for NumPy, torch and MLX.
 
 ``import mccl`` is cheap: it loads neither a framework nor the library. It registers the backend
-"mccl" with ``torch.distributed`` if torch is imported, now or later. ``mccl.distributed``,
-``mccl.hooks`` and ``mccl.mlx`` are imported on first use.
+"mccl" with ``torch.distributed`` at once if torch is already imported, else when torch is imported.
+``mccl.distributed``, ``mccl.hooks`` and ``mccl.mlx`` are imported on first use.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Lists the public names, without the names that only this file uses."""
+    """Lists the public names and the modules of the package that are imported."""
     modules = [name for name in globals() if f"{__name__}.{name}" in sys.modules]
     return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 
 
 def _autoload() -> None:
-    """Registers the backend with torch, now or once torch is imported. Never raises."""
+    """Registers the backend with torch at once, or when torch is imported. Never raises."""
     try:
         if hasattr(sys.modules.get(_C10D), "init_process_group"):
             from .torch_backend import register

@@ -1,4 +1,4 @@
-"""`python -m mccl` runs the program `mccl`."""
+"""Runs the installed program `mccl`, for `python -m mccl`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from typing_extensions import Buffer, TypeVar, Unpack
 class _LendsDLPack(Protocol):
     def __dlpack__(self, /, *args: Any, **kwargs: Any) -> Any: ...
 
-# Types of inputs, and the type of the result: that of `out`, or a NumPy array without `out`.
+# _In is the type of inputs. _Out is the type of `out` and of the result; without `out`, the result
+# is a NumPy array.
 _In = ArrayLike | _LendsDLPack | Buffer
 _Out = TypeVar("_Out", bound=NDArray[Any] | _LendsDLPack | Buffer, default=NDArray[Any])
 _Result = TypeVar("_Result", covariant=True)
@@ -26,8 +27,8 @@ class Work(Generic[_Result]):
     def on_done(self, callback: Callable[[], object]) -> None: ...
     def __await__(self) -> Generator[Any, Any, _Result]: ...
 
-# Keywords of calls that block until they are done, and of calls that return a Work. Sums also take
-# `compression`.
+# Keywords of calls that block until they are complete (_Waits), and of calls that return a Work
+# (_Starts). Reductions also accept `compression`.
 class _Options(TypedDict, total=False):
     timeout: float | None
 

@@ -1,4 +1,4 @@
-"""Settings: MCCLConfig, and the settings of this process that init() has set.
+"""The settings of MCCL: the class MCCLConfig, and init(), which sets them for this process.
 
 The table in the C++ library defines names, types, ranges and defaults, and checks every value.
 Python, C++ and the environment therefore always agree.
@@ -35,12 +35,12 @@ def _type_of(name: str) -> type:
 
 
 def _is_secret(name: str) -> bool:
-    """True for a secret setting. An empty secret counts as not given."""
+    """Returns whether the setting is secret. An empty secret counts as not given."""
     return _ROWS[name]["secret"]
 
 
 def _to_text(name: str, value: object) -> str:
-    """The value as text for the library. Raises ValueError if its type does not fit the setting."""
+    """Returns the value as text for the library. Raises ValueError if its type is wrong."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):
@@ -83,7 +83,9 @@ def _check_name(name: object) -> str:
     if name not in _ROWS:
         for row in _ROWS.values():
             if row["variable"] == name:
-                raise ValueError(f"{name} is a variable; its Python name is {row['name']}")
+                raise ValueError(
+                    f"{name} is an environment variable; use the name of its setting, {row['name']}"
+                )
         _core.config_from_dict({}, {name: ""})  # raises ValueError with the nearest name
     return name
 
@@ -91,8 +93,8 @@ def _check_name(name: object) -> str:
 class _FieldsForDataclasses:
     """Makes the functions of the module dataclasses work on MCCLConfig and its instances.
 
-    An instance lists only the settings that were given, because replace() copies all fields that
-    it finds. Settings that were left to the environment would otherwise become given ones.
+    An instance lists only the settings that were given. dataclasses.replace() copies all listed
+    fields, so settings that the environment decides would otherwise become given ones.
     """
 
     def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
@@ -105,7 +107,7 @@ class _FieldsForDataclasses:
 
 
 class _Field:
-    """One setting as an attribute. Checks new values; has the default value until it is set."""
+    """Descriptor of one setting: checks assigned values; returns the default before the first."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.name: str = row["name"]
@@ -127,7 +129,7 @@ class _Field:
 
 
 class MCCLConfig:
-    """Settings. Some are given; the others have their defaults.
+    """Settings, each of which either is given or has its default.
 
     Every setting is an attribute and a keyword, under its name in the table of docs/settings.md.
     init() applies the given settings and takes the others from the environment. None means not
@@ -174,7 +176,7 @@ class MCCLConfig:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> MCCLConfig:
-        """A configuration in which the settings of a dictionary are given."""
+        """Returns a configuration in which exactly the settings of a dictionary are given."""
         return cls(**{_check_name(name): value for name, value in settings.items()})
 
     @classmethod
@@ -263,18 +265,18 @@ MCCLConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # f
 _overrides = MCCLConfig()
 _revision = 0
 
-#: Functions that return True while a framework has groups. Groups keep the settings with which they
-#: were made. The keys describe the groups in the warning of init().
+#: Functions that return whether a framework has groups, which keep the settings with which they
+#: were made. The keys name the groups in init()'s warning.
 _keepers: dict[str, Callable[[], bool]] = {}
 
 
 def warn_while(exists: Callable[[], bool], what: str) -> None:
-    """Makes init() warn that it is too late while `exists()` is true; `what` names the groups."""
+    """Makes init() warn that it was called too late if `exists()`; `what` names the groups."""
     _keepers[what] = exists
 
 
 def _mccl_variables(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of an environment that the library reads."""
+    """Returns the variables that the library reads from an environment."""
     environment = os.environ if env is None else env
     variables = {name: value for name, value in environment.items() if name.startswith("MCCL_")}
     if "MASTER_PORT" in environment:
@@ -292,10 +294,10 @@ def init(
     /,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> None:
-    """Sets settings of this process, which override those of the environment.
+    """Sets settings for this process; they override the environment's.
 
-    Call it before the first group is made. Groups keep the settings of their creation, so init()
-    warns if any exist. A second call replaces the settings of the first.
+    Call init() before the first group is made. Groups keep the settings of their creation, so
+    init() warns if any exist. A second call replaces the settings of the first.
 
     Args:
         config: A MCCLConfig, of which only given settings count, or a dictionary of settings.
@@ -339,17 +341,17 @@ def get_config() -> MCCLConfig:
 
 
 def resolved_settings() -> dict[str, str]:
-    """get_config() as text by name, which an extension module passes to Config::set.
+    """Returns the settings of get_config() as text by name, in the form of Config::set.
 
-    Omits the port and the message size unless they were set, because included settings count as
-    given. MCCL may replace these two defaults: another job may use the port, and the best message
-    size depends on the kind of cable.
+    Omits the port and the message size if they were not set, because included settings count as
+    given. MCCL may replace their defaults: another job may use the port, and the best message size
+    depends on the network.
     """
     return _resolve(_overrides)
 
 
 def revision() -> int:
-    """A number that changes with each init(), to invalidate caches derived from the settings."""
+    """Returns a number that changes with each init(), which invalidates caches of the settings."""
     return _revision
 
 

@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
-#: Settings with which the world was made, by name.
+#: Settings with which the current world was made, as text by name.
 _settings: dict[str, str] = {}
 
 
@@ -71,7 +71,7 @@ def init(
     backend: str | None = None,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> Group:
-    """Joins the job, and returns the group of all its ranks.
+    """Joins the job and returns the group of all its ranks (the world).
 
     Arguments that are not given come from mccl.init() and the environment, where a launcher sets
     them. A process with neither rank nor size is a world of one, in which every call works. A
@@ -111,7 +111,7 @@ def init(
             if made_with != text:
                 raise InvalidArgument(
                     f"init: {name} is {text}, but the world was made with {made_with}; "
-                    "call shutdown() before making another"
+                    "call shutdown() before making another world"
                 )
         return world
 
@@ -142,7 +142,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:
-    """The job of MLX's variables, as settings. MCCL's settings replace variables that are unset."""
+    """Returns settings for the job of MLX's variables. MCCL's settings replace unset variables."""
     try:
         return jaccl(os.environ, {**config.resolved_settings(), **given}).settings
     except Refusal as refusal:
@@ -160,7 +160,7 @@ async def _finish(work: Work[Any]) -> Any:
                 over.set_result(None)
 
         def notify() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits any more
+            with contextlib.suppress(RuntimeError):  # The loop is closed, and nothing waits.
                 loop.call_soon_threadsafe(settle)
 
         work.on_done(notify)

@@ -34,4 +34,4 @@ class AbortedError(Error):
 
 
 class CorruptionError(Error):
-    """Bytes from a peer failed a check: the network or a peer is broken."""
+    """Bytes from a peer are invalid: the network or the peer damaged them."""

@@ -20,8 +20,8 @@ from mccl.jobs import (
 #: Function of rank and size that agrees with the other ranks on a meeting point; returns settings.
 Meet = Callable[[int, int], dict[str, str]]
 
-#: MLX's names of the variables that describe a job. Front ends of MLX set JACCL_* instead, which
-#: override MLX_JACCL_* and MLX_*.
+#: Variables of MLX that describe a job. Some front ends of MLX set the names in _OTHER_NAMES
+#: instead, which take precedence.
 _RANK, _COORDINATOR, _DEVICES = "MLX_RANK", "MLX_JACCL_COORDINATOR", "MLX_IBV_DEVICES"
 _OTHER_NAMES = {
     _RANK: "JACCL_RANK",
@@ -33,16 +33,16 @@ _OTHER_NAMES = {
 def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | None = None) -> Job:
     """The job that MLX_RANK, MLX_JACCL_COORDINATOR, MLX_IBV_DEVICES and MLX_JACCL_RING describe.
 
-    JACCL_* names take precedence. The equivalent settings of MCCL replace variables that are not
-    set: MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) and MCCL_RDMA_RING. If no
-    variable of MLX is set, they select jaccl only if the first three are all set, because each also
-    has a meaning without jaccl.
+    JACCL_* names take precedence. If a variable is not set, the equivalent setting of MCCL replaces
+    it: MCCL_RANK, MCCL_ROOT, MCCL_RDMA_DEVICE (the path of the table) or MCCL_RDMA_RING. Without
+    any variable of MLX, these settings select jaccl only if the first three are all set, because
+    each also has a use without jaccl.
 
     The ranks meet at the coordinator's address, which belongs to rank 0. With `meet`, they use the
     meeting point that it returns, and need no coordinator. The table lists the devices that connect
-    each pair: a mesh or a ring. With MLX_JACCL_RING, only the devices between neighbours are used.
-    Pairs that cannot use their devices use shared memory or TCP, with a warning. The setting
-    `rdma_uncabled` decides how pairs without devices communicate.
+    each pair of ranks, and must be a mesh or a ring. With MLX_JACCL_RING, only the devices between
+    neighbours are used. Pairs whose devices cannot be used communicate over shared memory or TCP,
+    with a warning. The setting `rdma_uncabled` decides how pairs without devices communicate.
 
     Raises:
         Refusal: The variables describe no job, or a wrong one.
@@ -92,7 +92,7 @@ def _root_of(coordinator: str) -> str:
 
 
 def _twins(settings: Mapping[str, str]) -> dict[str, str]:
-    """The values of the equivalent settings of MCCL, by MLX's names; empty if not set."""
+    """Returns MCCL's settings by the MLX variables that they replace; empty if not set."""
     rank, device = settings.get("rank", ""), settings.get("rdma_device", "")
     return {
         _RANK: "" if rank == "-1" else rank,

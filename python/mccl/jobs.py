@@ -1,7 +1,7 @@
 """Code shared by the functions that find the job of a process from variables of other programs.
 
-Such a function takes the environment and returns the settings for joining the job. It raises
-Refusal with the reason if the process cannot join.
+Each of these functions takes the environment and returns a Job, with the settings for joining it.
+It raises Refusal with the reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 Environment = Mapping[str, str]
 
 
-class Refusal(Exception):  # noqa: N818  (an answer; `strict` decides whether it is an error)
+class Refusal(Exception):  # noqa: N818  (the caller decides whether it is an error)
     """The reason why a backend cannot be used.
 
     Attributes:
@@ -66,7 +66,7 @@ def is_on(environment: Environment, variable: str) -> bool:
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """The rank in `text`. Raises Refusal unless it is below `size`; `source` names its origin."""
+    """Parses the rank in `text`. Raises Refusal unless it is below `size`, the size of `source`."""
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)

@@ -24,26 +24,26 @@ class MetricsSummary:
         total_bytes_recv: Bytes received from peers.
         total_errors: Calls that failed.
         refused_connections: Unauthenticated connections that were dropped.
-        avg_latency_ms: From submission to end.
-        p50_latency_ms: The median, accurate to 5 %.
-        p99_latency_ms: Value that 99 of 100 calls do not exceed, accurate to 5 %.
+        avg_latency_ms: Time from submission to end.
+        p50_latency_ms: Median latency, accurate to 5 %.
+        p99_latency_ms: Latency that 99 % of calls do not exceed, accurate to 5 %.
         peak_throughput_gbps: Highest payload rate of one timed call of any size, in Gbit/s.
-        avg_sync_ms: Waiting for peers.
-        avg_network_ms: Moving bytes.
-        avg_reduce_ms: Arithmetic.
-        avg_queue_wait_ms: Waiting for earlier calls.
-        avg_execution_ms: From start to end.
-        staging_bytes: Bytes held now to pass data on: memory shared with other ranks of the
-            machine, receive buffers, and scratch space for sums in progress.
+        avg_sync_ms: Time spent waiting for peers.
+        avg_network_ms: Time spent moving bytes.
+        avg_reduce_ms: Time spent in arithmetic.
+        avg_queue_wait_ms: Time from submission to start.
+        avg_execution_ms: Time from start to end.
+        staging_bytes: Bytes currently allocated to transfer data: memory shared with other ranks
+            of the machine, receive buffers, and scratch space for sums in progress.
         peak_staging_bytes: Largest value of staging_bytes.
-        pinned_bytes: Bytes of pinned host memory held now, through which calls on GPU tensors copy
-            their data. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses
-            them.
+        pinned_bytes: Bytes of pinned host memory currently allocated, through which calls on GPU
+            tensors copy their data. If no call uses them, at most MCCL_PINNED_LIMIT_BYTES per GPU
+            stay allocated.
         peak_pinned_bytes: Largest value of pinned_bytes.
-        shm_links: Links of groups established through shared memory. Links that only measure the
-            job at its start do not count.
-        rdma_links: Links established through RDMA devices.
-        tcp_links: Links established through TCP.
+        shm_links: Number of links established through shared memory. Links that serve only the
+            measurements at the start of the job do not count.
+        rdma_links: Number of links established through RDMA devices.
+        tcp_links: Number of links established through TCP.
     """
 
     total_ops: int = 0
@@ -82,13 +82,13 @@ def get_metrics() -> MetricsSummary | None:
 def log_metrics() -> None:
     """Writes the metrics to stderr as a table, regardless of the log level.
 
-    Before this process has made a group, writes a line that says so.
+    If this process has not made a group yet, writes one line that says so.
     """
     _core.log_metrics()
 
 
 def flight_record() -> dict[str, Any] | None:
-    """The last 4096 calls of this process and its groups; None before it has made a group.
+    """Returns the last 4096 calls of this process, and its groups; None before it has made a group.
 
     The record belongs to the newest context, even after its groups have failed or ended.
     docs/inspect.md describes its fields.

@@ -1,8 +1,8 @@
 """Adds the functions that torch's FSDP needs from a device and that torch lacks for MPS.
 
-All work of FSDP2 on MPS is ordered by torch's default stream, and a call of MCCL is over once it
-has been waited for. Streams and waits between them are therefore no-ops, as on the CPU. Torch has
-streams for MPS from 2.15 on, but events only for the default stream.
+All work of FSDP2 on MPS runs in torch's default stream, and waiting for a call of MCCL blocks until
+the call is complete. So waits between streams are no-ops here, as on the CPU. Torch has streams for
+MPS from 2.15 on, but events only for the default stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Stream:
-    """Stands for torch's default MPS stream, whatever is requested."""
+    """Represents torch's default MPS stream; every instance is the same stream."""
 
     # Attributes of torch.Stream; the type is c10::DeviceType::MPS.
     stream_id = 0
@@ -31,7 +31,7 @@ class Stream:
         """No-op: the event belongs to this stream."""
 
     def record_event(self, event: Any = None) -> Any:
-        """Records an event behind all work that the stream has received."""
+        """Records an event after all work that is queued in the stream."""
         import torch
 
         event = torch.mps.Event() if event is None else event
@@ -49,7 +49,7 @@ _stream = Stream()
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The only stream."""
+    """Returns the only stream."""
     return _stream
 
 
@@ -73,15 +73,15 @@ def is_initialized() -> bool:
     return True
 
 
-#: Replacements for FSDP2 only, because torch has some of these itself from 2.15 on.
+#: Used by FSDP2 only, and not added to torch.mps, because torch has its own from 2.15 on.
 _STREAMS = (Stream, current_stream, stream)
 
-#: Functions that device meshes call; added to torch.mps if it lacks them.
+#: Functions that torch's device meshes call; added to torch.mps if torch lacks them.
 _DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """Replaces torch.mps in FSDP2: adds the streams of this module."""
+    """Replaces torch.mps in FSDP2: torch.mps with the streams of this module."""
 
     def __getattr__(self, name: str) -> Any:
         import torch
@@ -92,7 +92,7 @@ class _Device:
 for _thing in _STREAMS:
     setattr(_Device, _thing.__name__, staticmethod(_thing))
 
-#: Operators of FSDP2 that have kernels for some devices, but not for MPS.
+#: Operators of FSDP2 for which torch may have no MPS kernel.
 _OF_FSDP = ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "copy_")
 
 _kept: list[Any] = []
@@ -114,7 +114,7 @@ def _available() -> bool:
 
 
 def _complete_device() -> None:
-    """Replaces the function by which each module of FSDP2 finds its device."""
+    """Replaces the function from which each module of FSDP2 gets the functions of a device."""
     import torch
     import torch.distributed.fsdp._fully_shard as package
 
@@ -152,7 +152,7 @@ def _complete_storages(shim: Any) -> None:
 def _complete_fsdp() -> Any:
     """Registers the CPU kernels for MPS too, because they only call torch's own operators."""
     import torch
-    import torch.distributed.fsdp  # registers the operators
+    import torch.distributed.fsdp  # Registers the operators.
 
     library = torch.library.Library("fsdp", "IMPL")
     on_the_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)

@@ -1,8 +1,8 @@
-"""The share of the elements that topk sends. A ramp lowers the share stepwise to the ratio."""
+"""The share of elements that topk sends. A ramp lowers it in stages to the final ratio."""
 
 from __future__ import annotations
 
-#: Share in the first stage; each further stage sends a quarter of the one before.
+#: Share in the first stage; each further stage has a quarter of the previous share.
 FIRST = 0.25
 
 

@@ -16,14 +16,14 @@ from . import frameworks, torch_meeting, torch_names
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: Maximum time that the end of the process waits for callbacks of futures.
+#: Maximum time for which the exit of the process waits for callbacks of futures.
 _PATIENCE = timedelta(seconds=5)
 
 _shim: ModuleType | None = None
 
 
 def register() -> None:
-    """Registers this backend with torch.distributed under its names, and the method "mccl://".
+    """Registers the backend with torch.distributed under both names, and the init method "mccl://".
 
     "env://" then also reads the variables of mpirun, of srun and of MCCL. A second call is a no-op.
     """
@@ -39,8 +39,8 @@ def load() -> ModuleType:
     """The compiled shim.
 
     Raises:
-        ImportError: It is missing, or was built for another torch or Python. Checked before the
-            library is loaded, because an incompatible one would crash.
+        ImportError: The shim is missing, or was built for another torch or Python. This is checked
+            before it is loaded, because an incompatible shim would crash.
     """
     global _shim
     if _shim is None:
@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
 def _members(global_ranks: list[int], shim: Any) -> list[int]:
     """Converts ranks of torch to ranks of the default group's context.
 
-    torch renumbers its ranks when the default group is shrunk; the context does not.
+    When the default group shrinks, torch renumbers its ranks, but the context keeps its numbers.
     """
     import torch.distributed as dist
 
@@ -126,7 +126,7 @@ def _has_groups() -> bool:
 
 
 def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:
-    """The given timeout, or the setting `timeout` if set while `given` is torch's default."""
+    """Returns the setting `timeout` if it is set and `given` is torch's default; else `given`."""
     from torch.distributed.constants import default_pg_timeout
 
     if given == default_pg_timeout and "timeout" in settings:

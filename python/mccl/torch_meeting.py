@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 SCHEME = "mccl"
 
-#: Key that marks a private store of a process. meet() makes such a store if the ranks do not meet
-#: through torch.
+#: Key in a private store of this process, which meet() makes if the ranks do not meet through
+#: torch.
 _ELSEWHERE = "mccl/elsewhere"
 
-#: Variables that torch's handler reads. The URL's query may replace those in _IN_QUERY, under the
-#: names given here, but cannot replace those in _ADDRESS.
+#: Variables that torch's handler reads. The URL's query may give those of _IN_QUERY, under the
+#: names on the right, but not those of _ADDRESS.
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
-#: Variables that this module has set. They are not evidence of a launcher.
+#: Variables that this module has set. They do not show that a launcher started the process.
 _set_here: dict[str, str] = {}
 
 _Meeting = Iterator[tuple["dist.Store", int, int]]
@@ -42,7 +42,7 @@ def install(open_store: Callable[[dict[str, str]], dist.Store]) -> None:
     Args:
         open_store: Joins the job that the settings and the environment describe; returns its store.
     """
-    # The package also has a function of that name, which hides the module.
+    # torch.distributed has a function of that name, which hides the module.
     rendezvous = importlib.import_module("torch.distributed.rendezvous")
     torchs = rendezvous._rendezvous_handlers["env"]
     meet_here = functools.partial(meet, open_store)
@@ -110,15 +110,15 @@ def meets_elsewhere(store: dist.Store) -> bool:
 def _complete_environment(url: str) -> bool:
     """Sets torch's missing variables to the values of a launcher other than torchrun.
 
-    Does not change variables that are set, or values in the URL. If these disagree with the
-    launcher, sets nothing, and torch reports the missing variable.
+    Changes no variable that is set. If a set variable, or a value in the URL, differs from the
+    launcher's, sets nothing, and torch reports the missing variable.
 
     Returns:
-        True if the ranks must meet by meet() instead, because rank 0 has no address for all of
-        them.
+        True if the ranks must meet through meet() instead, because rank 0 has no address that all
+        of them can use.
 
     Raises:
-        ValueError: The launcher gives only part of the values, or a setting is invalid.
+        ValueError: The launcher sets only some of the values, or a setting is invalid.
     """
     told = _told(url)
     missing = [name for name in (*_IN_QUERY, *_ADDRESS) if name not in told]
@@ -151,7 +151,7 @@ def _complete_environment(url: str) -> bool:
 
 
 def _told(url: str) -> dict[str, str]:
-    """The values that torch's handler would find, by variable. The handler ignores empty ones."""
+    """Returns the values that torch's handler would use, by variable. It ignores empty ones."""
     names = (*_IN_QUERY, *_ADDRESS)
     told = {name: os.environ[name] for name in names if os.environ.get(name)}
     query = parse_qs(urlparse(url).query)
@@ -159,7 +159,7 @@ def _told(url: str) -> dict[str, str]:
 
 
 def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
-    """Rank and size of this process from a launcher other than torchrun; None if there is none."""
+    """Returns this process's rank and size from a launcher other than torchrun, or None."""
     from . import _core
 
     told = {name: text for name, text in os.environ.items() if _set_here.get(name) != text}
@@ -178,7 +178,7 @@ def _place(settings: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _has_no_address(place: Mapping[str, Any], settings: Mapping[str, str]) -> bool:
-    """True if rank 0 has no address: ranks meet through MPI, or along the cables of a hostfile."""
+    """Returns whether the ranks meet through MPI or along cables, without rank 0's address."""
     return settings.get("backend") == "mpi" or bool(place["size"] > 1 and settings.get("hostfile"))
 
 
@@ -192,9 +192,9 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
             return "127.0.0.1", str(free.getsockname()[1])
     root = _core.meeting_point(settings, dict(os.environ))
     host, port = jobs.split_address(root)
-    # MPICH's launcher gives an address that was made for this call. Other launchers give the
-    # address of MCCL's own store, which this process may also serve. torch's store then uses the
-    # next port, as in mccl launch.
+    # With MPICH's launcher, the address was chosen for this call, so torch's store may use it. With
+    # others, MCCL's own store may use the address, so torch's store uses the next port, as under
+    # mccl launch.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(

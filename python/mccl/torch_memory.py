@@ -1,4 +1,4 @@
-"""GPU memory for torch that collectives use in place, instead of copying it.
+"""GPU memory for torch tensors that collectives access directly, without a copy.
 
     group = dist.group.WORLD
     backend = group._get_backend(device)
@@ -7,7 +7,7 @@
         data = torch.empty(1 << 24, device=device)
     backend.register_mem_pool(pool)  # on all ranks
 
-Memory allocated later is used in place after the next register_mem_pool().
+Memory that the pool allocates later needs another call of register_mem_pool().
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def allocator() -> Any:
 
 @functools.cache
 def _pool(index: int) -> torch.cuda.MemPool:
-    """The pool of a GPU, for tensors that torch requests from a process group."""
+    """The pool of a GPU, for tensors that torch asks the process group to allocate."""
     import torch
 
     with torch.cuda.device(index):

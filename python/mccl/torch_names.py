@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-#: The usual name. Other packages use it too, such as Moore Threads' backend for their GPUs.
+#: The usual name. Other packages register it too, such as Moore Threads' backend for its GPUs.
 BACKEND = "mccl"
 
 #: A name that only this package uses.
@@ -33,10 +33,10 @@ def is_registered() -> bool:
 
 
 def register(create: Callable[..., Any]) -> None:
-    """Registers the backend under both names, or only the second if another package has the first.
+    """Registers the backend as BACKEND and OWN_BACKEND, or only as the latter if BACKEND is taken.
 
-    If another package registers the first name later, torch uses that package's backend. In both
-    cases, one warning is issued.
+    If another package registers BACKEND later, torch uses that package's backend. In both cases,
+    one warning is issued.
     """
     from torch.distributed.distributed_c10d import Backend
 
@@ -57,7 +57,7 @@ def register(create: Callable[..., Any]) -> None:
 
 
 def _warn_of(creator: Any) -> None:
-    """Warns once that another package has the name."""
+    """Warns once that another package has registered BACKEND with `creator`."""
     global _warned
     if _warned:
         return
@@ -85,7 +85,7 @@ def wrap_calls(own_type: Callable[[], type | None]) -> None:
     from torch.distributed import distributed_c10d as c10d
 
     def own_parts(group: dist.ProcessGroup | None) -> tuple[list[Any], bool]:
-        """This backend's parts of a group, and whether the group has no other parts."""
+        """Returns a group's backend objects that are MCCL's, and whether it has no others."""
         kind = own_type()
         if kind is None or c10d._rank_not_in_group(group):
             return [], False
@@ -98,7 +98,7 @@ def wrap_calls(own_type: Callable[[], type | None]) -> None:
 
     c10d.monitored_barrier = _monitored_barrier(c10d.monitored_barrier, own_parts)
     c10d._set_pg_timeout = _set_pg_timeout(c10d._set_pg_timeout, own_parts)
-    if hasattr(dist, "monitored_barrier"):  # otherwise torch copies it from c10d later
+    if hasattr(dist, "monitored_barrier"):  # Otherwise torch copies it from c10d later.
         dist.monitored_barrier = c10d.monitored_barrier
 
 
@@ -125,7 +125,7 @@ def _set_pg_timeout(torchs: Callable[..., None], own_parts: Callable[..., Any]) 
     @functools.wraps(torchs)
     def _set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
         own, whole = own_parts(group)
-        if not whole:  # torch checks the group, and sets the timeout of its own backends
+        if not whole:  # torch checks the group, and sets the timeout of its own backends.
             torchs(timeout, group)
         for part in own:
             part._set_default_timeout(timeout)

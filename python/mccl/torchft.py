@@ -1,4 +1,4 @@
-"""MCCL under torchft, which replaces the process group at every change of its replicas."""
+"""A process group for torchft, which replaces it whenever the set of replicas changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
             size=world_size,
             timeout=self._timeout,
             name=f"torchft-{self._uuid}",
-            # Not the default group, and none of its ranks belongs to the default group.
+            # The group is not the default group, and -1 means that its ranks have none in the
+            # default group.
             global_ranks=list(range(world_size)),
             members=[-1] * world_size,
             settings=config.resolved_settings() | {"port_base": "0"},
@@ -46,7 +47,7 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
         return group
 
     def abort(self, errored: bool = True) -> None:
-        """Ends all calls of the current group with an error on every rank, and leaves it."""
+        """Ends all calls of the current group with an error on every rank, and leaves the group."""
         if self._pg is not None:
             self._backend.abort()
         self.shutdown()
@@ -60,7 +61,7 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
             del self._backend
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the timeout of later calls, of this group and of later groups."""
+        """Sets the timeout of later calls on this group and on later groups."""
         super().set_timeout(timeout)
         if self._pg is not None:
             self._backend._set_default_timeout(timeout)

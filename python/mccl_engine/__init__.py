@@ -1,8 +1,8 @@
 """Detects another distribution whose package is also called `mccl`.
 
-If both are installed, the later one has overwritten files of the earlier one. This code is
-therefore in a package whose name no other distribution uses. Every `import mccl` runs it, so it
-must be fast.
+If both are installed, the later one has overwritten files of the earlier one. So this check is in a
+package whose name no other distribution uses. Every `import mccl` runs the check, so it must be
+fast.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DISTRIBUTION = "mccl-engine"
 
 
 def require_alone() -> None:
-    """No-op unless the other distribution is installed beside this one.
+    """Checks that no other distribution with a package `mccl` is installed.
 
     Raises:
-        ImportError: Both are installed.
+        ImportError: The other distribution is installed too.
     """
     other = _other_distribution()
     if other is not None:
@@ -41,7 +41,7 @@ def require_alone() -> None:
 
 
 def install_command(*options: str) -> str:
-    """The command that builds MCCL again for the torch and the MLX that are installed now."""
+    """Returns the command that rebuilds MCCL for the installed versions of torch and MLX."""
     return " ".join([_pip("install"), "--force-reinstall", "--no-deps", *options, _source()])
 
 
@@ -72,7 +72,7 @@ def autoload() -> None:
 def after_import(name: str, action: Callable[[], object]) -> None:
     """Registers `action` to run at the end of the import of a module that is not imported yet.
 
-    The import raises any exception of `action`. One action per module; later ones are ignored.
+    An exception of `action` makes the import fail. Later actions for the same module are ignored.
     """
     if not any(
         isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path
@@ -81,7 +81,7 @@ def after_import(name: str, action: Callable[[], object]) -> None:
 
 
 class _AfterImport:
-    """Import finder for one module. Loads the module as usual, and then runs an action."""
+    """Import finder for one module: loads it as usual, and then runs an action."""
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class _AfterImport:
 
 
 class _Refusal:
-    """Finder that makes every import of mccl fail."""
+    """Import finder that makes every import of mccl fail."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason

@@ -29,7 +29,7 @@ def _install() -> None:
 
 
 def _tell_launcher() -> None:
-    """Creates a file for `mccl launch`, which warns if --mlx reached no program."""
+    """Creates a file; if no rank creates it, `mccl launch --mlx` warns that MCCL is unused."""
     folder = os.environ.get("_MCCL_LAUNCH")
     if folder:
         # The folder may belong to a job that has ended.

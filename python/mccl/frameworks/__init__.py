@@ -1,8 +1,8 @@
 """Makes frameworks on top of torch accept the backend "mccl".
 
-Such a framework has a list of the backends that it knows. Each module here changes one framework,
-once the program has imported the framework's module with that list. Nothing is imported for a
-framework that the program does not use.
+Each of these frameworks accepts only the backends in its own list. Each module in this package
+changes one framework, when the program imports the framework's module that holds the list. No
+framework is imported that the program does not use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHANGES = {
 
 
 def install() -> None:
-    """Changes each framework, now or once it is imported. Never raises."""
+    """Changes each framework at once, or when it is imported. Never raises."""
     for name, change in _CHANGES.items():
         module = sys.modules.get(name)
         if module is None or getattr(module.__spec__, "_initializing", False):
@@ -37,13 +37,13 @@ def install() -> None:
 
 
 def _change(name: str, change: str) -> None:
-    """Changes one framework. If its version does not fit, changes nothing and warns."""
+    """Changes one framework. If that fails because of its version, only warns."""
     try:
         module: ModuleType = sys.modules[name]
         importlib.import_module(f".{change}", __name__).change(module)
     except Exception as error:
         warnings.warn(
-            f"{name} does not know the backend mccl, because mccl could not change this version of "
-            f"it: {error!r}",
+            f"{name} does not accept the backend mccl, because mccl does not support this version: "
+            f"{error!r}",
             stacklevel=2,
         )

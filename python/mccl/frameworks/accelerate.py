@@ -1,8 +1,8 @@
-"""Accelerate, and Transformers above it, on the CPU.
+"""Makes Accelerate, and so Transformers, use the backend "mccl" on the CPU.
 
-If the ranks are on the CPU, Accelerate replaces the program's backend by gloo, and then refuses to
-start because the two differ. With this change, it keeps the backend "mccl". On the CPU, Accelerate
-also uses DDP if the program requests FSDP. With this change, it uses FSDP on the backend "mccl".
+On the CPU, Accelerate replaces the program's backend by gloo, and then refuses to start because the
+two differ. It also replaces FSDP by DDP. With this change, Accelerate keeps the backend "mccl", and
+uses FSDP on it if the program requests FSDP.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def change(state: ModuleType) -> None:
     prepare = state.PartialState._prepare_backend
     start = state.AcceleratorState.__init__
     of_prepare, of_start = inspect.signature(prepare), inspect.signature(start)
-    of_prepare.parameters["backend"], of_start.parameters["fsdp_plugin"]  # KeyError: other version
+    # Raises KeyError for an unsupported version.
+    of_prepare.parameters["backend"], of_start.parameters["fsdp_plugin"]
 
     @functools.wraps(prepare)
     def prepare_backend(*arguments: Any, **options: Any) -> tuple[str | None, Any]:
@@ -42,7 +43,7 @@ def change(state: ModuleType) -> None:
             if self._mixed_precision != "no":
                 plugin.set_mixed_precision(self._mixed_precision)
             self.fsdp_plugin = plugin
-            # Accelerate copies this attribute to states that the process makes later.
+            # Accelerate copies this attribute to AcceleratorStates that the process makes later.
             state.PartialState._shared_state["distributed_type"] = kinds.FSDP
 
     state.PartialState._prepare_backend = prepare_backend

@@ -1,4 +1,4 @@
-"""Ignite: the backends of its computation model for torch.distributed."""
+"""Makes Ignite accept this backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lightning: the strategy "ddp_mccl" of Trainer and Fabric."""
+"""Adds the strategy "ddp_mccl" to Lightning's Trainer and Fabric."""
 
 from __future__ import annotations
 

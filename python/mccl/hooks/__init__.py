@@ -1,4 +1,4 @@
-"""Compresses gradients of DDP and FSDP2, and sends the parts that rounding dropped in later steps.
+"""Compresses gradients of DDP and FSDP2. Later steps send what rounding dropped.
 
     model = DistributedDataParallel(net)
     state = mccl.hooks.compress(model, "int8")
@@ -6,16 +6,16 @@
     fully_shard(model)
     state = mccl.hooks.compress(model, "int8")
 
-For each parameter, every rank keeps the residual: the part that rounding of its gradients has
-dropped so far. It adds the residual to the next gradients before it rounds those (error feedback:
-Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error Feedback Fixes
-SignSGD, 2019). Codecs that drop nearly everything, such as topk, therefore train nearly as well as
-exact sums. The rank that rounds the sum also keeps the residual of the sum (Tang et al.,
-DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and keeps that
-residual.
+For each parameter, every rank keeps the residual: the part of its gradients that rounding has
+dropped so far. The rank adds the residual to its next gradient before it rounds that gradient
+(error feedback: Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., Error
+Feedback Fixes SignSGD, 2019). So even codecs that drop most of a gradient, such as topk, train
+nearly as well as exact sums. The rank that rounds the sum also keeps the residual of the sum (Tang
+et al., DoubleSqueeze, 2019). If ranks share a machine, one of them rounds the machine's sum and
+keeps that residual.
 
 Residuals are float32 for all types of gradients except float64, whose residuals are float64. A step
-whose gradients are not finite, which a loss scaler skips, does not change them.
+with gradients that are not finite, which a loss scaler skips, does not change residuals.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def compress(
     exact: Callable[[str, torch.nn.Parameter], bool] = biases_and_norms,
     report_every: int = 0,
 ) -> State:
-    """Makes a model of DistributedDataParallel or fully_shard send its gradients in fewer bytes.
+    """Compresses the gradients that a model of DistributedDataParallel or fully_shard sends.
 
     A collective: all ranks of the model's process group must call it, with the same arguments,
     before the first step. Complex gradients are compressed as their real and imaginary parts.
@@ -68,16 +68,16 @@ def compress(
         ratio: topk: the share of the elements that each rank sends, above 0 and at most 1; by
             default the setting topk_ratio.
         rank: powersgd: the number of columns of each of the two matrices that replace a gradient.
-        warm_up: The number of exact steps at the start, while gradients still change much.
-        ramp: topk: the number of steps after the warm-up that send more: a quarter of the elements,
-            then a quarter of that, and so on, down to the ratio.
+        warm_up: Number of steps without compression at the start, while gradients change much.
+        ramp: topk: number of steps after the warm-up in which the share falls to the ratio: first
+            a quarter of the elements, then a quarter of that, and so on.
         momentum: Factor of the momentum, at least 0 and below 1; only for DistributedDataParallel,
             and not for powersgd. Each rank applies it to its own gradients before it rounds them,
-            and clears the momentum of elements that topk has sent. The optimizer must then have
-            none: torch.optim.SGD(parameters, rate).
-        exact: Returns whether a parameter, given its name, is never rounded; by default those of
-            one dimension.
-        report_every: Number of steps between the lines of statistics that rank 0 prints; 0: none.
+            and clears the momentum of elements that topk has sent. The optimizer must then use no
+            momentum: torch.optim.SGD(parameters, rate).
+        exact: Function of a parameter's name and the parameter; returns True if its gradient must
+            never be rounded. By default, that holds for parameters of one dimension.
+        report_every: Number of steps between lines of statistics that rank 0 prints; 0: no lines.
 
     Returns:
         The state: its ``statistics``, and ``state_dict()`` and ``load_state_dict()`` for

@@ -57,8 +57,8 @@ class BucketState(State, ABC):
     def _close(self, done: TensorFuture) -> torch.Tensor:
         """Called when a bucket is done. Ends the step when its last bucket is done.
 
-        Buckets may finish in another order than they begin. All ranks have the same averages, so
-        all agree on whether the step counts.
+        Buckets may end in another order than they begin. All ranks have the same averages, so they
+        agree on whether all gradients of the step were finite.
         """
         average = done.value()
         finite = is_finite(average)
@@ -193,7 +193,7 @@ class Rounded(BucketState):
         return filled
 
     def _keep(self, left: torch.Tensor, filled: list[Filled]) -> None:
-        """Keeps what rounding on this rank dropped from its own gradients or from the sum."""
+        """Stores what rounding on this rank dropped, from its gradients or from the sum."""
         pieces = left.split([each.shape.numel() for each in filled])
         for each, piece in zip(filled, pieces, strict=True):
             residual = piece.view(each.shape)

@@ -1,4 +1,4 @@
-"""PowerSGD: gradients as products of two thin matrices (Vogels et al., PowerSGD, 2019)."""
+"""Approximates gradients by products of two thin matrices (Vogels et al., PowerSGD, 2019)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ class Approximation:
     part: torch.Tensor
     #: The gradient with its residual, in the wide type.
     matrix: torch.Tensor
-    #: The residual, if this rank did not use the parameter and therefore did not add it; else None.
+    #: The residual if `matrix` does not include it, because this rank did not use the parameter;
+    #: else None.
     waiting: torch.Tensor | None
     right: torch.Tensor
     left: torch.Tensor
 
 
 class PowerSgd(BucketState):
-    """Approximates each matrix by one of low rank, on the device of the gradients.
+    """Approximates each gradient by a matrix of low rank, on the gradient's device.
 
-    Each step does one iteration of the power method, starting from the result of the last step.
-    A gradient is sent exactly if it is not a matrix, or is smaller than the two matrices that would
-    replace it.
+    Each step does one iteration of the power method, starting from the result of the last step. A
+    gradient is sent exactly if its parameter has fewer than two dimensions, or if the two matrices
+    would not be smaller.
     """
 
     def __init__(self, model: DistributedDataParallel, rank: int, **rest: Any) -> None:
@@ -50,7 +51,7 @@ class PowerSgd(BucketState):
         return self._parameters[name].device
 
     def _is_thin(self, name: str, part: torch.Tensor) -> bool:
-        """Returns True if the two matrices together are smaller than the gradient."""
+        """Returns whether to approximate the gradient: the two matrices must be smaller."""
         if name in self._exact or self._parameters[name].dim() < 2 or part.numel() == 0:
             return False
         rows = part.shape[0]
@@ -67,8 +68,8 @@ class PowerSgd(BucketState):
         right = self._rights.get(name)
         if right is None or right.shape != (matrix.shape[1], self.rank):
             right = self._first_right(name, matrix)
-        # The matrices are sent in the type of the gradients. Columns of length 1 stay within its
-        # range.
+        # Columns are scaled to length 1, because the matrices are sent in the type of the
+        # gradients, whose range may be small.
         right = torch.nn.functional.normalize(right, dim=0)
         return Approximation(name, part, matrix, waiting, right, (matrix @ right).to(part.dtype))
 
@@ -97,18 +98,18 @@ class PowerSgd(BucketState):
         return completed(flat)
 
     def _finish(self, each: Approximation, right: torch.Tensor) -> float:
-        """Writes the product to the gradient. Returns the energy of the difference between both."""
+        """Writes the product to the gradient. Returns the sum of squares of what it drops."""
         if right.any():
             self._rights.put(each.name, right)
         product = (each.left @ right.t()).view(each.part.shape).to(each.part.dtype)
         residual = each.matrix.view(each.part.shape) - product
         kept = residual if each.waiting is None else residual + each.waiting
         self._residuals.put(each.name, kept)
-        each.part.copy_(product)  # only now, because `matrix` may be a view of `part`
+        each.part.copy_(product)  # Must be last: `matrix` may be a view of `part`.
         return energy(residual)
 
     def _average_all(self, tensors: list[torch.Tensor]) -> int:
-        """Averages each tensor over the ranks, in one call, and returns their bytes in total."""
+        """Averages all tensors over the ranks in one call. Returns their total number of bytes."""
         if not tensors:
             return 0
         flat = pack(tensors)

@@ -1,4 +1,4 @@
-"""The hook for fully_shard (FSDP2), which reduces and scatters gradients module by module."""
+"""The hook for fully_shard (FSDP2), which reduce-scatters the gradients of one module at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensors import add_residual, energy, is_finite, real, real_shape, wide
 
 @dataclass
 class Column:
-    """The columns of one gradient in the matrix that is reduced, which has one row per rank."""
+    """The columns of one gradient in the reduce-scattered matrix, which has one row per rank."""
 
     name: str
     #: Shape of the real view of the whole gradient.
@@ -31,7 +31,7 @@ class Column:
         return self.place.stop - self.place.start
 
     def rows(self, whole: torch.Tensor, ranks: int) -> torch.Tensor:
-        """Divides a tensor among the ranks as fully_shard does, with zeros appended as padding."""
+        """Returns one row per rank, divided and padded with zeros as fully_shard does."""
         if self.dim:
             return torch.cat(whole.chunk(ranks, self.dim)).view(ranks, self.width)
         rows = whole.new_zeros(ranks * self.width)
@@ -39,7 +39,7 @@ class Column:
         return rows.view(ranks, self.width)
 
     def whole(self, rows: torch.Tensor) -> torch.Tensor:
-        """Reverses rows()."""
+        """Returns the tensor from which rows() made `rows`."""
         if not self.dim:
             return rows.reshape(-1)[: self.shape.numel()].view(self.shape)
         shape = list(self.shape)
@@ -48,7 +48,7 @@ class Column:
 
 
 class Unit:
-    """Reduces the gradients of one module of fully_shard. It implements torch's ReduceScatter."""
+    """Reduces the gradients of one module of fully_shard, as torch's ReduceScatter protocol."""
 
     def __init__(self, state: Sharded, parameters: Any) -> None:
         self.state = state
@@ -57,7 +57,7 @@ class Unit:
     def allocate(
         self, size: Iterable[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """Allocates the memory of the gradients or of the result."""
+        """Allocates a tensor for the gradients or for the result."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -73,10 +73,11 @@ class Unit:
         return None
 
     def columns(self, numel: int, ranks: int) -> list[Column] | None:
-        """Returns the places of the gradients in rows with `numel` real elements in total.
+        """Returns each gradient's columns in a matrix of `ranks` rows and `numel` real elements.
 
-        torch does not say which parameters have a gradient. Frozen ones have none. If the others do
-        not add up to `numel`, the step did not use all of them, and the result is None.
+        torch does not report which parameters have a gradient; frozen ones have none. If the
+        elements of the others do not add up to `numel`, the step used only some of them, and the
+        result is None.
         """
         found: list[Column] = []
         at = 0
@@ -106,7 +107,7 @@ class Sharded(State):
                 "compress: expected a DistributedDataParallel, or a module after fully_shard; "
                 f"found {type(model).__name__}"
             )
-        # A second hook would never send the residuals of the first.
+        # A second hook would not send the residuals of the first.
         if any(isinstance(hook_of(parameters), Unit) for _, parameters in groups):
             raise RuntimeError("this model already has a hook; compress can only be called once")
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
@@ -148,20 +149,20 @@ class Sharded(State):
         self._is_finite &= is_finite(real(output))
 
     def _begin_step(self) -> None:
-        """Makes the step end when the backward pass does, after all reductions of gradients."""
+        """Makes the step end with the backward pass, after all gradients are reduced."""
         if self._in_step:
             return
         self._in_step = True
         queue = torch.autograd.Variable._execution_engine.queue_callback
-        # fully_shard may also reduce gradients at the end of the pass, in callbacks queued before
-        # this one.
+        # Queues a second callback from the first, because fully_shard may reduce gradients in
+        # callbacks that were queued before.
         queue(lambda: queue(self._end_backward))
 
     def _end_backward(self) -> None:
         self._in_step = False
         counts = True
         if self.step >= self.warm_up:
-            # Each rank has seen only its own share of the result.
+            # Each rank has checked only its own share of the gradients.
             flag = torch.tensor([self._is_finite], dtype=torch.uint8)
             dist.all_reduce(flag, dist.ReduceOp.MIN, group=self.group)
             counts = bool(flag)
@@ -169,7 +170,7 @@ class Sharded(State):
         self._end_step(counts)
 
     def _columns(self, unit: Unit, given: torch.Tensor, op: Any) -> list[Column]:
-        """Returns the columns of a reduction that can be compressed; records why if none can."""
+        """Returns the columns of all gradients; none if they cannot be compressed; records why."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             why = "set_gradient_divide_factor turns them into a sum that no codec supports"
@@ -183,7 +184,7 @@ class Sharded(State):
     def _reduce_rounded(
         self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
     ) -> bool:
-        """Reduces some columns in fewer bytes. If that is impossible, only returns False."""
+        """Reduces some columns with the codec. Only returns False if that would not save bytes."""
         width = sum(column.width for column in columns)
         packed = torch.empty(self.size, width, dtype=wide(rows.dtype))
         ratio = self._share.at(self.step - self.warm_up)
@@ -209,7 +210,7 @@ class Sharded(State):
     def _reduce_exactly(
         self, output: torch.Tensor, given: torch.Tensor, columns: list[Column], op: Any
     ) -> None:
-        """Reduces a whole module in the type of its gradients, with the residuals added."""
+        """Reduces a module's gradients in their own type, with the residuals of `columns` added."""
         rows = real(given).view(self.size, -1)
         for column in columns:
             residual = self._residuals.get(column.name)

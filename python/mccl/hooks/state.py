@@ -19,11 +19,10 @@ from .tensors import real_shape, wide
 
 _log = logging.getLogger("mccl")
 
-#: Numbers for the names of groups that hooks make.
+#: Numbers that make the descriptions of the hooks' groups distinct.
 _numbers = itertools.count()
 
-#: Reasons to send gradients exactly. Both are usual for small gradients of a model that also has
-#: large ones.
+#: Reasons to send gradients exactly. They usually apply to the small gradients of a model.
 UNCODED = (
     "compression would not reduce the bytes that the engine sends (the ranks share memory, the "
     "call is below compression_min_bytes, or the codec is as wide as the gradients)"
@@ -35,7 +34,7 @@ _USUAL = (UNCODED, TOO_SMALL)
 def group_like(
     group: dist.ProcessGroup, codec: str, ratio: float | None = None
 ) -> dist.ProcessGroup:
-    """Makes a group of the same ranks whose sums use a codec. Only its ranks call this."""
+    """Makes a group of the same ranks whose sums use `codec`. All ranks of `group` must call it."""
     return dist.new_group(
         dist.get_process_group_ranks(group),
         timeout=group._get_backend(torch.device("cpu")).options._timeout,
@@ -47,10 +46,7 @@ def group_like(
 
 
 class State:
-    """Base of all hooks: names, residuals, warm-up, statistics.
-
-    A step is one backward pass that reduces gradients.
-    """
+    """Base of all hooks. A step is one backward pass that reduces gradients."""
 
     def __init__(
         self,
@@ -74,7 +70,7 @@ class State:
         #: Steps that have ended.
         self.step = 0
         self._residuals = Kept("residual")
-        #: State that lasts across steps, by its key in the saved state.
+        #: All tensors that last across steps, by their key in state_dict().
         self._kept = {"residuals": self._residuals}
         self._parameters = dict(model.named_parameters())
         self._names = {parameter: name for name, parameter in self._parameters.items()}
@@ -82,18 +78,18 @@ class State:
         #: Bytes of this step that were sent exactly, by reason.
         self._exact_bytes: dict[str, int] = {}
         self._said: set[str] = set()
-        self._lock = threading.Lock()  # callbacks of several buckets run concurrently
+        self._lock = threading.Lock()  # Callbacks of several buckets run concurrently.
 
     @property
     def residuals(self) -> dict[str, torch.Tensor]:
-        """Returns, by parameter name, the part that was dropped from the gradients so far.
+        """Returns, by parameter name, the part of the gradients that rounding has dropped so far.
 
         The residual of a complex parameter is a real tensor, as torch.view_as_real makes it.
         """
         return self._residuals.tensors
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of this rank. Every rank saves and loads its own."""
+        """Returns the state of this rank. Each rank must save and load its own state."""
         return {"step": self.step} | {key: kept.copies() for key, kept in self._kept.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -136,12 +132,12 @@ class State:
                 )
 
     def _say_if_nothing_is_gained(self, backend: Any, codec: str) -> None:
-        """Logs once, on rank 0, if all ranks share memory, because the engine then rounds nothing.
+        """Logs on rank 0 that the codec has no effect if all ranks share memory.
 
         `backend` belongs to a group with the codec.
         """
         count = config.get_config().compression_min_bytes // 4 + 4096
-        large = torch.empty(count, dtype=torch.float32)  # its memory is never accessed
+        large = torch.empty(count, dtype=torch.float32)  # Its memory is never accessed.
         if backend.bytes_to_sum(large, 1e-3 if codec == "topk" else None) < large.nbytes:
             return
         self._said.add(UNCODED)
@@ -178,7 +174,7 @@ class State:
             if why in self._said or dist.get_rank(self.group) != 0:
                 continue
             self._said.add(why)
-            # A step in which nothing is compressed is unusual.
+            # A step that compresses nothing is unusual, so it is a warning.
             level = logging.INFO if why in _USUAL and compressed else logging.WARNING
             _log.log(
                 level,

@@ -44,7 +44,7 @@ class Statistics:
         self._compressed |= sent < given
 
     def end_step(self, counts: bool) -> bool:
-        """Ends a step, and returns whether it sent fewer bytes than it was given."""
+        """Ends a step. Returns whether any of its gradients was sent in fewer bytes than it has."""
         self.steps += 1
         if counts and self._wanted > 0:
             self.error = (self._left / self._wanted) ** 0.5
@@ -61,7 +61,7 @@ class Statistics:
 
 
 class Share:
-    """The share of a gradient that topk sends in each step. Other codecs have none.
+    """The share of a gradient's elements that topk sends in each step. Unused by other codecs.
 
     Args:
         codec: The codec's name.
@@ -80,7 +80,7 @@ class Share:
         self._last = get_config().topk_ratio if ratio is None else ratio
 
     def at(self, step: int) -> float | None:
-        """Returns the ratio of a step, counted from the end of the warm-up; None: the group's."""
+        """Returns the share for a step after the warm-up; None: the ratio of the group applies."""
         if step >= self.ramp:
             return None
         return ratio_at(step, self._last, self.ramp)

@@ -24,7 +24,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def energy(tensor: torch.Tensor) -> float:
-    """Returns the sum of squares, in float32 or float64 because it may exceed a 16-bit float."""
+    """Returns the sum of squares, computed in float32 or float64 because 16 bits may overflow."""
     return float(torch.linalg.vector_norm(tensor, dtype=wide(tensor.dtype))) ** 2
 
 
@@ -44,14 +44,14 @@ def is_used(gradient: torch.Tensor) -> bool:
 
 
 def add_residual(part: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    """Adds a residual to a gradient, and returns the part that rounding to its type dropped."""
+    """Adds a residual to a gradient. Returns what rounding to the gradient's type dropped."""
     wanted = part.to(residual) + residual
     part.copy_(wanted)
     return wanted - part.to(residual)
 
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns a copy of the tensors, one after another."""
+    """Returns the elements of all tensors in one flat tensor."""
     return torch.cat([each.flatten() for each in tensors])
 
 
@@ -65,16 +65,16 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
 def after(
     work: dist.Work, device: torch.device, end: Callable[[], torch.Tensor]
 ) -> torch.futures.Future[torch.Tensor]:
-    """Runs `end` once a call on host memory is done, in order with the streams of `device`.
+    """Runs `end` once a call on host memory is complete, in order with the streams of `device`.
 
-    The future of such a call has no device: its callbacks would run on the default stream, and no
-    stream would wait for them. A future with the device gives its callbacks a separate stream, and
-    makes every stream that takes the result wait for that one.
+    The call's own future has no device: its callbacks would run on the default stream, and no
+    stream would wait for them. A future with the device runs its callbacks on a separate stream,
+    for which every stream waits that uses the result.
     """
     done = work.get_future()
 
     def checked(_: object) -> torch.Tensor:
-        done.value()  # raises if the call failed
+        done.value()  # Raises if the call failed.
         return end()
 
     if device.type != "cuda":

@@ -9,10 +9,10 @@
     print(world.rank(), mx.distributed.all_sum(mx.ones(10), group=world))
 
 Unchanged programs run on MCCL too: `mccl.mlx.install()`, or `python -m mccl.mlx script.py`.
-docs/mlx.md continues with examples up to tensor-parallel inference.
+docs/mlx.md has more examples, up to tensor-parallel inference.
 """
 
-# ruff: noqa: E402  (a mismatch must be reported before anything of MLX is used)
+# ruff: noqa: E402  (a version mismatch must be reported before MLX is used)
 from __future__ import annotations
 
 from .loader import load as _load

@@ -3,8 +3,8 @@
     python -m mccl.mlx script.py [arguments]
     python -m mccl.mlx -m mlx_lm generate [arguments]
 
-`mx.distributed.init()` and all operations of `mx.distributed` then use MCCL. Start it once per
-rank, with MLX_RANK and MLX_HOSTFILE or with MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT set; see
+`mx.distributed.init()` and all operations of `mx.distributed` then use MCCL. Run this command once
+per rank, with MLX_RANK and MLX_HOSTFILE set, or MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT; see
 docs/mlx.md.
 """
 
@@ -17,14 +17,16 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Installs MCCL, then runs the program of the command line as python would."""
+    """Replaces MLX's backends with MCCL, then runs the given program as python would."""
     parser = argparse.ArgumentParser(
         prog="python -m mccl.mlx",
         usage="%(prog)s [-h] (script.py | -m module) [arguments …]",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="a module, not a file")
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="the program is a module, not a file"
+    )
     parser.add_argument("program", help="the script, or with -m the module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     given = parser.parse_args()

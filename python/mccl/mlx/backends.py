@@ -1,8 +1,7 @@
 """Finds the job of a process from the environment, without side effects.
 
-A backend is a name that MLX's users know. Each backend has one function here, which takes the
-environment and returns the settings for joining the job. The function raises Refusal with the
-reason if the process cannot join.
+Each backend of MLX has one function here. It takes the environment and returns a Job, with the
+settings for joining it. It raises Refusal with the reason if the process cannot join.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
 
     The ranks meet at rank 0's first address and port. Each rank listens at all of its addresses, at
     the port of the first one. Each pair of ranks gets one link per address; an address that is
-    listed twice gives two links. Because the meeting point uses rank 0's first port, rank 0 listens
-    at the first different port among its addresses. If there is none, it uses any free port.
+    listed twice gives two links. Rank 0's first port is taken by the meeting point, so rank 0
+    listens at the first different port among its addresses, or at any free port if there is none.
     """
     rank_text, path = environment.get("MLX_RANK"), environment.get("MLX_HOSTFILE")
     if not rank_text and not path:
         raise Refusal("ring: neither MLX_RANK nor MLX_HOSTFILE is set", absent=True)
     if not rank_text or not path:
         missing, other = ("MLX_HOSTFILE", "MLX_RANK") if rank_text else ("MLX_RANK", "MLX_HOSTFILE")
-        # MLX_RANK alone may belong to another of MLX's backends.
+        # Other backends of MLX also use MLX_RANK, so it alone does not select this one.
         elsewhere = bool(rank_text) and bool(_asks_for_others(environment))
         raise Refusal(f"ring: {other} is set, but {missing} is not", absent=elsewhere)
     if rank_text.strip() == "0" and _is_blank(path):
-        return Job("ring", alone=True)  # the form that `mlx.launch -n 1` uses
+        return Job("ring", alone=True)  # `mlx.launch -n 1` gives an empty hostfile.
     ranks = _read_hostfile(path)
     rank = rank_of("ring", rank_text, len(ranks), path)
     own = ranks[rank]
@@ -141,7 +140,7 @@ def mccl(environment: Environment, settings: Mapping[str, str]) -> Job:
 
 
 def _readable(environment: Environment) -> dict[str, str]:
-    """The variables whose values are UTF-8 text. Launchers set no other values."""
+    """Returns the variables whose values are UTF-8 text. Launchers set only such values."""
     return {name: text for name, text in environment.items() if _is_utf8(name + text)}
 
 
@@ -154,9 +153,9 @@ def _is_utf8(text: str) -> bool:
 
 
 _NO_GPU = (
-    "nccl: arrays go through the host, by shared memory and TCP: {reason}. Calls between GPUs "
-    "need a GPU, MLX for CUDA (pip install mlx[cuda13]), and MCCL built for that MLX with CUDA's "
-    "headers"
+    "nccl: arrays are sent from host memory, through shared memory and TCP: {reason}. Calls "
+    "between GPUs need a GPU, MLX for CUDA (pip install mlx[cuda13]), and MCCL built for that MLX "
+    "with CUDA's headers"
 )
 
 
@@ -213,7 +212,7 @@ _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
-    """The job that MPI's launcher has started. MPI assigns its ranks and carries out its calls."""
+    """The job that MPI's launcher has started. MPI assigns its ranks and executes its calls."""
     started = any(environment.get(variable) for variable in _MPI_VARIABLES)
     sizes = [environment[name].strip() for name in _MPI_SIZES if environment.get(name)]
     if started and sizes and sizes[0] == "1":
@@ -223,7 +222,7 @@ def mpi(environment: Environment, settings: Mapping[str, str]) -> Job:
         )
     if not started and settings.get("backend") != "mpi":
         raise Refusal(
-            "mpi: neither mpirun nor srun has started this process; start it with mpirun, "
+            "mpi: this process was not started by mpirun or srun; start it with mpirun, "
             "srun --mpi=pmix or mccl launch --backend mpi",
             absent=True,
         )
@@ -261,8 +260,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
 def order_of_any(settings: Mapping[str, str]) -> list[str]:
     """The backends in the order in which `any` tries them.
 
-    If MCCL's rank or size is set, `mccl` is first. Otherwise MLX's backends come first, because a
-    program that `mlx.launch` starts may inherit the variables of another launcher.
+    If MCCL's rank or size is set, `mccl` is first. Otherwise MLX's backends precede it, because a
+    program that `mlx.launch` starts may inherit variables of another launcher.
     """
     first = "mccl" if settings["rank"] != "-1" or settings["world_size"] != "-1" else "ring"
     return [first, *(name for name in BACKENDS if name != first)]

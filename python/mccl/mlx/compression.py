@@ -1,4 +1,4 @@
-"""The class Compression: rounds the gradients of `average_gradients` and keeps dropped parts."""
+"""The class Compression: rounds the gradients of `average_gradients`, with error feedback."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def one_dimensional(name: str, gradient: mx.array) -> bool:
 
 
 class Compression:
-    """A codec, and the part of each gradient that rounding has dropped so far, by name.
+    """A codec, and each gradient's residual: the part that rounding has dropped so far.
 
     ::
 
         compression = mccl.mlx.Compression("int8")
         gradients = mccl.mlx.average_gradients(gradients, compression=compression)
 
-    The dropped part of a gradient is added to the next gradient of the same name before that is
-    rounded (error feedback; see docs/compression.md), so nothing is lost for good. It is kept in
+    Each step adds the residual to the next gradient of the same name before it rounds that gradient
+    (error feedback; see docs/compression.md), so nothing is lost permanently. Residuals are
     float32, or float64 for gradients of float64. A step whose gradients are not finite does not
-    change it. Make one object for each model, on every rank with the same arguments, and keep it
-    while the model trains.
+    change them. Make one Compression for each model, with the same arguments on every rank, and
+    keep it while the model trains.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class Compression:
         Args:
             codec: auto, fp16, bf16, int8, fp8, fp8_e5m2, int4 or topk.
             ratio: topk: the share of the elements that each rank sends; above 0, at most 1.
-            warm_up: Number of exact steps at the start.
-            ramp: topk: number of steps after the warm-up that send more, from a quarter of the
-                elements down.
-            exact: Returns whether a gradient, given its name, is never rounded; by default those of
-                one dimension.
+            warm_up: Number of steps without rounding at the start.
+            ramp: topk: number of steps after the warm-up in which the share falls to the ratio,
+                starting from a quarter of the elements.
+            exact: Function of a gradient's name and the gradient; returns True if the gradient
+                must never be rounded. By default, that holds for gradients of one dimension.
 
         Raises:
             ValueError: An unknown codec (with the nearest name), a ratio or a count out of range.
         """
-        config.texts_of({"compression": codec})  # raises for an unknown codec
+        config.texts_of({"compression": codec})  # Raises for an unknown codec.
         if not 0 < ratio <= 1:
             raise ValueError(
                 f"ratio: expected a fraction of the elements, above 0 and at most 1; found {ratio}"
@@ -68,12 +68,12 @@ class Compression:
         self.ramp = ramp
         self.exact = exact
         self.step = 0
-        #: The part that this rank has dropped so far, by name.
+        #: Residuals of this rank, by name.
         self.residuals: dict[str, mx.array] = {}
 
     @property
     def share(self) -> float:
-        """The ratio of the current step."""
+        """The share of elements that topk sends in the current step."""
         return ratio_at(max(0, self.step - self.warm_up), self.ratio, self.ramp)
 
     def rounds(self, name: str, gradient: mx.array) -> bool:
@@ -94,15 +94,15 @@ class Compression:
         return wide if left is None else wide + left
 
     def keep(self, left_out: dict[str, mx.array], finite: mx.array) -> None:
-        """Replaces residuals after a step; keeps the old ones if a gradient was not finite.
+        """Replaces residuals after a step; keeps the old ones if `finite` is false.
 
-        The optimizer skips such a step.
+        The optimizer skips a step whose gradients are not finite.
         """
         for name, left in left_out.items():
             self.residuals[name] = mx.where(finite, left, self.residuals.get(name, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of this rank. Every rank saves and loads its own."""
+        """The state of this rank. Each rank must save and load its own state."""
         return {"step": self.step, "residuals": dict(self.residuals)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -34,9 +34,9 @@ def average_gradients(
 
     Accepts the arguments of `mlx.nn.average_gradients`. Gradients are packed into buckets, each of
     one element type, from the end of the tree to its start: the order in which a backward pass
-    produces them. With `overlap`, the evaluation of each bucket starts at once, so that one bucket
-    is sent while the next is computed. Inside `mx.compile` and other transformations nothing can
-    start early, and the graph decides the order.
+    produces them. With `overlap`, the evaluation of each bucket starts immediately, so that one
+    bucket is sent while the next is computed. Inside `mx.compile` and other transformations,
+    nothing is evaluated early, and the graph decides the order.
 
     Args:
         gradients: A tree of arrays, of the same structure, shapes and types on every rank.
@@ -44,9 +44,9 @@ def average_gradients(
         all_reduce_size: Bytes after which a bucket is full; 0 or less: one array per bucket.
         communication_stream: The stream for communication; None: a separate stream on the CPU.
         overlap: Whether evaluation starts in this call.
-        compression: Rounding of gradients between machines. A `Compression` keeps the part that
-            rounding drops for the next step. With the name of a codec, that part is lost. None: the
-            setting `compression` applies.
+        compression: How gradients between machines are rounded. A `Compression` adds what rounding
+            drops to the next step. With the name of a codec, that part is lost. None: the setting
+            `compression` applies.
 
     Raises:
         TypeError: A leaf of the tree is not an array; the message contains its name.
@@ -94,7 +94,7 @@ def average_gradients(
 
 
 def buckets_of(arrays: Sequence[mx.array], size: int) -> Iterator[list[int]]:
-    """Yields the indices of arrays that are sent together: of one type, from the last to the first.
+    """Yields the indices of arrays to send together: of one type, from the last to the first.
 
     A bucket is full once it has at least `size` bytes.
     """
@@ -118,7 +118,7 @@ def _rounded_means(
     compression: Compression,
     keeps: bool,
 ) -> dict[int, mx.array]:
-    """The means of the gradients that are rounded, by index; other gradients are not included."""
+    """Returns the means of those gradients that compression rounds, by index."""
     chosen = [i for i, (name, gradient) in gradients.items() if compression.rounds(name, gradient)]
     share = compression.share
     compression.step += 1
@@ -135,7 +135,7 @@ def _rounded_means(
             name, gradient = gradients[i]
             averaged[i] = average.astype(gradient.dtype)
             if keeps:
-                # A sum is finite only if all elements are. It is computed in at least 32 bits.
+                # The sum is finite only if all elements are. In 16 bits it could overflow.
                 wide = averaged[i].astype(average.dtype)
                 finite = finite & mx.isfinite(mx.sum(wide))
             left_out[name] = rest
@@ -160,9 +160,9 @@ def _mean_of(
     stream: Stream,
     compression: Compression | str | None,
 ) -> mx.array:
-    """The mean of all ranks' arrays, concatenated in one array.
+    """Returns the mean over ranks of the arrays, concatenated in one array.
 
-    Exact if `compression` is given. Without it, the settings decide.
+    The mean is exact if `compression` is given. Without it, the setting `compression` applies.
     """
     together = _together(arrays)
     floats = mx.issubdtype(together.dtype, mx.floating)
@@ -186,5 +186,5 @@ def _apart(mean: mx.array, like: Sequence[mx.array]) -> list[mx.array]:
 
 @cache
 def _own_stream() -> Stream:
-    """A stream for communication, one per calling thread."""
+    """Returns a stream for communication; each calling thread has its own."""
     return mx.new_thread_local_stream(mx.cpu)

@@ -23,7 +23,7 @@ _OPERATIONS = (
     "recv_like",
 )
 
-#: The replaced functions, by name; empty while nothing is installed.
+#: MLX's original functions, by name; empty if MCCL is not installed.
 _originals: dict[str, Any] = {}
 
 
@@ -31,8 +31,8 @@ def install() -> None:
     """Replaces `mx.distributed.init` with MCCL's, whose group becomes the operations' default.
 
     Programs and libraries that call `mx.distributed`, `mlx.nn` and `mlx_lm` then run on MCCL
-    unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) keeps
-    its old meaning. A second call is a no-op; `uninstall()` reverses it.
+    unchanged. A name that a module imported earlier (`from mlx.core.distributed import init`) still
+    refers to MLX's function. A second call is a no-op; `uninstall()` reverses it.
 
     Raises:
         ImportError: MLX and this package do not match.

@@ -1,4 +1,4 @@
-"""Replaces MLX's own launcher for programs that run on MCCL: `mccl launch` starts their ranks."""
+"""Replaces MLX's launcher by `mccl launch`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mccl.__main__ import require_program
 
 
 def replace_launchers() -> None:
-    """Makes `mlx.launch`, and callers of its functions (`mlx_lm.share`), start ranks on MCCL.
+    """Makes `mlx.launch`, and callers of its functions such as `mlx_lm.share`, start ranks on MCCL.
 
-    Ranks on other machines then also use MCCL, and share a key with the others.
+    Ranks on other machines then use MCCL too, and all ranks share a job key.
     """
     from mlx._distributed_utils import launch
 
@@ -28,7 +28,7 @@ def replace_launchers() -> None:
 def _launch(
     backend: str, parser: object, hosts: Sequence[Any], args: Any, command: Sequence[str]
 ) -> None:
-    """Takes the arguments of MLX's launch_ring, launch_jaccl and launch_nccl."""
+    """Replaces MLX's launch_ring, launch_jaccl and launch_nccl, whose arguments it takes."""
     program = require_program()
     with tempfile.NamedTemporaryFile("w", prefix="mccl-hosts-", suffix=".json") as file:
         json.dump(_hostfile(args.backend or backend, hosts, args.env), file)
@@ -41,7 +41,7 @@ def _launch(
 
 
 def _run(words: list[str]) -> int:
-    """Runs a program, forwards signals that would end this process, and returns its exit status."""
+    """Runs a program, forwards SIGTERM and SIGHUP to it, and returns its exit status."""
     process: subprocess.Popen | None = None
     early: list[int] = []
 
@@ -51,11 +51,12 @@ def _run(words: list[str]) -> int:
         else:
             process.send_signal(number)
 
-    # The terminal sends SIGINT to both processes.
+    # SIGINT is ignored here, because the terminal sends it to both processes.
     handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: forward, signal.SIGHUP: forward}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        # Without this, SIGINT would also be ignored in the program.
+        # preexec_fn restores the handler of SIGINT, which the program would otherwise ignore as
+        # well.
         process = subprocess.Popen(
             words, preexec_fn=lambda: signal.signal(signal.SIGINT, before[signal.SIGINT])
         )

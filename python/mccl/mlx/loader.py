@@ -20,8 +20,7 @@ def load() -> ModuleType:
 
     Raises:
         ImportError: MLX or the extension is missing, or the extension was built for another MLX,
-            nanobind or Python. Checked before anything of MLX is called, because a mismatch would
-            crash.
+            nanobind or Python. This is checked before MLX is used, because a mismatch would crash.
     """
     # This function cannot be cached as a whole: with MCCL_MLX set, importing MLX calls it.
     return _extension_for(_import_mlx())
@@ -40,7 +39,7 @@ def _extension_for(core: ModuleType) -> ModuleType:
             "nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
         ) from None
-    # Import this only after the extension is known to match MLX.
+    # Imported here, because messages.py uses MLX, which must match the extension.
     from .messages import separate
 
     separate(shim.is_ours)
@@ -82,7 +81,7 @@ def _require_matching_build(mlx: str) -> ModuleType:
 
 
 def _release(version: str) -> tuple[str, ...]:
-    """Major, minor and patch number. Builds that agree in all three have the same code."""
+    """Returns major, minor and patch number, which identify the code of MLX."""
     return tuple(version.split("+")[0].split(".")[:3])
 
 

@@ -1,7 +1,7 @@
-"""Separate streams for messages, so that ranks that exchange messages do not deadlock.
+"""Runs each peer's sends and receives in separate streams, to avoid deadlocks.
 
-A stream of MLX runs its operations one after another. If a receive is evaluated first, a send on
-the same stream waits for that receive. If the peer does the same, both wait forever.
+A stream of MLX runs its operations one after another. If two ranks both evaluate a receive from
+each other before a send on the same stream, neither send starts, and both wait forever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PEERS = {"send": (1, "dst"), "recv": (2, "src"), "recv_like": (1, "src")}
 def separate(is_ours: Callable[[mx.distributed.Group], bool]) -> None:
     """Makes `send`, `recv` and `recv_like` of `mx.distributed` use a separate stream for each peer.
 
-    Applies only to groups for which `is_ours` is true, and if the caller names no stream.
+    Applies only to groups for which `is_ours` is true, and only if the caller passes no stream.
     """
     for name, (position, keyword) in _PEERS.items():
         operation = getattr(mx.distributed, name)
@@ -48,5 +48,5 @@ def _separated(
 
 @functools.cache
 def _stream(sends: bool, peer: int) -> mx.ThreadLocalStream:
-    """The stream for a peer and a direction, one per calling thread."""
+    """Returns the stream for a peer and a direction; each calling thread has its own."""
     return mx.new_thread_local_stream(mx.cpu)

@@ -5,19 +5,18 @@ evaluation must be the same on every rank. *Rows* are slices along axis 0. All e
 be differentiated (`mx.grad`, `mx.vjp`, `mx.jvp`) and mapped over (`mx.vmap`; the mapped axis
 becomes part of each row).
 
-Gradients are those of the sum of all ranks' losses: the gradient of a rank's input is the
-derivative of that sum, including the losses of other ranks. `mx.distributed.all_sum` and
-`all_gather` follow another rule: each rank's gradient is the gradient of its own loss, as if all
+The gradient of a rank's input is the derivative of the sum of all ranks' losses. In contrast,
+`mx.distributed.all_sum` and `all_gather` return the gradient of the rank's own loss, as if all
 ranks computed the same loss.
 
-Arguments that all have in common:
+Arguments of all operations:
     group: A group from `mccl.mlx.init()` or its `split`; None: the default group.
     stream: The stream to run on, of the CPU or, for collectives without a root in a group on the
         GPU, of the GPU; None: this thread's default stream of that device.
 
-In a group of one, each returns `x`. A wrong argument raises ValueError when the call is made, or
-TypeError if it has the wrong type. If the calls of ranks do not match, or a rank has died, every
-rank raises RuntimeError when the result is evaluated.
+In a group of one rank, each operation returns `x`. A call with a wrong argument raises ValueError,
+or TypeError if the argument has the wrong type. If the calls of ranks do not match, or a rank has
+died, every rank raises RuntimeError when the result is evaluated.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Rows = Sequence[int] | None
 
 
 def all_sum(x: mx.array, *, group: Group | None = None, stream: StreamOrDevice = None) -> mx.array:
-    """The sum of every rank's `x`, which may have any shape. Its gradient sums all gradients."""
+    """The sum of every rank's `x`, of any shape. Its gradient is the sum of all gradients."""
     return _exchange("all_sum", x, group, stream)
 
 
@@ -180,8 +179,8 @@ def all_to_all(
 def barrier(group: Group | None = None) -> None:
     """Blocks until every rank has called it.
 
-    It is not lazy. When it returns, operations that were evaluated before it, on any stream, have
-    communicated. Operations that were only recorded have not.
+    barrier() is not lazy. When it returns, all operations that were evaluated before it, on any
+    stream, have communicated. Operations that are not evaluated yet have not.
     """
     load().barrier(group_of_call("barrier", group))
 
@@ -212,7 +211,7 @@ def _exchange(
 
 
 def _group_for(call: str, x: object, group: object) -> Group:
-    """The group of a call on an array; TypeError if `x` is not an array."""
+    """Returns the group of a call on an array. Raises TypeError if `x` is not an array."""
     if not isinstance(x, mx.array):
         raise TypeError(f"{call}: x: expected an mlx.core.array; found {type(x).__name__}")
     return group_of_call(call, group)

@@ -1,4 +1,4 @@
-"""The groups of this process by backend, and which one is the default."""
+"""The groups of this process by backend, and the default group."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Factory = side_channel.Factory
 
 
 class _Registry:
-    """The groups of this process. The lock is held while a job is joined."""
+    """The groups of this process. `lock` is held while a job is joined."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
-        #: The value of _state() when init() last found that nothing asks for a group. While that
-        #: value is unchanged, init() returns `alone` immediately, because helpers may call init()
-        #: at every step.
+        #: The value of _state() when init() last found that no setting or variable selects a
+        #: backend. If the value is still the same, init() returns `alone` immediately, because
+        #: programs may call init() at every step.
         self.alone_since: object = None
-        #: Messages that were logged. Each is logged once, not at every step.
+        #: Messages that were logged, so that each is logged only once.
         self.said: set[str] = set()
 
 
@@ -56,14 +56,14 @@ def init(
     default 60 s).
 
     Args:
-        strict: Whether to raise if nothing in the environment asks for a group. If False, the
+        strict: Whether to raise if nothing in the environment selects a backend. If False, the
             result is then a group of this process alone, in which every operation is a no-op.
         backend: Selects the variables that describe the job: `ring` (MLX_RANK and MLX_HOSTFILE),
             `jaccl` (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
             MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
             of mpirun or srun, with calls of its MPI library), or `any`: the first of them that the
-            environment asks for. A name in the place of `strict` is also accepted.
+            environment selects. A name in the place of `strict` is also accepted.
         all_gather_factory: `jaccl` only: a function of rank and size. It returns a function of
             bytes and their number, which gathers the bytes of all ranks in the order of ranks. The
             ranks use it to agree on a meeting point, and need no MLX_JACCL_COORDINATOR.
@@ -71,11 +71,11 @@ def init(
     Raises:
         ValueError: No backend has this name, or a setting of MCCL is unknown or invalid.
         TypeError: `all_gather_factory` cannot be called.
-        RuntimeError: The environment or `strict` asks for a group, and it cannot be made; the
-            message has the reason for each backend. A later call tries again.
+        RuntimeError: The environment selects a backend, or `strict` is set, and no group can be
+            made; the message has the reason for each backend. A later call tries again.
         ImportError: MLX and this package do not match; see mccl.mlx.loader.
     """
-    if isinstance(strict, str):  # the order of arguments in an earlier version
+    if isinstance(strict, str):  # An earlier version had the arguments in this order.
         strict, backend = (backend if isinstance(backend, bool) else False), strict
     if all_gather_factory is not None:
         _check_factory(all_gather_factory, backend)
@@ -91,12 +91,12 @@ def init(
 
 
 def default_group() -> mx.distributed.Group:
-    """The group that functions use if the caller passes none."""
+    """The group that functions use if the caller passes no group."""
     return init()
 
 
 def group_of_call(call: str, group: object) -> mx.distributed.Group:
-    """The group passed to a call; the default group for None."""
+    """Returns the group passed to a call, or the default group for None."""
     if group is None:
         return default_group()
     if not isinstance(group, mx.distributed.Group):
@@ -132,7 +132,7 @@ def _check_factory(factory: object, backend: str) -> None:
 
 
 def _state() -> object:
-    """A value that changes if any setting or variable that may ask for a group changes."""
+    """Returns a value that changes with every setting and variable that may select a backend."""
     return _core.job_fingerprint(), config.revision()
 
 
@@ -147,7 +147,7 @@ def _make(backend: str, strict: bool, factory: Factory | None) -> mx.distributed
         except backends.Refusal as refusal:
             refusals.append(refusal)
             if not refusal.absent:
-                break  # the user asked for this backend, so no other is tried
+                break  # The environment selects this backend, so no other is tried.
     asked = [refusal for refusal in refusals if not refusal.absent]
     reasons = "; ".join(map(str, asked or refusals))
     if asked or strict:
@@ -191,10 +191,10 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
 
 
 def _world_of(job: backends.Job) -> Any:
-    """The world of mccl.distributed, on the backend that the job asks for."""
+    """Returns the world of mccl.distributed, joined with the settings of `job`."""
     from mccl import distributed
 
-    # The job ends when the process does, but MLX's pending sends must finish first.
+    # At exit, MLX's pending sends must finish before mccl.distributed leaves the job.
     leave_first()
     exists = distributed.is_initialized()
     settings = dict(job.settings)
@@ -207,7 +207,7 @@ def _world_of(job: backends.Job) -> Any:
             raise
     warnings.warn(
         f"this process has already joined its job with another backend than {job.backend}, and "
-        f"can join only once: the group uses that backend. Ask for {job.backend} first, or set "
+        f"can join only once: the group uses the other backend. Use {job.backend} first, or set "
         f"MCCL_BACKEND={job.backend}",
         RuntimeWarning,
         stacklevel=2,
@@ -216,7 +216,7 @@ def _world_of(job: backends.Job) -> Any:
 
 
 def _merged(settings: dict[str, str], of_job: dict[str, str]) -> dict[str, str]:
-    """Explicit settings override those derived from variables of MLX and a hostfile."""
+    """Returns all settings for a job. Explicit settings override those from MLX's variables."""
     given = {
         name: settings[name]
         for name in ("listen_addr", "port_base", "log_level", "connect_timeout", "job_key")

@@ -1,7 +1,8 @@
 """Finds the meeting point of a job's ranks with an all-gather function that the program provides.
 
-Rank 0 opens a port and sends all its addresses and a key. Each other rank finds an address at which
-its machine reaches rank 0. MLX's jaccl takes the function as `all_gather_factory`.
+Rank 0 listens on a port, and sends all its addresses and a key through the function. Each other
+rank finds an address at which it reaches rank 0. MLX's jaccl takes the function as
+`all_gather_factory`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Factory = Callable[[int, int], AllGather]
 
 #: Length of a rank's message in bytes.
 _LENGTH = 4096
-#: Seconds after which an address that does not answer is given up.
+#: Seconds that a rank waits for an answer at an address.
 _PATIENCE = 5.0
 #: Interval, in seconds, at which the listener checks whether it is still needed.
 _LOOK = 0.05
@@ -36,7 +37,7 @@ _GREETING = b"mccl meets here"
 
 
 def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
-    """The settings `root` and `job_key` with which this rank meets the others.
+    """Returns the settings `root` and `job_key` with which this rank joins the others.
 
     Raises:
         ValueError: The factory did not return a function, or that function did not return the bytes
@@ -69,7 +70,7 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
 
 
 def _told_addresses() -> list[str]:
-    """Rank 0's own addresses, without link-local ones, which are valid only on one link."""
+    """Returns rank 0's addresses, without link-local ones, which are valid only on one link."""
     told = [each for each in _core.own_addresses() if not each.lower().startswith("fe80:")]
     return told[:_MOST_ADDRESSES]
 
@@ -77,7 +78,7 @@ def _told_addresses() -> list[str]:
 def _gathered(
     gather: AllGather, mine: dict[str, Any], size: int, keys: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The messages of all ranks; ValueError unless the first has all of `keys`."""
+    """Returns the messages of all ranks. Raises ValueError unless rank 0's has all of `keys`."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -105,7 +106,7 @@ def _everywhere() -> str:
 
 
 def _greeting(key: str) -> bytes:
-    """Proves that the listener is rank 0 of this job; other hosts may have its addresses."""
+    """Returns what proves that a listener is rank 0; other hosts may have its addresses."""
     return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
 
 
@@ -121,7 +122,7 @@ def _listening(key: str) -> Iterator[int]:
         def greet() -> None:
             # On macOS, accept() does not return when another thread shuts the socket down.
             while not ended.is_set():
-                with contextlib.suppress(OSError):  # no connection arrived, or it was closed
+                with contextlib.suppress(OSError):  # No connection arrived, or the peer closed it.
                     connection, _ = server.accept()
                     with connection:
                         connection.settimeout(_PATIENCE)
@@ -137,7 +138,7 @@ def _listening(key: str) -> Iterator[int]:
 
 
 def _reached(first: dict[str, Any]) -> Address | None:
-    """The first of rank 0's addresses at which it answers, or None. All are tried in parallel."""
+    """Returns the first address at which rank 0 answers, or None. Tries all in parallel."""
     addresses: Sequence[str] = first["addresses"]
     wanted = _greeting(first["key"])
     outcomes: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -218,7 +218,7 @@ def test_ranks_meet_where_jaccl_or_nccl_would(tmp_path: Path, backend: str, any_
     for output, errors in run_ranks(code, environments):
         assert output.split() == ["3", "2"]
         # All ranks are on one host and share memory, so no warning about RDMA is due.
-        slower = errors.count(f"WARNING {backend}: arrays go through the host")
+        slower = errors.count(f"WARNING {backend}: arrays are sent from host memory")
         on_gpu = mx.cuda.is_available()
         assert slower == (1 if backend == "nccl" and not on_gpu else 0)
 
