@@ -5,7 +5,8 @@
 Prints the throughput of both sides and writes compared.npz (the arrays). If matplotlib is
 installed, it also writes compared.png (every step) and compared_bars.png (the medians). Throughput
 is the global batch divided by the median of the steps' seconds, as ddp_dummy_train.py prints it.
-Files of different models, global batches or devices are rejected: their ratio would mean nothing.
+Rejects files of different models, global batches or devices, because their ratio would be
+meaningless.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def load(option: str, path: Path) -> dict[str, Any]:
 
 
 def check_comparable(baseline: dict[str, Any], ddp: dict[str, Any]) -> None:
-    """Exits if the two sides did not do the same work."""
+    """Exits if the two runs used different settings."""
     differing = [name for name in COMMON if baseline[name] != ddp[name]]
     if differing:
         found = ", ".join(f"{name} {baseline[name]} and {ddp[name]}" for name in differing)
@@ -53,7 +54,7 @@ def check_comparable(baseline: dict[str, Any], ddp: dict[str, Any]) -> None:
 
 
 def check_folder(prefix: Path) -> None:
-    """Exits if no file can be written there."""
+    """Exits if no file whose name begins with `prefix` can be written."""
     folder = prefix.parent
     if prefix.name in ("", "..") or prefix.is_dir():
         sys.exit(f"--output {prefix}: expected a prefix of file names; add one, such as compared")

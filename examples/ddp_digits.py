@@ -97,7 +97,7 @@ def device_of_rank(kind: str) -> torch.device:
 
 
 def load_data(device: torch.device) -> Digits:
-    """Splits scikit-learn's digits, the same way on every rank: a fifth is for testing."""
+    """Splits scikit-learn's digits, alike on every rank; a fifth are for testing."""
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32).div_(16).reshape(-1, 1, 8, 8)
     images, labels = images.to(device), torch.tensor(digits.target, device=device)
@@ -122,7 +122,7 @@ def make_model(seed: int) -> nn.Module:
 def train(
     model: nn.Module, data: Digits, arguments: argparse.Namespace, rank: int, size: int
 ) -> Iterator[float]:
-    """Yields the loss that this rank saw in each epoch, summed over its images.
+    """Yields this rank's loss in each epoch, summed over its images.
 
     The order of the images depends only on the seed and the epoch, so any number of ranks uses the
     same global batches. Each rank takes its share of every batch.
@@ -182,7 +182,7 @@ def progress_over(epochs: int, console: Console, shown: bool) -> Iterator[Progre
 def run_epochs(
     model: nn.Module, data: Digits, arguments: argparse.Namespace, rank: int, size: int
 ) -> float:
-    """Trains, and reports on rank 0; returns the last accuracy."""
+    """Trains and prints progress on rank 0. Returns the last accuracy."""
     console = Console(highlight=False)
     accuracy = 0.0
     with progress_over(arguments.epochs, console, rank == 0) as progress:
@@ -277,7 +277,7 @@ def join_group(backend: str) -> None:
 
 
 def main() -> int:
-    """Runs what the command line requests; 0 if every check passed."""
+    """Runs what the command line requests. Returns 0 if every check passed."""
     arguments = parse_arguments()
     # The model is tiny: more threads would cost time and change the order of sums.
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Trains a convolution-and-attention model on random images, to measure training throughput.
 
-One process, no communication, then two processes on MCCL with the same global batch:
+Compare one process, without communication, with two processes on MCCL, at the same global batch:
 
     python examples/ddp_dummy_train.py --baseline --save-stats baseline.json
     torchrun --nproc_per_node=2 --standalone examples/ddp_dummy_train.py --save-stats ddp.json
@@ -10,7 +10,7 @@ Both runs are timed alike: a step lasts from taking its batch to the end of the 
 on the slowest rank. The default model has about 96 million parameters; --dim, --depth and
 --image-size make it smaller.
 
-These variables, from the example of an earlier MCCL, replace options that are not given:
+If an option is not given, a variable from the example of an earlier MCCL replaces it:
 
     SINGLE_GPU=1          --baseline
     TRAIN_STEPS           --steps
@@ -61,7 +61,7 @@ class Stats:
     machine: str
     torch: str
     step_seconds: list[float] = field(default_factory=list)
-    """Of each timed step, on the slowest rank."""
+    """Duration of each timed step on the slowest rank."""
     losses: list[float] = field(default_factory=list)
 
 
@@ -105,7 +105,7 @@ class ConvAttention(nn.Module):
 
 
 def variable(name: str, default: int) -> int:
-    """An integer from the environment; exits if the variable is set to something else."""
+    """Returns an integer variable of the environment. Exits if it is not an integer."""
     text = os.environ.get(name, "")
     if not text:
         return default
@@ -198,12 +198,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def is_first_rank() -> bool:
-    """True for the process that prints and writes output that is needed only once."""
+    """True for the one process that prints and writes the results."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def why_not_writable(target: Path) -> str:
-    """The reason why a file cannot be written there; empty if it can. Leaves no file behind."""
+    """Returns why `target` cannot be written; empty if it can. Leaves no file behind."""
     existed = target.exists()
     try:
         with target.open("a"):
@@ -224,7 +224,7 @@ def synchronize(device: str) -> None:
 
 
 def run(arguments: argparse.Namespace, rank: int, size: int) -> Stats:
-    """Trains and measures; the same code for one process and for several."""
+    """Trains and measures, as one process or as one of several ranks."""
     if arguments.global_batch < size:
         sys.exit(
             f"--global-batch {arguments.global_batch} leaves some of {size} ranks without work"

@@ -66,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def load_data() -> Digits:
-    """Splits scikit-learn's digits, the same way on every rank: a fifth is for testing."""
+    """Splits scikit-learn's digits, alike on every rank; a fifth are for testing."""
     digits = load_digits()
     images = digits.data.astype(np.float32) / 16
     order = np.random.default_rng(2024).permutation(len(images))
@@ -98,7 +98,7 @@ def train(
     size: int,
     average: Average,
 ) -> Iterator[float]:
-    """Yields the loss that this rank saw in each epoch, summed over its images.
+    """Yields this rank's loss in each epoch, summed over its images.
 
     The order of the images depends only on the seed and the epoch, so any number of ranks uses the
     same global batches. Each rank takes its share of every batch.
@@ -140,7 +140,7 @@ def weights_of(model: nn.Module) -> mx.array:
 def run_epochs(
     model: nn.Module, data: Digits, arguments: argparse.Namespace, group: Group
 ) -> float:
-    """Trains, and reports on rank 0; returns the last accuracy."""
+    """Trains and prints progress on rank 0. Returns the last accuracy."""
     rank, size = group.rank(), group.size()
     epochs = train(model, data, arguments, rank, size, mccl.mlx.average_gradients)
     accuracy = 0.0
@@ -204,7 +204,7 @@ def show_metrics() -> None:
 
 
 def main() -> int:
-    """Trains and checks; 0 if every check passed."""
+    """Trains and checks. Returns 0 if every check passed."""
     arguments = parse_arguments()
     data = load_data()
     model = make_model(arguments.seed)

@@ -1,12 +1,12 @@
-"""Benefit of codecs on a slow link: two models, trained exactly and with every codec.
+"""Measures codecs on a slow link: trains two models, exactly and with every codec.
 
     sudo python examples/slow_link.py --rate 100mbit --picture slow_link.svg
 
 Creates two network namespaces with a link of that rate between them, and trains in both by DDP. One
 model classifies scikit-learn's digits; the other is a byte-level transformer on the text of
 Python's own help. Prints time, bytes and loss for each codec, and draws them. Needs root, ip and
-tc; the namespaces are removed afterwards. With --rate none both ranks run on one host, and none of
-these is needed: the losses are the same. --peers also trains with PyTorch's own hooks over Gloo.
+tc; the namespaces are removed afterwards. With --rate none, both ranks run on one host without
+root, ip and tc; the losses are the same. --peers also trains with PyTorch's own hooks over Gloo.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def train(task: Task, codec: str, options: argparse.Namespace) -> dict:
     steps = options.steps
     torch.manual_seed(0)
     group = options.gloo if codec.startswith("gloo") else None
-    # One bucket: with several, torch's PowerSGD issues calls in an order that differs between
+    # Uses one bucket: with several, torch's PowerSGD makes calls in an order that differs between
     # ranks.
     model = DistributedDataParallel(task.model(), process_group=group, bucket_cap_mb=25)
     state = add_hook(model, codec, group, steps)
@@ -180,7 +180,7 @@ class Loopback:
         pass
 
     def start(self, rank: int, *command: str, output: object = None) -> subprocess.Popen:
-        """Starts a command as if it had a host of its own."""
+        """Starts a command on this host."""
         return start_rank(rank, list(command), "127.0.0.1", "lo", output)
 
 
@@ -197,7 +197,7 @@ def start_rank(
 
 def measure(options: argparse.Namespace) -> list[dict]:
     """Trains on both hosts, and prints each result when it arrives."""
-    os.environ.setdefault("MCCL_JOB_KEY", secrets.token_hex(32))  # ranks on two hosts need one
+    os.environ.setdefault("MCCL_JOB_KEY", secrets.token_hex(32))  # Ranks on two hosts need a key.
     results: list[dict] = []
     here = [sys.executable, str(Path(__file__).resolve()), "--as-rank"]
     hosts = Loopback() if options.rate == "none" else SlowLink(options.rate)
@@ -226,7 +226,7 @@ def measure(options: argparse.Namespace) -> list[dict]:
 
 
 def row(results: list[dict]) -> str:
-    """The last result as a line of a table, with a header before the first result of a task."""
+    """Returns the last result as a line of a table; a header precedes a task's first result."""
     last = results[-1]
     exact = next(each for each in results if each["task"] == last["task"])
     title = ""
@@ -243,7 +243,7 @@ def row(results: list[dict]) -> str:
 
 
 def picture(results: list[dict], rate: str) -> str:
-    """An SVG with bars of time, and the loss beside them."""
+    """Returns an SVG with a bar for each codec's step time, and its loss beside the bar."""
     line, left, width = 22, 170, 420
     parts, y = [], 34
     for task in dict.fromkeys(each["task"] for each in results):
@@ -277,7 +277,7 @@ def picture(results: list[dict], rate: str) -> str:
 
 
 def rate_for_tc(text: str) -> str:
-    """Returns a rate above zero in tc's syntax, or "none"; argparse's error for anything else."""
+    """Returns a rate above zero in tc's syntax, or "none". Raises argparse's error otherwise."""
     rate = re.fullmatch(r"(\d+(?:\.\d+)?)((?:[kmgt]i?)?(?:bit|bps))?", text, re.IGNORECASE)
     if text != "none" and (rate is None or float(rate[1]) == 0):
         raise argparse.ArgumentTypeError(
@@ -287,7 +287,7 @@ def rate_for_tc(text: str) -> str:
 
 
 def main() -> None:
-    """Measures as the arguments say, or runs as one of the ranks."""
+    """Runs the measurement, or one of its ranks if given --as-rank."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

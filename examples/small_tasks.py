@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Batch = tuple["Tensor", "Tensor"]
 
-CONTEXT = 64  # bytes of context of the text model
+CONTEXT = 64  # Length of the text model's input, in bytes.
 HELD_OUT_BYTES = 20_000
 HELD_OUT_DIGITS = 300
 
@@ -22,7 +22,7 @@ class Task:
 
     name: str
     model: Callable[[], nn.Module]
-    #: Returns inputs and targets for a number of steps, given the rank and that number.
+    #: Function of the rank and a number of steps; yields inputs and targets for each step.
     batches: Callable[[int, int], Iterator[Batch]]
     #: Data that no batch contains; the same on every rank.
     held_out: Callable[[], Batch]
@@ -101,7 +101,7 @@ def text() -> Tensor:
 
 
 def rows_at(data: Tensor, starts: Tensor) -> Batch:
-    """Rows of bytes from each start on, and the byte that follows each of them."""
+    """Returns CONTEXT bytes from each start, and the byte that follows each of these."""
     import torch
 
     rows = torch.stack([data[start : start + CONTEXT + 1] for start in starts])
@@ -119,7 +119,7 @@ def text_batches(rank: int, steps: int) -> Iterator[Batch]:
 
 
 def text_held_out() -> Batch:
-    """The end of the text, each byte once."""
+    """The end of the text, which no batch contains."""
     import torch
 
     data = text()[-HELD_OUT_BYTES:]

@@ -29,11 +29,11 @@ int main(void) {
   check(mccl_context_world(context, &world));
   for (i = 0; i < COUNT; ++i) values[i] = (float)(mccl_group_rank(world) + 1);
 
-  /* Without a work, the call blocks. */
+  /* Without a work object, the call blocks until it is complete. */
   check(mccl_all_reduce(world, values, values, COUNT, MCCL_F32, MCCL_SUM, NULL, NULL));
 
-  /* With a work, the call runs in the background. The program must not touch the memory until it is
-   * done. */
+  /* With a work object, the call runs in the background. The program must not access the memory
+   * until the call is complete. */
   check(mccl_all_reduce(world, values, &largest, 1, MCCL_F32, MCCL_MAX, NULL, &work));
   check(mccl_work_wait(work, 0));
   mccl_work_destroy(work);

@@ -1,7 +1,7 @@
 """Trains by DDP under torchft and continues if a replica is killed.
 
 TORCHFT_LIGHTHOUSE is the address of a torchft_lighthouse. Each process is a replica; the argument
-is the number of steps. A replica that is started later takes the weights from the others.
+is the number of steps. A replica that is started later receives the weights of the others.
 """
 
 import os
@@ -21,7 +21,7 @@ descent = torch.optim.SGD(layer.parameters(), lr=0.01)
 
 
 def load(state: dict) -> None:
-    """Takes the state of another replica."""
+    """Loads the state of another replica."""
     layer.load_state_dict(state["layer"])
     descent.load_state_dict(state["descent"])
 

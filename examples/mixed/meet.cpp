@@ -1,4 +1,4 @@
-// The C++ rank of meet.py.
+// A rank in C++ for the example meet.py.
 #include <iostream>
 #include <string_view>
 #include <vector>
@@ -11,7 +11,7 @@ mccl::Buffer buffer(std::vector<float>& values) {
   return {values.data(), values.size(), mccl::DType::f32};
 }
 
-// Prints the values as Python prints a list.
+// Prints the values in the format of a Python list.
 void print(std::string_view name, const std::vector<float>& values) {
   std::cout << name;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -3,9 +3,8 @@
     mccl launch -n 3 examples/mixed/meet.py
     mccl launch -n 4 examples/mixed/meet.py --frameworks torch,mlx,numpy,cpp --cpp build/mixed/meet
 
-Rank r uses the r-th framework. Each rank sums [1, 2, 3, 4] times its rank plus one, receives the
-values that rank 0 broadcasts, and gathers the numbers of all ranks. All ranks print the same
-results.
+Rank r uses the r-th framework. The ranks sum [1, 2, 3, 4] * (rank + 1), receive the values that
+rank 0 broadcasts, and gather the numbers of all ranks. All ranks print the same results.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def as_torch() -> tuple[int, list[float], list[float], list[float]]:
 
 
 def as_mlx() -> tuple[int, list[float], list[float], list[float]]:
-    """Like as_torch(), with MLX."""
+    """Computes the results of as_torch() with MLX."""
     import mlx.core as mx
 
     import mccl.mlx
@@ -45,7 +44,7 @@ def as_mlx() -> tuple[int, list[float], list[float], list[float]]:
     world = mccl.mlx.init(strict=True)
     rank = world.rank()
     total = mx.distributed.all_sum(mx.array(RAMP) * (rank + 1), group=world)
-    mx.eval(total)  # calls of a group are ordered by evaluation
+    mx.eval(total)  # MLX makes calls in the order of evaluation.
     sent = mccl.mlx.broadcast(mx.full((4,), float(rank + 7)), root=0, group=world)
     mx.eval(sent)
     ranks = mx.distributed.all_gather(mx.array([float(rank)]), group=world)
@@ -55,7 +54,7 @@ def as_mlx() -> tuple[int, list[float], list[float], list[float]]:
 
 
 def as_numpy() -> tuple[int, list[float], list[float], list[float]]:
-    """Like as_torch(), with NumPy."""
+    """Computes the results of as_torch() with NumPy."""
     import numpy as np
 
     import mccl.distributed as dist
@@ -77,7 +76,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--frameworks", default="torch,mlx,numpy", help="of ranks 0, 1, …: torch, mlx, numpy, cpp"
+        "--frameworks", default="torch,mlx,numpy", help="for ranks 0, 1, …: torch, mlx, numpy, cpp"
     )
     parser.add_argument("--cpp", help="program built from examples/mixed/meet.cpp, for cpp")
     arguments = parser.parse_args()

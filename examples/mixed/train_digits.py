@@ -29,19 +29,19 @@ TOLERANCE = 1e-5
 
 
 class Learner(Protocol):
-    """A rank: its place in the job, and its framework's operations."""
+    """A rank of the job, with the operations of its framework."""
 
     rank: int
     size: int
 
     def gradient(self, weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> object:
-        """The gradient of the summed loss, flat, in the framework's own array."""
+        """Returns the gradient of the summed loss, as a flat array of the framework."""
 
     def sum(self, gradient: object) -> np.ndarray:
-        """The sum of the gradients of all ranks."""
+        """Returns the sum of the gradients of all ranks."""
 
     def from_first(self, weights: np.ndarray) -> np.ndarray:
-        """Rank 0's weights."""
+        """Returns rank 0's weights."""
 
 
 class TorchLearner:
@@ -152,7 +152,7 @@ LEARNERS = {"torch": TorchLearner, "mlx": MlxLearner, "numpy": NumpyLearner}
 
 
 def parts_of(weights: np.ndarray) -> list[np.ndarray]:
-    """The matrices and vectors that `weights` holds, one after another."""
+    """Splits the flat `weights` into matrices and vectors."""
     ends = np.cumsum([np.prod(shape) for shape in SHAPES])[:-1]
     return [
         part.reshape(shape) for part, shape in zip(np.split(weights, ends), SHAPES, strict=True)
@@ -190,7 +190,7 @@ def train(learner: Learner, epochs: int, batch: int, rate: float) -> tuple[np.nd
 
 
 def report(accuracy: float, distance: float) -> bool:
-    """Prints the checks that failed; True if none did."""
+    """Prints the checks that failed. Returns True if none failed."""
     if accuracy < ACCURACY_WANTED:
         print(f"FAIL  accuracy: {accuracy:.2%}, expected {ACCURACY_WANTED:.0%}", flush=True)
     if not distance <= TOLERANCE:
@@ -204,7 +204,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--frameworks", default="torch,mlx", help="of ranks 0, 1, … (default torch,mlx)"
+        "--frameworks", default="torch,mlx", help="for ranks 0, 1, … (default torch,mlx)"
     )
     parser.add_argument("--epochs", type=int, default=20, help="passes over the data (default 20)")
     parser.add_argument("--batch", type=int, default=64, help="images per step, over all ranks")
