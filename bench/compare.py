@@ -5,8 +5,9 @@
     python bench/compare.py --check                     only what bench/bounds.json needs
     python bench/compare.py --check --from FILE.json    the same, for an earlier run
 
-Times are medians in microseconds. A ratio is MCCL's time over another's, so MCCL is faster below 1.
-docs/performance.md describes how each contestant is set up and what exactly is timed.
+A cell is one collective at one size. Times are medians in microseconds. A ratio is MCCL's time
+divided by another contestant's, so MCCL is faster below 1. docs/performance.md describes how each
+contestant is set up and what exactly is timed.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--rounds", type=int, help="turns of each contestant (default 3; 5 with --quick or --check)"
     )
     how.add_argument(
-        "--seconds", type=float, default=0.2, help="duration of a cell of a round (default 0.2)"
+        "--seconds", type=float, default=0.2, help="duration of a cell in each round (default 0.2)"
     )
     how.add_argument(
         "--limit", type=float, default=60, help="seconds after which a cell is ended (default 60)"
@@ -143,7 +144,7 @@ def about_this_run() -> dict:
 
 
 def cells_asked(arguments: argparse.Namespace) -> dict[int, dict[str, list[Cell]]]:
-    """Returns the cells to measure by ranks and contestant, apart from those that bounds need."""
+    """Returns the cells to measure without --check, by number of ranks and contestant."""
     collectives = arguments.collectives or (["all_reduce"] if arguments.quick else COLLECTIVES)
     sizes = arguments.sizes or (QUICK_SIZES if arguments.quick else FULL_SIZES)
     return {
@@ -175,7 +176,7 @@ def cells_for_bounds(
 
 
 def sizes_found(results: Results) -> list[int]:
-    """Returns the sizes for which `every` stands in a bound."""
+    """Returns the measured sizes, which a bound with the size "every" covers."""
     collectives = set(COLLECTIVES) - {"barrier"}
     return sorted({key.cell.bytes for key in results.rows if key.cell.collective in collectives})
 
@@ -227,7 +228,7 @@ def report(results: Results, verdicts: Sequence[Verdict]) -> None:
 
 
 def main() -> int:
-    """Measures or loads results, then reports them. Returns 1 if a checked bound does not hold."""
+    """Measures or loads results, and reports them. Returns 1 if a checked bound does not hold."""
     arguments = parse_arguments()
     # SIGTERM raises SystemExit, so that the contestants are stopped too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

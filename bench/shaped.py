@@ -5,9 +5,10 @@
 
 The hosts are network namespaces of this machine (Linux, root needed). Each cable is a veth pair
 with a token bucket (tc tbf) at both ends. Two ranks of `mccl bench` run over TCP in them, with
-every address given by MCCL_LISTEN_ADDR. Each way of a two-rank all-reduce carries the whole buffer,
-so the line needs bytes / rate for it. The token bucket counts whole frames. Of a frame of 1514
-bytes, 1448 are payload, so TCP can reach at most 95.6 % of the rate at the usual MTU of 1500.
+every address given by MCCL_LISTEN_ADDR. Each direction of a two-rank all-reduce carries the whole
+buffer, so a call takes at least bytes / rate. The token bucket counts whole frames. Only 1448 of
+the 1514 bytes of a frame are payload, so TCP can reach at most 95.6 % of the rate at the usual MTU
+of 1500.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Hosts:
 
 
 def remove_orphans() -> None:
-    """Removes the hosts of runs that were killed."""
+    """Removes the namespaces of runs that were killed."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
     for name in re.findall(rf"^({PREFIX}\d+[ab])\b", listed.stdout, re.MULTILINE):
         if not Path(f"/proc/{name[len(PREFIX) : -1]}").exists():
@@ -165,7 +166,7 @@ def run_ranks(hosts: Hosts, program: Path, size: int, seconds: float) -> dict:
 
 
 def lines_for(shape: Shape, size: int, row: dict) -> list[dict]:
-    """Returns the lines for the harness: MCCL's time, and the line's."""
+    """Returns the lines for compare.py: MCCL's time, and the least time that the cables allow."""
     line_us = size / shape.bytes_per_second * 1e6
     cell = {"collective": shape.name, "bytes": size}
     return [
@@ -181,7 +182,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--size", type=parse_size, default=64 << 20, help="default 64M")
     parser.add_argument("--seconds", type=float, default=6, help="duration per shape (default 6)")
-    parser.add_argument("--mtu", type=int, default=1500, help="of the cables (default 1500)")
+    parser.add_argument("--mtu", type=int, default=1500, help="MTU of the cables (default 1500)")
     parser.add_argument("--program", type=Path, help="the mccl program")
     parser.add_argument("--lines", action="store_true", help="print JSON lines for compare.py")
     arguments = parser.parse_args(words)

@@ -1,7 +1,7 @@
 """Reads the ratios that must hold, finds the cells that they need, and checks them.
 
-If a ratio has not been reached yet, or runs differ by more than its margin, the file also gives a
-weaker ratio that holds meanwhile. It detects regressions.
+An entry may also give a weaker ratio, to detect regressions while the ratio is not reached yet, or
+while runs differ by more than its margin.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PEERS_WORD = "peers"
 class Bound:
     """The contestant's time is at most `at_most` times that of the fastest of `against`.
 
-    The time may exceed that by `plus_us` microseconds. `until_then` is a weaker ratio, which holds
-    until the bound is reached.
+    The time may exceed that by `plus_us` microseconds. `until_then` is a weaker ratio, which must
+    hold until `at_most` is reached.
     """
 
     name: str
@@ -61,18 +61,18 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
-        """True if it was measured and is within the bound."""
+        """True if the ratio was measured and is within the bound."""
         return self.within(self.bound.at_most)
 
     @property
     def holds(self) -> bool:
-        """True if it was measured and is within the bound or the weaker limit."""
+        """True if the ratio was measured and is within the bound or the weaker limit."""
         return self.reached or (
             self.bound.until_then is not None and self.within(self.bound.until_then)
         )
 
     def within(self, at_most: float) -> bool:
-        """True if it was measured and is at most `at_most`."""
+        """True if the ratio was measured and is within the limit `at_most`."""
         if self.ratio is None:
             return False
         return self.ratio * self.rival_us <= at_most * self.rival_us + self.bound.plus_us
@@ -130,7 +130,7 @@ def expand(entry: dict, sizes: Sequence[int]) -> list[Bound]:
 
 
 def load_bounds(path: Path, sizes: Sequence[int]) -> list[Bound]:
-    """Loads all bounds of the file. `sizes` are those for which `every` stands."""
+    """Loads all bounds of the file. `sizes` replaces the size "every"."""
     return [bound for entry in json.loads(path.read_text()) for bound in expand(entry, sizes)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from comparison.contestant import ROOT
 
-#: Bytes of floats. With their blocks they fit into a core's own cache.
+#: Bytes of the measured floats. With their encoded blocks, they fit into a core's private cache.
 SIZE = 65536
 CODECS = ("fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int4", "topk")
 WHAT = ("encode", "decode", "fold_coded")

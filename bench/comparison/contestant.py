@@ -1,4 +1,4 @@
-"""Defines a contestant: how it is found, set up and started."""
+"""Defines a contestant, which is one library to compare: how it is found, set up and started."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Launch:
-    """The cells and the setting of one start."""
+    """Parameters with which a contestant is started once."""
 
     ranks: int
     seconds: float
@@ -52,7 +52,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Contestant:
-    """One implementation. If it has several settings, a probe selects the one to measure."""
+    """A library to compare. If it has several settings, Runner.probe() finds the fastest."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Lists the contestants."""
+"""Lists the contestants: MCCL through each interface, and its peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures more than collectives: training steps, cables of a known rate, the layer over MPI."""
+"""Measures training steps, cables of a known rate, and the overhead of the mpi backend."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LAYER_SECONDS = 2.0  # seconds per size and round
 
 
 def layer_cells(kind: str) -> tuple[Cell, ...]:
-    """Returns the cells that compare the mpi backend with the call of this MPI that it makes."""
+    """Returns the cells that compare the mpi backend with the MPI call that it makes."""
     return (Cell(f"layer_{kind}", 8), Cell(f"layer_{kind}", 64 << 20))
 
 
 @dataclass(frozen=True)
 class Extra:
-    """One program that prints lines of several contestants."""
+    """A program that prints the results of several contestants."""
 
     name: str
     contestant: str
@@ -45,7 +45,7 @@ EXTRAS = {
 
 
 def missing(extra: Extra) -> str | None:
-    """Returns why it cannot run here, or None."""
+    """Returns why the extra cannot run here, or None."""
     if extra.name == "ddp":
         return torch_missing("mccl")
     if extra.contestant == "mccl-mpi":
@@ -56,7 +56,7 @@ def missing(extra: Extra) -> str | None:
 
 
 def commands(extra: Extra, rounds: int) -> list[Command]:
-    """Returns the commands that start it."""
+    """Returns the commands that start the extra."""
     if extra.contestant == "mccl-mpi":
         return layer_commands(extra.name, rounds * LAYER_SECONDS, extra.cells)
     if extra.name == "cables":
@@ -75,7 +75,7 @@ def commands(extra: Extra, rounds: int) -> list[Command]:
 
 
 def run_extra(extra: Extra, rounds: int, results: Results, steadiness: Steadiness) -> None:
-    """Measures it, or records why it cannot be measured."""
+    """Measures the extra, or records why it cannot be measured."""
     reason = missing(extra)
     if reason is None:
         outcome = steadiness.run(lambda: launch(commands(extra, rounds), LIMIT, start_limit=LIMIT))

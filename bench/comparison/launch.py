@@ -23,7 +23,7 @@ END_LIMIT = 15.0  # seconds from the last line to the exit
 
 @dataclass
 class Outcome:
-    """The lines read, and after a failure its reason and the cell in which it occurred."""
+    """The lines read. After a failure, also its reason, and the cell in which it occurred."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     failure: str | None = None
@@ -49,7 +49,7 @@ def end(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 @contextmanager
 def started(commands: Sequence[Command], errors: IO[str]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Starts the processes, and ends them with the block."""
+    """Starts the processes, and ends them at the end of the with block."""
     processes: list[subprocess.Popen[str]] = []
     try:
         for index, command in enumerate(commands):
@@ -82,7 +82,7 @@ def lines_of(stream: IO[str]) -> queue.Queue[str | None]:
 
 
 def said_last(errors: IO[str]) -> str:
-    """Returns the last line on stderr that does not belong to a traceback's frames."""
+    """Returns the last line on stderr that has text other than dashes."""
     errors.seek(0)
     lines = [line.strip() for line in errors.read().splitlines() if line.strip(" -\n")]
     return lines[-1][:300] if lines else "no message"
@@ -91,7 +91,7 @@ def said_last(errors: IO[str]) -> str:
 def launch(
     commands: Sequence[Command], cell_limit: float, start_limit: float = START_LIMIT
 ) -> Outcome:
-    """Runs the commands. Ends them if a cell takes longer than the limit."""
+    """Runs the commands. Ends them if a cell takes longer than its limit."""
     outcome = Outcome()
     with tempfile.TemporaryFile("w+") as errors, started(commands, errors) as processes:
         lines = lines_of(processes[0].stdout)

@@ -1,4 +1,4 @@
-"""Adds bounds of the machine itself as rows to compare with."""
+"""Adds the limits of the machine's memory and sockets as rows to compare with."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ TITLES = {
     CALL: "the MPI's own call",
 }
 
-# Maps each bound to its rate in the report of `mccl bench`, and to the contestant in whose run it
-# is measured. One bound is a pass of all ranks over their buffers in place, through a stage in
-# cache. The other is the rate of a plain socket with both directions busy. In an all-reduce of two
-# ranks, each direction carries the whole buffer.
+# Maps each limit to its rate in the report of `mccl bench`, and to the contestant in whose run it
+# is measured. PASS: all ranks copy their buffers to a small buffer in cache and back, at the same
+# time. SOCKETS: a plain socket with both directions busy, because an all-reduce of two ranks sends
+# the whole buffer in each direction.
 RATES = {PASS: ("pass_all_gbs", "mccl"), SOCKETS: ("tcp_both_ways_gbs", "mccl-tcp")}
 
 
 def add_bounds(
     results: Results, contestant: str, ranks: int, cells: Sequence[Cell], rates: dict[str, Any]
 ) -> None:
-    """Adds a round of the machine's bounds for the all-reduces among the cells."""
+    """Adds a round of the machine's limits for the all-reduces among the cells."""
     for name, (rate_name, measured_by) in RATES.items():
         rate = rates.get(rate_name)
         # Ranks that share a core do not pass over their memory at the same time.

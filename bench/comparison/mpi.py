@@ -99,7 +99,7 @@ def layer_commands(kind: str, seconds: float, cells: Sequence[Cell]) -> list[Com
 
 def mpich_settings(ranks: int) -> list[Setting]:
     bound = ranks <= cores()
-    place = "ranks bound to cores" if bound else "more ranks than cores: unbound (it only spins)"
+    place = "ranks bound to cores" if bound else "more ranks than cores: unbound (MPICH spins)"
     argv = ("-bind-to", "core") if bound else ()
     return [
         Setting(f"its own shared memory; {place}", argv),

@@ -13,8 +13,9 @@ from peers.cells import Cell
 
 FORMAT = 1
 FIGURES = ("time_us", "p50_us", "p99_us")
-# A root may run ahead of the other ranks, so its single calls say little. For these collectives the
-# mean of many calls in a row on the slowest rank is compared. For others it is the median call.
+# The root may run ahead of the other ranks, so the time of a single call means little. These
+# collectives are compared by the mean of many calls in a row on the slowest rank; all others by the
+# median call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
@@ -26,7 +27,7 @@ def figure_of(collective: str) -> str:
 def is_of_layer(collective: str) -> bool:
     """True for cells whose two contestants alternate in one process.
 
-    The quickest turn of each is compared, since nothing disturbed it.
+    The quickest turn of each is compared, because it was disturbed least.
     """
     return collective.startswith("layer_")
 

@@ -1,4 +1,4 @@
-"""Runs all contestants in turn, several times, so that disturbances affect all of them."""
+"""Runs all contestants in several rounds, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Plan:
     """The measurements to make."""
 
     contestants: Sequence[Contestant]
-    cells: dict[int, dict[str, list[Cell]]]  # for each number of ranks, by contestant
+    cells: dict[int, dict[str, list[Cell]]]  # Keys: number of ranks, contestant.
     rounds: int = 3
     seconds: float = 0.2
     limit: float = 60.0
@@ -61,7 +61,7 @@ class Runner:
     chosen: dict[tuple[str, int], Setting] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Runs all numbers of ranks and all rounds. Each round begins with another contestant."""
+        """Runs all rounds for each number of ranks. Each round begins with another contestant."""
         self.results.about.setdefault("contestants", {})
         self.steadiness.begin()
         for ranks, wanted in self.plan.cells.items():
@@ -77,7 +77,7 @@ class Runner:
                     self.measure(contestant, ranks, wanted[contestant.name])
 
     def is_present(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> bool:
-        """True if it is installed; otherwise its rows say how to install it."""
+        """Returns whether the contestant is installed. If not, its rows say how to install it."""
         missing = contestant.missing()
         about = self.results.about["contestants"].setdefault(
             contestant.name, {"title": contestant.title, "settings": {}}
@@ -99,7 +99,7 @@ class Runner:
         self.results.about["contestants"][contestant.name]["settings"][str(ranks)] = words
 
     def probe(self, contestant: Contestant, ranks: int, setting: Setting) -> float:
-        """Returns the sum of the logarithms of the times; smaller is faster."""
+        """Times a setting. Returns the sum of the logarithms of the times; smaller is faster."""
         self.progress.step(f"trying settings, {ranks} ranks, {contestant.name}: {setting.words}")
         with tempfile.TemporaryDirectory() as folder:
             start = Launch(ranks, PROBE_SECONDS, PROBE, setting, Path(folder))
@@ -110,7 +110,7 @@ class Runner:
         return sum(map(math.log, times)) + missing * math.log(60e6)
 
     def measure(self, contestant: Contestant, ranks: int, cells: Sequence[Cell]) -> None:
-        """Runs one round of one contestant. After a failure, the remaining cells are run again."""
+        """Runs one round of a contestant. After a failure, starts it again for the other cells."""
         left = [cell for cell in cells if self.is_open(contestant, ranks, cell)]
         while left:
             outcome = self.steadiness.run(partial(self.turn, contestant, ranks, left))
@@ -139,7 +139,7 @@ class Runner:
             return launch(contestant.commands(start), self.plan.limit)
 
     def note_late_failure(self, contestant: Contestant, ranks: int, failure: str | None) -> None:
-        """Records a failure after the last figure."""
+        """Records a failure that occurred after all cells were measured."""
         note = f"{contestant.title}, {ranks} ranks, after its last figure: {failure}"
         notes = self.results.about.setdefault("notes", [])
         if failure is not None and note not in notes:
@@ -153,7 +153,7 @@ class Runner:
 
     @staticmethod
     def lost_to(cell: Cell | None, left: Sequence[Cell]) -> list[Cell]:
-        """Returns the cells lost by a failure in `cell`: it and larger ones of its collective."""
+        """Returns the cells to skip after a failure in `cell`: it, and larger ones of its call."""
         if cell is None:
             return list(left)
         return [

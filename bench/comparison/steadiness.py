@@ -1,9 +1,10 @@
-"""Keeps the turns of a run comparable if a hypervisor moves the cores of this machine.
+"""Keeps measurements comparable on a machine whose cores a hypervisor moves.
 
-Speed between two processes depends on the distance of their cores. A flag takes five times as long
-between cores that share no cache as between hardware threads of one core. A hypervisor moves the
-cores of its guests while they run. A turn therefore counts if the distance before and after it is
-the usual one of the run. Otherwise it is repeated a few times.
+Speed between two processes depends on the distance of their cores: a flag in memory takes five
+times as long between cores that share no cache as between hardware threads of one core. A
+hypervisor may move this machine's cores to other physical cores. So each turn (one run of one
+contestant) waits for a limited time until the distance is the usual one. The turn is repeated a few
+times if the distance has changed at its end.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from comparison.contestant import ROOT
 Found = TypeVar("Found")
 
 PROGRAM = ROOT / "build/peers/core_distance"
-LOOKS = 15  # before the run, to find the usual distance
-PAUSE = 0.4  # seconds between two looks
+LOOKS = 15  # measurements that determine the usual distance
+PAUSE = 0.4  # seconds between two measurements of the distance
 PATIENCE = 12.0  # seconds to wait for the usual distance
 ALIKE = 1.5  # distances within this ratio count as equal
 ATTEMPTS = 3
@@ -50,7 +51,7 @@ class Steadiness:
     turns: int = 0
     repeated: int = 0
     unsteady: int = 0
-    in_vain: int = 0  # in a row
+    in_vain: int = 0  # unsteady turns in a row
     seen: list[float] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -80,7 +81,7 @@ class Steadiness:
             self.repeated += 1
         self.unsteady += 1
         self.in_vain += 1
-        if self.in_vain == GIVE_UP:  # the cores may have moved for good
+        if self.in_vain == GIVE_UP:  # The cores may have moved permanently.
             self.begin()
         return found
 

@@ -13,7 +13,8 @@ from peers.cells import Cell
 
 NOTHING = "-"
 
-# MCCL's contestants, and the contestants of which the fastest is compared with each.
+# Each entry: a contestant of MCCL, the contestants of which the fastest is its reference, and the
+# title of the ratio.
 RATIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mccl", PEERS_ALL, "C++ / fastest peer"),
     ("mccl-torch", ("gloo",), "torch / Gloo"),
@@ -84,14 +85,14 @@ def show_ratio(ratio: float | None) -> str:
 def ratio_of(
     results: Results, contestant: str, against: Iterable[str], ranks: int, cell: Cell
 ) -> tuple[float, str] | None:
-    """Returns the contestant's time over that of the fastest other, and that one's name."""
+    """Returns the contestant's time divided by that of the fastest of `against`, and its name."""
     time = results.time_us(contestant, ranks, cell)
     best = results.fastest(against, ranks, cell)
     return (time / best[0], best[1]) if time is not None and best is not None else None
 
 
 def table_of(results: Results, ranks: int, collective: str, sizes: Sequence[int]) -> Table:
-    """Makes the table of one collective: everyone's median microseconds, and the ratios."""
+    """Makes the table of one collective: each contestant's median time, and the ratios."""
     cells = [Cell(collective, size) for size in sizes]
     names = [
         name

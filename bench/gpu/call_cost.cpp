@@ -1,6 +1,6 @@
-// Measures the host's cost of a call on a device, without the device's driver. The simulated device
-// does nothing, and its queues count their operations. With a real device each operation is a
-// driver call of about a microsecond. The time printed is MCCL's own.
+// Measures the CPU time that MCCL itself needs for a call on GPU memory. The simulated device does
+// nothing, but counts the operations on its queues. On a real device, each operation would add a
+// driver call of about a microsecond.
 //
 //   mccl_call_cost
 #include <algorithm>
@@ -100,7 +100,7 @@ class NoPath final : public mccl::direct::Path {
   mccl::device::SerialQueue queue_;
 };
 
-/// Prints the median of batches, and the number of queue operations per call.
+/// Prints the median time per call over batches, and the number of device operations per call.
 template <typename Call>
 void print_times(const char* name, const Call& call) {
   constexpr int kCalls = 1000;

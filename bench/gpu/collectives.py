@@ -3,10 +3,11 @@
     torchrun --nproc_per_node=2 --standalone bench/gpu/collectives.py [--calls all_reduce]
         [--dtypes bf16] [--ways graph] [--sizes 1K,8M] [--backend cuda]
 
-Prints microseconds per call: medians of many calls in a row, on the slowest rank. The libraries
-take turns. `bytes` is the length of the longer buffer of a call. In a graph, the calls are captured
-and replayed; eager calls are enqueued one by one while the GPU works. The last columns show MCCL's
-time divided by NCCL's, and by that of torch's fastest kernel where torch has one.
+Prints microseconds per call: medians over batches of calls on the slowest rank. The libraries take
+turns. `bytes` is the length of the longer buffer of a call. With `graph`, the calls are captured in
+a CUDA graph and replayed; with `eager`, they are enqueued one by one while the GPU works. The last
+columns show MCCL's time divided by NCCL's, and by that of torch's fastest kernel where torch has
+one.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ Call = Callable[[], object]
 
 
 def call_of(name: str, whole: torch.Tensor, group: dist.ProcessGroup | None) -> Call:
-    """Returns the call whose longer buffer is `whole`. If `group` is None, MCCL makes it."""
+    """Returns the call whose longer buffer is `whole`. If `group` is None, it uses MCCL."""
     part = torch.zeros_like(whole[: whole.numel() // dist.get_world_size()])
     if name == "all_reduce":
-        # Sums of calls that follow each other in place would overflow; averages do not.
+        # Repeated sums in place would overflow; averages do not.
         return partial(dist.all_reduce, whole, op=dist.ReduceOp.AVG, group=group)
     if name == "all_gather":
         return partial(dist.all_gather_into_tensor, whole, part, group=group)

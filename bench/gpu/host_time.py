@@ -1,10 +1,10 @@
-"""Measures a call's cost on the host, from Python, and how it splits between torch and MCCL.
+"""Measures the CPU time of a call from Python, and the shares of torch and MCCL in it.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/host_time.py [--cpu]
 
-Prints microseconds on rank 0: medians of batches of 20 calls. torch's `fake` group returns at once,
-so its call costs what torch needs for any group. A call on an empty tensor does all that MCCL does
-except launching a kernel. --cpu measures torch alone, for machines without a GPU.
+Prints microseconds on rank 0: medians of batches of 20 calls. A call of torch's `fake` group does
+nothing, so its time is what torch needs for any group. A call on an empty tensor includes all of
+MCCL's work except the launch of the kernel. --cpu measures torch alone, for machines without a GPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def host_time(call: Callable[[], object], settle: Callable[[], object]) -> float
 
 
 def of_torch(data: torch.Tensor) -> dict[str, Callable[[], object]]:
-    """Returns calls that do nothing, from the outermost layer to the innermost."""
+    """Returns calls of a `fake` group, from torch's outermost layer to its innermost."""
     fake = dist.new_group(backend="fake")
     options = dist.AllreduceOptions()
     options.asyncOp = False

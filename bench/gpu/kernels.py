@@ -1,7 +1,7 @@
 """Launches MCCL's GPU kernels directly: any kernel at any size.
 
-The structures mirror src/kernels/cuda/fabric.h. A torch tensor in symmetric memory is the staging
-area, which the library shares by CUDA IPC.
+The structures mirror src/kernels/cuda/fabric.h. The staging area, which the library shares by CUDA
+IPC, is a torch tensor in symmetric memory here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StagingLayout(ctypes.Structure):
 
 
 class Fabric(ctypes.Structure):
-    """The facts about the ranks that a kernel uses."""
+    """Kernel argument that describes the ranks and their memory."""
 
     _fields_ = [
         ("rank", ctypes.c_int),
@@ -47,7 +47,7 @@ class Fabric(ctypes.Structure):
 
 
 class KernelArguments(ctypes.Structure):
-    """The work of a kernel."""
+    """Kernel argument that describes one call."""
 
     _fields_ = [
         ("input", ctypes.c_void_p),
@@ -69,7 +69,7 @@ def layout_of(ranks: int) -> StagingLayout:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to carry out a call."""
+    """A kernel and its grid."""
 
     kernel: str
     blocks: int
@@ -97,7 +97,7 @@ def room_of(kernel: str, ranks: int) -> int:
 
 
 class Kernels:
-    """All ranks construct it together. `group` is an NCCL group."""
+    """Launches kernels. All ranks of `group`, an NCCL group, must construct it together."""
 
     def __init__(
         self, group: dist.ProcessGroup, image: Path | None = None, most: int = 512 << 20
@@ -152,7 +152,7 @@ class Kernels:
         return self._functions[name]
 
     def memory(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns two bf16 tensors in memory that the other ranks access."""
+        """Returns two bf16 tensors in memory that the other ranks can access."""
         half = self._window.numel() // 2
         halves = self._window[:size], self._window[half : half + size]
         return halves[0].view(torch.bfloat16), halves[1].view(torch.bfloat16)

@@ -39,13 +39,13 @@ CALLS = {
     "all_to_all": ["all_to_all"],
     "broadcast": ["flagged_broadcast", "broadcast"],
 }
-#: The most threads whose blocks all fit on a GPU at once, given the kernels' registers.
+#: Maximum number of threads whose blocks all run on a GPU at once, given the kernels' registers.
 MOST_THREADS = 132 * 512
 REPLAYS = 9
 
 
 class Sweep:
-    """One call, which all ranks measure together."""
+    """Measures the kernels of one call. All ranks take part."""
 
     def __init__(self, call: str, kernels: Kernels, nccl: dist.ProcessGroup) -> None:
         self.call, self.kernels, self.nccl = call, kernels, nccl
@@ -57,7 +57,7 @@ class Sweep:
         return size // self.kernels.ranks // 16 * 16
 
     def buffers(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The input and the output, in memory that all ranks access."""
+        """Returns the input and the output, in memory that all ranks can access."""
         given, taken = self.kernels.memory(size)
         own = self.part(size) // 2
         return {
@@ -67,11 +67,11 @@ class Sweep:
         }.get(self.call, (given, taken))
 
     def task_bytes(self, size: int) -> int:
-        """KernelArguments.bytes of src/kernels/cuda/fabric.h."""
+        """Returns the value of KernelArguments.bytes in src/kernels/cuda/fabric.h."""
         return size if self.call in ("all_reduce", "broadcast") else self.part(size)
 
     def run(self, variant: Variant, given: torch.Tensor, taken: torch.Tensor, size: int) -> None:
-        """Launches the kernel. Computes means, because sums would overflow after some calls."""
+        """Launches the kernel. Computes means, because repeated sums would overflow."""
         self.kernels.launch(variant, given, taken, self.task_bytes(size), root=self.root, mean=True)
 
     def of_nccl(self, given: torch.Tensor, taken: torch.Tensor) -> Callable[[], object]:
@@ -107,7 +107,7 @@ class Sweep:
         return [variant for variant in found if variant.has_room(size, self.kernels.ranks)]
 
     def right_variants(self, size: int, names: list[str]) -> list[Variant]:
-        """Returns the variants that are right several times in a row. Prints the others."""
+        """Returns the variants whose results are right four times in a row. Prints the others."""
         kernels = self.kernels
         generator = torch.Generator(device=self.where).manual_seed(kernels.rank)
         given, taken = self.buffers(size)
@@ -137,7 +137,7 @@ class Sweep:
         return right
 
     def others(self, size: int, timer: Timer) -> dict[str, float]:
-        """Times of NCCL and of torch's kernels."""
+        """Returns the times of NCCL and of torch's kernels."""
         calls = calls_in_a_row(size)
         given, taken = (torch.zeros_like(buffer) for buffer in self.buffers(size))
         found = {"nccl": timer.in_graph(self.of_nccl(given, taken), calls)}
@@ -157,7 +157,7 @@ class Sweep:
         return found
 
     def times(self, size: int, timer: Timer, names: list[str]) -> dict[Variant, float]:
-        """Times of all variants whose results are right."""
+        """Returns the times of all variants whose results are right."""
         right = self.right_variants(size, names)
         given, taken = (buffer.zero_() for buffer in self.buffers(size))
         if self.call == "broadcast":
@@ -192,7 +192,7 @@ def sweep_call(sweep: Sweep, sizes: list[int], timer: Timer, names: list[str]) -
             print(f"{'bytes':>10}" + "".join(f"{name:>18}" for name in [*theirs, *names]))
         best = best_of(ours)
         lines += [[sweep.call, size, v.kernel, v.blocks, v.threads, f"{ours[v]:.2f}"] for v in ours]
-        # Excludes pooled kernels, since a call cannot choose its kind of memory.
+        # Excludes pooled kernels, because they depend on the memory that the caller passes.
         plain = [variant for kernel, variant in best.items() if not kernel.startswith("pooled")]
         if not first or not best:
             continue

@@ -1,8 +1,9 @@
-"""Times an all_reduce of f32 on GPUs through the host, and its parts.
+"""Times an all_reduce of f32 on GPU memory through host memory, and its parts.
 
     torchrun --nproc_per_node=2 --standalone bench/gpu/through_host.py
 
-Prints medians in microseconds: on GPU memory, on pinned host memory, and of the copies alone.
+Prints medians in microseconds: of the call on GPU memory, of the call on pinned host memory, and of
+the copies between the two.
 """
 
 from __future__ import annotations

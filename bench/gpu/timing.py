@@ -1,4 +1,4 @@
-"""Times calls on GPUs that all ranks make together."""
+"""Times collective calls on GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def median(times: list[float]) -> float:
 
 
 def capture(call: Callable[[], object], calls: int, before: int = 3) -> torch.cuda.CUDAGraph:
-    """Returns a graph of `calls` calls in a row. First makes some calls outside the graph."""
+    """Returns a graph of `calls` calls in a row. Before, makes some calls outside the graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -40,9 +40,9 @@ def capture(call: Callable[[], object], calls: int, before: int = 3) -> torch.cu
 
 
 class Timer:
-    """Measures medians of the slowest rank; `host` is a group on host memory.
+    """Measures the median times of the slowest rank. `host` is a group on host memory.
 
-    Several acts take turns, so that a drift of the machine's speed affects all of them.
+    Several functions (`acts`) take turns, so that changes of the machine's speed affect all.
     """
 
     def __init__(self, host: dist.ProcessGroup, repeats: int = 15) -> None:
@@ -54,12 +54,12 @@ class Timer:
         return self.in_graphs({"": call}, calls)[""]
 
     def in_graphs(self, acts: Acts, calls: int) -> dict[str, float]:
-        """Does the same for several acts, with a graph for each."""
+        """Returns the result of in_graph() for several functions, each in its own graph."""
         graphs = {name: capture(act, calls).replay for name, act in acts.items()}
         return {name: time / calls for name, time in self.on_gpu(graphs).items()}
 
     def eager(self, acts: Acts, calls: int) -> dict[str, float]:
-        """Returns the microseconds per call of each act, for calls that are enqueued one by one."""
+        """Returns the microseconds per call of each function, for calls enqueued one by one."""
 
         def row(act: Callable[[], object]) -> None:
             for _ in range(calls):
@@ -71,7 +71,7 @@ class Timer:
         return {name: time / calls for name, time in self.on_gpu(rows).items()}
 
     def on_gpu(self, acts: Acts) -> dict[str, float]:
-        """Returns the microseconds from the beginning to the end of each act on the GPU."""
+        """Returns the microseconds that each function takes on the GPU."""
         times: dict[str, list[float]] = {name: [] for name in acts}
         for _ in range(self.repeats):
             for name, act in acts.items():
@@ -89,5 +89,5 @@ class Timer:
 
 
 def calls_in_a_row(size: int) -> int:
-    """Returns the number of calls in a graph, large enough to make its launch negligible."""
+    """Returns a number of calls per graph that makes the graph's launch time negligible."""
     return 50 if size <= 8 << 20 else 5

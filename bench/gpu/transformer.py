@@ -29,7 +29,7 @@ HEADS, WORDS = 16, 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a transformer: 12 times width squared weights a layer."""
+    """Size of a transformer, which has 12 * width**2 weights per layer."""
 
     width: int
     layers: int
@@ -57,13 +57,13 @@ class Layer(nn.Module):
         self.outer = nn.Linear(4 * own, width, bias=False)
 
     def summed(self, part: torch.Tensor) -> torch.Tensor:
-        """Over all ranks."""
+        """Returns the sum of `part` over all ranks."""
         if self.group:
             dist.all_reduce(part, group=self.group)
         return part
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The same on every rank."""
+        """Returns the layer's output, which is the same on every rank."""
         batch, length, _ = x.shape
         query, key, value = (
             part.view(batch, length, HEADS // self.parts, -1).transpose(1, 2)
@@ -83,7 +83,7 @@ def layers(
 
 
 class Language(nn.Module):
-    """Guesses the next word."""
+    """A language model, which predicts the next word."""
 
     def __init__(self, where: torch.device, shape: Shape) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Language(nn.Module):
             self.scores = nn.Linear(shape.width, WORDS, bias=False).bfloat16()
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
-        """The loss."""
+        """Returns the loss."""
         scores = self.scores(self.layers(self.words(text[:, :-1]))).float()
         return functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
 
@@ -105,7 +105,7 @@ def with_ddp(model: nn.Module, where: torch.device, group: dist.ProcessGroup) ->
 
 
 def with_fsdp(model: Language, _where: torch.device, group: dist.ProcessGroup) -> nn.Module:
-    """Each layer gathers its weights when it runs and scatters its gradients."""
+    """Applies FSDP2: each layer gathers its weights when it runs, and reduce-scatters gradients."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -116,7 +116,7 @@ def with_fsdp(model: Language, _where: torch.device, group: dist.ProcessGroup) -
 
 
 class Step:
-    """A step of training, always of the same text."""
+    """A training step, always on the same text."""
 
     def __init__(self, model: nn.Module, text: torch.Tensor) -> None:
         self.model = model
@@ -124,7 +124,7 @@ class Step:
         self.text = text
 
     def __call__(self) -> None:
-        """One step."""
+        """Runs one step."""
         self.optimizer.zero_grad()
         self.loss = self.model(self.text)
         self.loss.backward()

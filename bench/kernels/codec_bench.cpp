@@ -1,6 +1,6 @@
-// Measures codecs in cache. bytes_per_second counts floats: those encoded, those decoded, or those
-// of the sum of two operands. Encoding topk includes the selection. Compare with `copy` of
-// kernels_bench.cpp.
+// Measures codecs in cache. bytes_per_second counts the bytes of floats: those encoded, those
+// decoded, or those of the sum of two operands. Encoding topk includes the selection. Compare with
+// `copy` of kernels_bench.cpp.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -24,7 +24,7 @@ std::vector<float> normal_numbers(std::size_t count) {
   return values;
 }
 
-/// The floats of one measurement, and their blocks.
+/// The floats of one measurement, and their encoded blocks.
 struct Data {
   Data(const benchmark::State& state, Codec codec)
       : coding(coding_of({codec, 0.01}, kOperands)),

@@ -16,7 +16,7 @@ inline constexpr int kSmallest = 4 << 10;
 inline constexpr int kLargest = 256 << 10;
 inline constexpr std::size_t kAlignment = 64;
 
-/// Memory of zeros, which stay zero in every sum, so no iteration meets subnormals.
+/// Aligned memory of zeros. Sums of zeros stay zero, so no iteration computes with subnormals.
 class Zeros {
  public:
   explicit Zeros(std::size_t bytes) : memory_(bytes + kAlignment) {

@@ -1,7 +1,7 @@
-"""Shared by the Python peers: cells, and how one is measured.
+"""Code that the Python peers share: cells, and how a cell is measured.
 
-It mirrors mpi_bench.cpp, whose comment explains the figures. It uses only the standard library,
-since each peer may have its own environment.
+This file mirrors mpi_bench.cpp, whose first comment explains the figures. It uses only the standard
+library, because each peer may have its own environment.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 SLOW_CALL = 2.0  # seconds after which a cell makes no further call
-BATCHES = 20  # the target number per cell
-MIN_BATCHES = 3  # even if calls are slow, unless the cell takes SLOW_CALL
-MAX_CALLS = 2000  # per batch
+BATCHES = 20  # target number per cell
+MIN_BATCHES = 3  # minimum per cell; a cell that takes SLOW_CALL ends earlier
+MAX_CALLS = 2000  # maximum per batch
 
 # In these collectives, a rank's larger buffer has one part per rank.
 IN_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
         return f"{self.collective}:{self.bytes}"
 
     def elements(self, ranks: int) -> int:
-        """Returns the floats of that buffer, rounded up to equal parts for all ranks if needed."""
+        """Returns the number of floats in that buffer, rounded up to equal parts if needed."""
         elements = max(1, self.bytes // 4)
         return -(-elements // ranks) * ranks if self.collective in IN_PARTS else elements
 
@@ -87,7 +87,7 @@ def run_batch(call: Callable[[], Any], calls: int, team: Team, times: Times) -> 
 
 
 def next_batch(times: Times, spent: float, seconds: float) -> int:
-    """Returns the calls of the next batch, to get BATCHES in `seconds`; 0 ends the cell."""
+    """Returns the number of calls in the next batch, for BATCHES in `seconds`; 0 ends the cell."""
     if spent >= SLOW_CALL or (len(times.batches) >= MIN_BATCHES and spent >= seconds):
         return 0
     return int(max(1, min(MAX_CALLS, seconds / BATCHES / min(times.batches))))

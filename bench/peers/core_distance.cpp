@@ -1,5 +1,6 @@
-// Prints the round-trip time of a flag between two cores in nanoseconds: the median of several
-// tries between the first two cores that this process may use. Prints nothing if there is only one.
+// Prints the round-trip time in nanoseconds of a flag in memory that two cores write in turn: the
+// median of several tries between the first two cores that this process may use. Prints nothing if
+// there is only one.
 #include <pthread.h>
 #include <sched.h>
 

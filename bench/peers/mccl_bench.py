@@ -2,8 +2,8 @@
 
     python mccl_bench.py --program build/release/mccl --ranks 2 --transport auto all_reduce:8 …
 
-`mccl bench` reports several rows per size. If the other peers work in place, the row in place is
-used.
+`mccl bench` reports several rows per size. For collectives that the other peers run in place, this
+program uses the in-place row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from cells import Cell, emit
 
-BOUNDS_WITH = "all_reduce"  # the machine's bounds are measured once per launch
+BOUNDS_WITH = "all_reduce"  # The machine's limits are measured once per launch.
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 
 

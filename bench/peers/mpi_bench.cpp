@@ -1,4 +1,4 @@
-// Times the collectives of an MPI. This source is compiled for each MPI:
+// Times the collectives of an MPI library. This source is compiled for each MPI library:
 //
 //   mpirun -n 2 mpi_bench --seconds 0.2 all_reduce:8 all_reduce:65536 broadcast:8 …
 //
@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSlowCall = 2.0;       ///< Seconds after which a cell makes no further call.
 constexpr int kBatches = 20;            ///< Target number of batches per cell.
-constexpr std::size_t kMinBatches = 3;  ///< Least number per cell, unless it takes kSlowCall.
-constexpr int kMaxCalls = 2000;         ///< Per batch.
+constexpr std::size_t kMinBatches = 3;  ///< Minimum; a cell that takes kSlowCall ends earlier.
+constexpr int kMaxCalls = 2000;         ///< Maximum per batch.
 
 struct Cell {
   std::string collective;
@@ -56,7 +56,7 @@ Cell parse_cell(const std::string& text) {
   return {text.substr(0, colon), std::strtoull(text.c_str() + colon + 1, nullptr, 10)};
 }
 
-/// Returns the floats of the larger buffer, rounded up to equal parts for all ranks if needed.
+/// Returns the number of floats in the larger buffer, rounded up to equal parts per rank if needed.
 std::size_t elements_of(const Cell& cell, const World& world) {
   const std::size_t elements = std::max<std::size_t>(1, cell.bytes / sizeof(float));
   if (cell.collective == "all_reduce" || cell.collective == "broadcast" ||
@@ -129,7 +129,8 @@ void run_batch(const std::function<void()>& call, int calls, Times& times) {
   times.batches.push_back(std::chrono::duration<double>(before - begin).count() / calls);
 }
 
-/// Returns the calls of the next batch, to get kBatches in `seconds`; 0 ends the cell.
+/// Returns the number of calls in the next batch, for kBatches in `seconds`; 0 ends the cell. Rank
+/// 0 decides for all ranks.
 int agreed_calls(const Times& times, double spent, double seconds) {
   int calls = 0;
   const bool enough = times.batches.size() >= kMinBatches && spent >= seconds;

@@ -1,5 +1,5 @@
-// Measures the cost of MCCL's mpi backend over the MPI call that it makes. Both run in one process,
-// on the same memory, in turns, so that disturbances affect both.
+// Measures the time that MCCL's mpi backend adds to the MPI call that it makes. Both run in one
+// process, on the same memory, in turns, so that disturbances affect both.
 //
 //   mpirun -n 2 mpi_layer --seconds 1 layer_openmpi 8 65536 67108864
 //
@@ -9,9 +9,10 @@
 //   Otherwise it is MPI_Iallreduce, followed by MPI_Test until it is done.
 // - `mccl-mpi`: Group::all_reduce whose caller waits.
 //
-// `time_us` is the quickest turn, since disturbances only slow turns down. `p50_us` is the median.
-// The second line also has `layer_us`, the median of the backend's time minus the call's in the
-// same turn, and `other_us`, the time of the other form of MPI call.
+// `time_us` is the quickest turn, because disturbances only slow turns down. `p50_us` is the
+// median. The second line also has `layer_us` and `other_us`. `layer_us` is the median of the
+// backend's time minus the call's in the same turn. `other_us` is the time of the form of MPI call,
+// blocking or not, that the backend does not use.
 #include <mpi.h>
 
 #include <algorithm>
@@ -56,7 +57,7 @@ bool is_open_mpi() {
   return std::string(text).starts_with("Open MPI");
 }
 
-/// Prints the beginning of a line.
+/// Prints the beginning of a JSON line, which the caller ends.
 void print(const char* contestant, const char* cell, std::size_t bytes,
            const std::vector<double>& times) {
   std::printf(
@@ -86,11 +87,11 @@ void measure(mccl::Group& group, MPI_Comm comm, const char* cell, std::size_t by
   const int made = is_open_mpi() && bytes >= kLarge ? 0 : 1;
   double pace = 0;
   for (const Call& call : calls) {
-    time_of(call, 3);  // makes connections, and touches memory
+    time_of(call, 3);  // Makes connections and touches memory.
     pace += time_of(call, 3);
   }
-  // On a quiet machine the quickest of 100 turns is stable within half a percent. With 40 turns it
-  // was not.
+  // On an idle machine, the quickest of 100 turns varies by less than half a percent; the quickest
+  // of 40 turns varies more.
   const int turns = 101;
   int each = std::max(1, static_cast<int>(seconds / turns / std::max(pace, 1e-7)));
   MPI_Bcast(&each, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -99,7 +100,7 @@ void measure(mccl::Group& group, MPI_Comm comm, const char* cell, std::size_t by
   for (int turn = 0; turn < turns; ++turn) {
     for (int i = 0; i < kWays; ++i) {
       const int way = (i + turn) % kWays;
-      if (way == 1 - made && turn % 4 != 0) continue;  // the other form is only for information
+      if (way == 1 - made && turn % 4 != 0) continue;  // The unused form needs fewer turns.
       times[way].push_back(time_of(calls[way], each));
     }
     more.push_back(times[2].back() - times[made].back());

@@ -1,7 +1,8 @@
 """Times the collectives of mccl.distributed on NumPy arrays, as one rank of several.
 
-MCCL_RANK=0 MCCL_WORLD_SIZE=2 MCCL_ROOT=127.0.0.1:29500 \
-        python numpy_bench.py --seconds 0.2 all_reduce:8 broadcast:65536 …
+    python numpy_bench.py --seconds 0.2 all_reduce:8 broadcast:65536 …
+
+Each rank reads MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT from its environment.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def exchange(world: dist.Group, data: np.ndarray, room: np.ndarray) -> None:
 def call_of(cell: Cell, world: dist.Group) -> Callable[[], Any] | None:
     """Returns the cell's call on its own buffers of zeros, whose sums stay zero in every call."""
     elements = cell.elements(world.size)
-    # np.zeros would map one page of the system everywhere, which stays in cache.
+    # np.zeros would map one zero page of the system many times, and reads of it would stay in
+    # cache.
     whole = np.full(elements, 0, np.float32)
     other = np.full(elements, 0, np.float32)
     part = np.full(max(1, elements // world.size), 0, np.float32)

@@ -1,6 +1,6 @@
-// Measures the core time of an RDMA message at both ends, with a simulated driver that completes at
-// once: everything but the device. Both ends run in one thread, and the time is their sum. "double"
-// is the simulated driver's own share.
+// Measures the CPU time of an RDMA message, as the sum of both ends, which run in one thread. The
+// simulated driver completes requests immediately, so the device's time is not included.
+// of_the_double() measures the simulated driver's own share.
 //
 // Also counts copies per byte. A send reads memory in place or copies it into a slot. A receive
 // copies to the destination (read) or uses the data as an operand of a sum (peek).
