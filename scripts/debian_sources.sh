@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the archives from which this machine gets Debian's packages, for an apt-get with separate
+# Writes apt source lists with this machine's Debian archives, for an apt-get that uses its own
 # package lists.
 #   debian_sources.sh FOLDER TYPE [ARCHITECTURE]     TYPE: deb, or deb-src for sources
 set -euo pipefail

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs fuzzers one after another. Each starts from its seeds in tests/fuzz/corpus and the inputs
-# found in earlier runs. Inputs that make a fuzzer fail are kept, and their folder is named at the
-# end.
+# found in earlier runs. Keeps inputs that make a fuzzer fail, and prints their folder at the end.
 #   fuzz.sh BUILD_FOLDER SECONDS [TARGET...]   (default: all; seconds for each)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages of lists in this script's folder. Without root, prints the
-# packages and the command that installs them, and fails. On macOS, names the Brewfile.
+# Installs the Debian packages in the given lists, which are files in this script's folder, if they
+# are missing. Without root, prints the command that installs them, and fails. On macOS, checks the
+# Brewfile instead.
 #   install_packages.sh [LIST...]   (default apt-packages.txt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

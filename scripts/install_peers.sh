@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the peers with which MCCL is compared. Compiles the programs that time the MPIs and the
-# distance between two cores.
+# Installs the MPI libraries that MCCL is compared with. Compiles the programs that time them, and
+# the distance between two cores.
 #   install_peers.sh FOLDER
-# A peer that is unavailable here is named and left out; bench/compare.py reports it again.
+# Reports and skips a library that is unavailable here; bench/compare.py reports it again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:?usage: install_peers.sh FOLDER}

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# A layer may include itself and those before it. The folders of the rendezvous and of the engine
-# are layers too. Files directly in src/engine form the last of those.
+# A layer may include itself and the layers before it. Each folder of src/rendezvous and src/engine
+# is a layer. Files directly in src/engine form a layer after its folders.
 LAYERS = (
     "include/mccl",
     "src/base",
@@ -115,7 +115,7 @@ def arrows(root: Path) -> list[tuple[str, str]]:
     """Lists which layer includes which, without arrows that follow from others."""
     found = {(each.layer, each.target) for each in includes(root) if each.layer != each.target}
     reached: dict[str, set[str]] = {}
-    for layer in LAYERS:  # a layer includes only those before it
+    for layer in LAYERS:  # A layer includes only layers before it.
         targets = {target for source, target in found if source == layer}
         reached[layer] = targets.union(*(reached.get(target, ()) for target in targets))
     return [

@@ -5,7 +5,7 @@ lock.py --tag                  prints the name of this kind of machine, such as 
 lock.py TORCH FILE...          resolves torch==TORCH and the requirements in the files, and prints a
                                lock file for this kind of machine
 
-A lock is valid only for the interpreter, system and processor in its name, because the wheels of
+A lock is valid only for the interpreter, system and processor in its name, because wheels for
 others have other hashes. pip checks the hashes if it is given --require-hashes.
 """
 

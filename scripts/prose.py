@@ -105,7 +105,7 @@ class Text:
 
 
 def comments_of_c(path: Path, source: str) -> Iterator[Text]:
-    """Yields each comment; `//` lines that follow each other are one, unless code precedes them."""
+    """Yields each comment; consecutive lines that contain only a `//` comment are one."""
     token = re.compile(
         r'R"(?P<mark>[^(\s]*)\((?:.|\n)*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'
         r"(?<![0-9A-Za-z])'(?:\\.|[^'\\\n])+'|(?P<block>/\*(?:.|\n)*?\*/)|//(?P<line>[^\n]*)"
@@ -189,7 +189,7 @@ def paragraphs(path: Path, source: str) -> Iterator[Text]:
 
 
 def tidy(lines: list[str]) -> str:
-    """Joins lines without the marks that begin them."""
+    """Joins lines without the comment marks at their beginnings."""
     return " ".join(" ".join(re.sub(r"^[\s/*!<]+", "", line) for line in lines).split())
 
 
@@ -217,12 +217,12 @@ def files(given: list[str]) -> list[Path]:
 
 
 def is_read(path: Path) -> bool:
-    """True for kinds of files whose comments are known."""
+    """True for file types whose comments this program can read."""
     return path.suffix in (*C_LIKE, ".py", ".md") or path.suffix in HASHED or path.name in HASHED
 
 
 def is_prose(text: Text) -> bool:
-    """False for marks of tools and for the names at the ends of namespaces."""
+    """False for directives of tools, and for comments at the ends of namespaces."""
     return bool(text.words) and not re.match(
         r"namespace\b|NOLINT|clang-format|noqa|fmt:", text.words
     )
@@ -254,7 +254,7 @@ def matches(pattern: str, word: str) -> bool:
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Runs the command line. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="list every comment and docstring")
     parser.add_argument("--sample", type=int, metavar="N", help="list N of them, drawn at random")

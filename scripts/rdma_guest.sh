@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a command on a machine with RDMA: a guest with Debian's kernel under qemu. The guest has a
-# software device (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, under a
+# Runs a command in a virtual machine (the guest) with Debian's kernel under qemu. The guest has a
+# software RDMA device (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, under a
 # temporary writable layer that is discarded at the end. This script prints the guest's console and
-# exits with the command's status.
-# Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] [-a ADDRESS] [-w END:PATH] -- COMMAND...
-# ADDRESS is 10.9.0.1 by default. With -w, the guest's network is a wire to another guest, a socket
-# at PATH. END is `listen` for the guest that starts first, and `connect` for the other.
-# Exit status 77: a guest cannot run here, and the last line gives the reason.
-# The kernel is fetched from Debian once, into RDMA_GUEST_CACHE (default: build/rdma-guest).
+# exits with the command's status. Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] [-a
+# ADDRESS] [-w END:PATH] -- COMMAND... ADDRESS is 10.9.0.1 by default. With -w, the guest's network
+# is a direct connection to another guest, through a Unix socket at PATH. END is `listen` for the
+# guest that starts first, and `connect` for the other. Exit status 77: a guest cannot run here, and
+# the last line gives the reason. The kernel is fetched from Debian once, into RDMA_GUEST_CACHE
+# (default: build/rdma-guest).
 set -euo pipefail
 
 export PATH=$PATH:/usr/sbin:/sbin
@@ -35,8 +35,8 @@ done
 [[ -e /usr/lib/x86_64-linux-gnu/libibverbs.so.1 ]] || missing+=" ibverbs-providers"
 [[ -z $missing ]] || unavailable "these packages are missing:$missing"
 
-# Kernel modules for the guest's root file system, the device, hosts and the bridges between them,
-# and disturbing the network.
+# Kernel modules for the guest's root file system, its RDMA device, virtual hosts (veth, bridge),
+# and network disturbances (netem).
 modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
   rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem"
 
@@ -48,7 +48,7 @@ newest_kernel() {
 fetch_kernel() {
   local package
   package=$(newest_kernel)
-  # This machine may have no package lists.
+  # Updates the package lists if this machine has none.
   [[ -n $package ]] || { apt-get update -qq >/dev/null 2>&1 && package=$(newest_kernel); }
   [[ -n $package ]] || return 1
   rm -rf kernel && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb kernel &&
@@ -117,7 +117,7 @@ case $wire in
   *) echo "rdma_guest: -w: expected listen:PATH or connect:PATH; found $wire" >&2; exit 2 ;;
 esac
 version=$(cat "$cache/version")
-# no_timer_check: on a busy machine the kernel may find that the emulated timer does not work.
+# no_timer_check: on a busy machine, the kernel may conclude that the emulated timer does not work.
 timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$memory" \
   -smp "$cpus" -nographic -no-reboot -kernel "$cache/kernel/boot/vmlinuz-$version" \
   -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet no_timer_check panic=-1 guest.run=$job/run" \

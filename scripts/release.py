@@ -39,7 +39,7 @@ def found(root: Path) -> dict[str, str]:
 
 
 def version(root: Path) -> str:
-    """Returns the one version of all files."""
+    """Returns the version. Fails if two files have different versions."""
     versions = found(root)
     if len(set(versions.values())) != 1:
         raise SystemExit(f"the files have different versions: {versions}")
@@ -49,7 +49,9 @@ def version(root: Path) -> str:
 def prepare(root: Path, new: str, date: str) -> None:
     """Sets the version everywhere, and turns "Unreleased" into a dated section."""
     if not re.fullmatch(NUMBER, new) or not re.fullmatch(r"\d{4}-\d\d-\d\d", date):
-        raise SystemExit(f"{new} {date}: want a version such as 0.2.0 and a date as in 2030-01-31")
+        raise SystemExit(
+            f"{new} {date}: expected a version such as 0.2.0 and a date such as 2030-01-31"
+        )
     changelog = root / "CHANGELOG.md"
     text = changelog.read_text()
     if f"## [{new}]" in text or "## [Unreleased]\n" not in text:

@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 #: Code of other projects that is compiled into the library, the program or the extensions: the
-#: name, the Debian package or file that tells its version, and the licence (THIRD_PARTY_LICENSES).
+#: name, the Debian or Python package that has its version, and the licence (THIRD_PARTY_LICENSES).
 BUNDLED = (
     ("fmt", "libfmt-dev", "MIT"),
     ("spdlog", "libspdlog-dev", "MIT"),

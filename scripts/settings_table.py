@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of settings in Markdown, or renews it in a file.
+"""Prints the table of settings in Markdown, or replaces it in a file.
 
 settings_table.py              prints the table
 settings_table.py docs/settings.md    rewrites the text between the file's settings markers
@@ -17,7 +17,7 @@ END = "<!-- settings:end -->"
 
 
 def renewed(text: str, table: str) -> str:
-    """Returns `text` with `table` between its markers. Raises ValueError unless it has one pair."""
+    """Returns `text` with `table` between its markers. Raises ValueError without one pair."""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"expected one line {BEGIN.strip()} and one {END}")
     before, rest = text.split(BEGIN)

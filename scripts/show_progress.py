@@ -4,9 +4,8 @@
 show_progress.py NAME LOG COMMAND...
 
 A terminal shows ninja's latest line; other output gets one line every ten seconds. Compiler
-warnings
-and skipped extensions are shown; everything else is written to LOG. If the command fails, so does
-this program, which then shows the failed part of the log.
+warnings and skipped extensions are always shown. The full output is written to LOG. If the command
+fails, this program shows the part of LOG with the error, and returns the command's status.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Progress:
         self.steps = 0
 
     def see(self, line: str) -> None:
-        """Shows a line, or a part of it, if it is of interest."""
+        """Shows a build step, a compiler warning or a skipped extension; ignores other lines."""
         step = STEP.match(line)
         if step is None:
             if SHOWN.search(line):

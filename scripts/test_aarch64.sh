@@ -21,8 +21,8 @@ if [ -n "$missing" ]; then
   exit 0
 fi
 
-# Links headers that do not depend on the architecture. Other headers of this machine must not be
-# found.
+# Links fmt's headers, which do not depend on the architecture. The compiler must not find other
+# headers of this machine.
 mkdir -p "$build/include"
 ln -sfn /usr/include/fmt "$build/include/fmt"
 

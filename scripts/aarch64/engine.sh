@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tests the engine built for ARM, under qemu: the whole suite of kernels, and a job over TCP in
-# which half of the ranks run natively on this machine.
+# Tests the engine built for ARM under qemu: all tests of kernels, and a job over TCP in which half
+# of the ranks are native programs of this machine.
 #   engine.sh FOLDER NATIVE_FOLDER [JOBS] [short]
-# NATIVE_FOLDER is a native build with tests. short: some kernels and some calls. Exits with 3 and
-# prints the reason if the compiler, the emulator or the libraries are unavailable.
+# NATIVE_FOLDER is a native build with tests. short: tests only some kernels and calls. Exits with 3
+# and prints the reason if the compiler, the emulator or the libraries are unavailable.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=${1:?usage: engine.sh FOLDER NATIVE_FOLDER [JOBS]}

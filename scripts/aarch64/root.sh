@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks the libraries that MCCL needs on ARM into a folder: Debian's packages, from the archives
-# that this machine uses. Separate package lists leave those of the machine unchanged.
+# Unpacks Debian's ARM packages of the libraries that MCCL needs into a folder. Downloads them from
+# this machine's archives, with separate package lists, so that the machine's own stay unchanged.
 #   root.sh FOLDER
 # Existing files are kept. Exits with 3 and prints the reason if the packages are unavailable.
 set -euo pipefail
@@ -25,6 +25,7 @@ apt-get "${options[@]}" update &&
 }
 rm -rf "$folder/root"
 for package in "$apt"/packages/*.deb; do dpkg -x "$package" "$folder/root"; done
-# Copies the headers to where compilers look that do not know Debian's folder for ARM.
+# Copies OpenSSL's ARM headers to the common folder, because not every compiler searches Debian's
+# folder for ARM.
 cp "$folder"/root/usr/include/aarch64-linux-gnu/openssl/*.h "$folder/root/usr/include/openssl/"
 echo "${packages[*]}" >"$folder/root/.packages"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles MCCL for Macs with Apple's chips and packs a wheel. Checks the result statically, since
-# nothing here can run it.
+# Compiles MCCL for Macs with Apple's chips and packs a wheel. Checks the result statically, because
+# this machine cannot run it.
 #   build.sh FOLDER JOBS [PYTHON] [core | newest]
 # core: only the library and the program. newest: also for the newest torch. Exits with 3 and prints
 # the reason if the cross compiler, or torch or MLX for Macs, is unavailable.
@@ -12,7 +12,7 @@ python=${3:-python3}
 extent=${4:-all}
 torch=2.11.0
 
-# All builds share one folder. For another torch, only torch's extension is compiled again.
+# All builds share one folder, so that another torch recompiles only torch's extension.
 build=$folder/release
 
 configure() {
@@ -59,7 +59,7 @@ for version in $versions; do
   compile mccl_package
   wheel=$("$folder/venv/bin/python" scripts/macos/pack.py --build "$build" --minimum "$minimum" \
     --torch "$frameworks/torch-$version/torch" --mlx "$mlx" --into "$folder/dist" | tail -1)
-  # Checks the files of the wheel, which are what a Mac gets.
+  # Checks the files as unpacked from the wheel, because a Mac gets those.
   rm -rf "$build/unpacked"
   "$python" -m zipfile -e "$wheel" "$build/unpacked"
   beside=()

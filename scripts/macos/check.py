@@ -2,10 +2,10 @@
 
     check.py --minimum 14.0 [--stub LIST]... [--beside FILE]... FILE...
 
-A library that a file names must provide every symbol that the file needs from it. The library is a
-stub (cmake/macos/*.symbols), a library beside the file (of a wheel for Macs, or another of the
-files), or part of the system. The linker has already checked symbols of the system against its own
-list. Python's symbols are provided by the program that loads the extension.
+A library that a file loads must provide every symbol that the file needs from it. The symbols of a
+library are known from a list (--stub, cmake/macos/*.symbols), or from the library itself: one of
+the FILEs, or one in a wheel for Macs (--beside). The linker has already checked symbols of the
+system. The Python interpreter provides its own symbols.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: nm shortens a library's name to its file name up to the first dot.
+#: In nm's output, a library's name is its file name up to the first dot.
 _SHORT = re.compile(r"^(?P<name>[^.]+)")
 
 #: Load commands by which a file names a library that it loads.

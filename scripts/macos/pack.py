@@ -1,10 +1,11 @@
-"""Packs a wheel for Macs of what was compiled for them, without a Mac.
+"""Packs a wheel for Macs from cross-compiled files.
 
     pack.py --build BUILD --torch FOLDER --mlx FOLDER --minimum 14.0 --into FOLDER
 
-BUILD is a CMake build folder. The wheel contains its component `python` and the Python files. The
-FOLDERs of torch and MLX are those for which the extensions were compiled. The last line of output
-is the wheel's path. The linker has already signed programs and libraries, so they stay unchanged.
+BUILD is a CMake build folder. The wheel contains its install component `python`, the program, and
+the Python files. The FOLDERs are those of the torch and MLX for which the extensions were compiled.
+The last line of output is the wheel's path. The linker has already signed programs and libraries,
+so they stay unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def python_tag() -> str:
 
 
 def lay_out(build: Path, described: StandardMetadata, tags: tuple[str, str], target: Path) -> None:
-    """Puts all files of the wheel in place, except the list of files."""
+    """Copies all files of the wheel to `target`, except the list of files (RECORD)."""
     subprocess.run(
         ["cmake", "--install", build, "--component", "python", "--prefix", target],
         check=True,

@@ -1,8 +1,7 @@
 """Writes the stub of a macOS library for the linker: its name and the symbols that it provides.
 
 A list of symbols (cmake/macos/*.symbols) has comments, a line "library: NAME" with the name by
-which
-programs load it, and one symbol a line. As a program: stub.py LIST TARGET.tbd.
+which programs load the library, and one symbol per line. As a program: stub.py LIST TARGET.tbd.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def stub_of(name: str, symbols: list[str]) -> str:
 
 
 def main(source: Path, target: Path) -> None:
-    """Writes the stub, unless it exists with the same text."""
+    """Writes the stub. Does not touch the file if it already has the same text."""
     text = stub_of(*read_list(source))
     if not target.exists() or target.read_text() != text:
         target.write_text(text)

@@ -36,8 +36,7 @@ for header in CLI fmt hwy nlohmann spdlog; do
   ln -sfn "/usr/include/$header" "$folder/include/$header"
 done
 
-# Copies this machine's Python headers. A few lines of their configuration differ on Macs and are
-# changed.
+# Copies this machine's Python headers, and changes the few lines of pyconfig.h that differ on Macs.
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 platform=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platinclude"))')
 multiarch=/usr/include/$(uname -m)-linux-gnu/${include##*/}
@@ -81,7 +80,8 @@ fetch_source openssl
 
 # --- Compilers --------------------------------------------------------------------------------
 
-# Writes a program unless it exists with the same text, since ccache detects changes by its time.
+# Writes a program from standard input. Does not touch a file with the same text, because ccache
+# detects changes of a compiler by the file's time.
 write_program() {
   cat >"$1.new"
   chmod +x "$1.new"
@@ -99,7 +99,7 @@ END
 
 # Links the system's C++ library, like Apple's compiler, so that exceptions and types are the same
 # in MCCL, torch and MLX. LLVM leaves the configuration of its headers to the distributor. With
-# availability annotations on, they reject what the oldest supported system lacks.
+# availability annotations, the headers reject functions that the oldest supported system lacks.
 config=$root/cmake/macos/libcxx.options
 write_program "$folder/bin/clang++" <<END
 #!/bin/bash
@@ -151,9 +151,9 @@ done
 
 # --- OpenSSL ----------------------------------------------------------------------------------
 
-# OpenSSL is linked into libmccl, since macOS has none. The options remove parts that are needed
-# neither for proofs of identity nor for TLS with a pre-shared key. Its symbols are hidden, so that
-# libmccl does not export them.
+# OpenSSL is linked into libmccl, because macOS has none. The options remove most parts that proofs
+# of identity and TLS do not need. OpenSSL's symbols are hidden, so that libmccl does not export
+# them.
 if [ ! -e "$folder/openssl/libssl.a" ]; then
   echo "macos: OpenSSL"
   (
