@@ -37,7 +37,7 @@ struct LinkOf {
 /// thread-safe: used with the engine's progress lock held. Must outlive its pairs.
 class Station {
  public:
-  /// Throws VerbsError, or Error if the port is not active.
+  /// Opens the device and checks its port. Throws VerbsError, or Error if the port is not active.
   Station(const std::shared_ptr<Verbs>& verbs, const std::string& device, int port);
   ~Station();
   Station(const Station&) = delete;
@@ -49,7 +49,7 @@ class Station {
   /// The current addresses of the port, which may change at any time.
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
 
-  /// Throws VerbsError or Error.
+  /// Makes a queue pair for a new link. Throws VerbsError or Error.
   PairAtStation make_pair(Service service, const LinkOf& link);
   /// Takes over a pair that its link no longer uses, and destroys it once its last messages have
   /// been sent.
@@ -84,7 +84,7 @@ class Station {
 
   const std::shared_ptr<VerbsDevice> device_;
   Port port_;
-  /// Null if the device has no channels; its pairs are then polled often.
+  /// Null if the device has no completion channels; its pairs are then polled every kBlindNap.
   std::unique_ptr<CompletionChannel> channel_;
   struct Place {
     Pair* pair;

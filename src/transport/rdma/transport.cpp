@@ -176,7 +176,7 @@ void RdmaTransport::connect(Begun& begun, const Offer& far, const Gid& own, cons
   route.our_first = begun.pair->first_packet();
   route.mtu_bytes = std::min(port.mtu_bytes, static_cast<int>(far.mtu_bytes));
   route.lid = far.lid;
-  // Within one InfiniBand subnet, the LID suffices.
+  // Within one InfiniBand subnet, the local identifier (LID) suffices as the address.
   const bool same_subnet =
       std::equal(own.bytes.begin(), own.bytes.begin() + 8, theirs.bytes.begin());
   route.by_gid = port.layer != LinkLayer::infiniband || !same_subnet || far.lid == 0;

@@ -100,7 +100,7 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t unsent() const override { return 0; }  // Written bytes stay readable.
+  std::size_t unsent() const override { return 0; }  // The peer can still read written bytes.
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 

@@ -32,9 +32,9 @@ class Address {
   std::uint16_t port() const;
   Address with_port(std::uint16_t port) const;
 
-  /// Without the port: "10.0.0.1", "fe80::1%eth0".
+  /// The address without the port: "10.0.0.1", "fe80::1%eth0".
   std::string host() const;
-  /// With the port: "10.0.0.1:29600", "[fd00::1]:29600".
+  /// The address with the port: "10.0.0.1:29600", "[fd00::1]:29600".
   std::string text() const;
 
   bool is_loopback() const;

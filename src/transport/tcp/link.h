@@ -45,8 +45,8 @@ class TcpLink final : public Link {
   std::string description() const override { return description_; }
 
  private:
-  /// Makes one system call to send `first` followed by `second`. Returns the bytes that the system
-  /// accepted, and the errno.
+  /// Sends as much of `first` followed by `second` as the system accepts. Returns the number of
+  /// bytes, and an errno or 0.
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived. If the connection has
   /// ended, sets ended_ and returns 0.
@@ -69,7 +69,7 @@ class TcpLink final : public Link {
   /// The reason why no more bytes can be written; empty while bytes can be written. Bytes that the
   /// peer wrote are still received.
   std::string writing_ended_;
-  bool cut_ = false;  ///< True if the connection ended because the peer's host cannot be reached.
+  bool cut_ = false;  ///< True if the peer did not close the connection; its host may be unreachable.
   bool has_ended_sending_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;

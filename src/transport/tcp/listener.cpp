@@ -51,8 +51,8 @@ bool means_try_the_next(int error) {
 
 }  // namespace
 
-/// The connections that an Inlet's listener has not returned yet. The destructor takes no lock,
-/// because the child of a fork may close the listener while the lock appears held.
+/// The connections that an Inlet's listener has not returned yet. The destructor takes no lock: it
+/// may run in the child of a fork, where another thread of the parent may appear to hold the lock.
 class HandedOver {
  public:
   int descriptor() const { return waker_.descriptor(); }

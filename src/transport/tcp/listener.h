@@ -11,7 +11,7 @@
 
 namespace mccl::transport::tcp {
 
-/// bind(2) or listen(2) failed, or setting an option before; `code` is the errno.
+/// A listening socket cannot be made; `code` is the errno.
 class BindError : public SocketError {
  public:
   using SocketError::SocketError;
@@ -56,7 +56,7 @@ class Listener {
 /// uses the listener.
 class Inlet {
  public:
-  /// Throws Error.
+  /// Throws Error if the pipe that wakes the listener cannot be made.
   Inlet();
 
   /// Returns the listener of this inlet. May be called only once.

@@ -37,7 +37,7 @@ bool Splice::is_over() const {
   return awaits_acknowledgement() && (forth_.ended ? other_ : one_).unacknowledged() == 0;
 }
 
-/// Returns false if `from` has broken.
+/// Moves bytes from `from` to `to`. Returns false if `from` is broken.
 bool Splice::move(const Socket& from, const Socket& to, Way& way) {
   bool more = true;
   for (int i = 0; more && i < kMostMoves; ++i) {

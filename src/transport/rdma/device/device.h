@@ -182,10 +182,12 @@ class VerbsDevice {
   /// Returns the error that the device reported for a queue pair; empty if there is none. The
   /// device may report an error here and complete no request of the pair with an error.
   std::string trouble_of_pair(std::uint32_t number) const;
-  /// Called for a new queue pair: discards errors reported for an earlier one with the same number.
+  /// Discards errors reported for an earlier queue pair with this number. Must be called for each
+  /// new queue pair.
   void forget_pair(std::uint32_t number);
 
-  /// Called in the child of a fork, where the open context belongs to the parent.
+  /// Called in the child of a fork: closes the child's copies of the context's descriptors, because
+  /// the context belongs to the parent.
   void abandon() noexcept {
     if (!abandoned_.exchange(true)) context_->abandon();
   }
@@ -206,7 +208,7 @@ class VerbsDevice {
   mutable std::mutex mutex_;
   std::string trouble_;                                // guarded by mutex_
   std::map<std::uint32_t, std::string> failed_pairs_;  // guarded by mutex_
-  /// False while `failed_pairs_` was never filled: it is then not searched, which would need the
+  /// True once a queue pair has failed. While it is false, trouble_of_pair() does not take the
   /// lock.
   std::atomic<bool> any_pair_failed_{false};
 };

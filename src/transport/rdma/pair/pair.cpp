@@ -181,7 +181,7 @@ void Pair::poll() {
 void Pair::settle(const Completion& completion) {
   const bool is_receive = (completion.id & kIsReceive) != 0;
   if (completion.status != 0) {
-    if (close_heard_) return;  // The other end has announced its close.
+    if (close_heard_) return;  // Errors are expected after the other end has closed.
     return end(fmt::format("{} a message failed: {} (device {})",
                            is_receive ? "receiving" : "sending", describe_status(completion.status),
                            device_->name()));
