@@ -112,7 +112,7 @@ def folders_outside_the_layers(root: Path) -> list[str]:
 
 
 def arrows(root: Path) -> list[tuple[str, str]]:
-    """Lists which layer includes which, without arrows that follow from others."""
+    """Lists pairs (layer, included layer), without pairs that follow from others."""
     found = {(each.layer, each.target) for each in includes(root) if each.layer != each.target}
     reached: dict[str, set[str]] = {}
     for layer in LAYERS:  # A layer includes only layers before it.

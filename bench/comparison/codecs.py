@@ -18,7 +18,7 @@ LIMIT = 300.0
 
 
 def program() -> Path | None:
-    """Returns the benchmark of the kernels: named by BENCH_KERNELS, or in the build."""
+    """Returns the path of the kernel benchmark: from BENCH_KERNELS, or in the build folder."""
     named = os.environ.get("BENCH_KERNELS")
     path = Path(named) if named else ROOT / "build/release/bench/mccl_kernels_bench"
     return path if path.is_file() else None

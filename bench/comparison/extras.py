@@ -16,7 +16,7 @@ from comparison.torch_backends import torch_missing
 from peers.cells import Cell
 
 RANKS = 2
-LIMIT = 600.0  # seconds between two lines
+LIMIT = 600.0  # maximum seconds between two lines
 DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0))
 CABLE_CELLS = (Cell("link_1g", 64 << 20), Cell("links_1g_500m", 64 << 20))
 LAYER_SECONDS = 2.0  # seconds per size and round

@@ -34,7 +34,7 @@ def add_bounds(
     """Adds a round of the machine's limits for the all-reduces among the cells."""
     for name, (rate_name, measured_by) in RATES.items():
         rate = rates.get(rate_name)
-        # Ranks that share a core do not pass over their memory at the same time.
+        # PASS needs one core per rank: ranks that share a core do not copy at the same time.
         most_ranks = 2 if name == SOCKETS else cores()
         if contestant != measured_by or not rate or ranks > most_ranks:
             continue

@@ -97,7 +97,7 @@ def room_of(kernel: str, ranks: int) -> int:
 
 
 class Kernels:
-    """Launches kernels. All ranks of `group`, an NCCL group, must construct it together."""
+    """Launches kernels. All ranks of `group`, an NCCL group, must construct it."""
 
     def __init__(
         self, group: dist.ProcessGroup, image: Path | None = None, most: int = 512 << 20

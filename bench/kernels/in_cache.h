@@ -1,4 +1,4 @@
-// Shared by the benchmarks of kernels: memory in cache, and counting bytes.
+// Helpers of the kernel benchmarks: aligned memory, and counting of bytes.
 #pragma once
 
 #include <benchmark/benchmark.h>

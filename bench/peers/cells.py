@@ -69,7 +69,7 @@ class Times:
 
 
 def emit(line: dict[str, Any]) -> None:
-    """Prints one line for the harness."""
+    """Prints one line of JSON for compare.py."""
     print(json.dumps(line), flush=True)
 
 

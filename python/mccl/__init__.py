@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Lists the public names and the modules of the package that are imported."""
+    """Lists the public names, and the modules of the package that have been imported."""
     modules = [name for name in globals() if f"{__name__}.{name}" in sys.modules]
     return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})
 

@@ -12,7 +12,7 @@ import mccl_engine
 
 
 def require_program() -> Path:
-    """The path of the program. Ends this process with a message if it is not installed."""
+    """Returns the path of the program. Ends this process with a message if it is not installed."""
     try:
         files = distribution(mccl_engine.DISTRIBUTION).files or []
     except PackageNotFoundError:

@@ -107,7 +107,7 @@ class _FieldsForDataclasses:
 
 
 class _Field:
-    """Descriptor of one setting: checks assigned values; returns the default before the first."""
+    """Descriptor of one setting: checks assigned values; an unassigned setting has its default."""
 
     def __init__(self, row: dict[str, Any]) -> None:
         self.name: str = row["name"]

@@ -66,7 +66,7 @@ def is_on(environment: Environment, variable: str) -> bool:
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """Parses the rank in `text`. Raises Refusal unless it is below `size`, the size of `source`."""
+    """Parses the rank in `text`. Raises Refusal unless it is below `size`, read from `source`."""
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)

@@ -32,8 +32,7 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
             size=world_size,
             timeout=self._timeout,
             name=f"torchft-{self._uuid}",
-            # The group is not the default group, and -1 means that its ranks have none in the
-            # default group.
+            # -1: no rank of this group belongs to torch's default group.
             global_ranks=list(range(world_size)),
             members=[-1] * world_size,
             settings=config.resolved_settings() | {"port_base": "0"},

@@ -55,7 +55,7 @@ class BucketState(State, ABC):
         """Averages a bucket after the warm-up, in fewer bytes where possible."""
 
     def _close(self, done: TensorFuture) -> torch.Tensor:
-        """Called when a bucket is done. Ends the step when its last bucket is done.
+        """Called when a bucket is complete. Ends the step after its last bucket.
 
         Buckets may end in another order than they begin. All ranks have the same averages, so they
         agree on whether all gradients of the step were finite.
@@ -155,7 +155,7 @@ class Rounded(BucketState):
         return after(work, flat.device, end)
 
     def _average_with_residuals(self, flat: torch.Tensor, parts: list[Part]) -> TensorFuture:
-        """Averages exactly a bucket that a codec would not shorten, after adding the residuals."""
+        """Averages a bucket exactly, with the residuals added, if a codec would not shorten it."""
         for name, part in parts:
             self._momentum.accelerate(name, part)
             residual = None if name in self._exact else self._residuals.get(name)
@@ -171,7 +171,7 @@ class Rounded(BucketState):
     def _fill(self, packed: torch.Tensor, flat: torch.Tensor, parts: list[Part]) -> list[Filled]:
         """Fills `packed` with the gradients and residuals that the codec rounds.
 
-        If no rank used a parameter, DDP drops its average. A rank that did not use it therefore
+        If no rank used a parameter, DDP drops its average. So a rank that did not use the parameter
         keeps its residual for a later step.
         """
         pieces = flat.cpu().split([part.numel() for _, part in parts])

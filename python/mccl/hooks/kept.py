@@ -72,7 +72,7 @@ class Momentum:
         self.velocities.put(name, velocity)
 
     def stop_sent(self, name: str, left: torch.Tensor) -> None:
-        """Clears the velocity of elements sent in full (`left` is 0): they would overshoot."""
+        """Clears the velocity of sent elements (`left` is 0): stale momentum would overshoot."""
         velocity = self.velocities.get(name)
         if velocity is not None:
             velocity.mul_(left != 0)

@@ -98,7 +98,7 @@ class PowerSgd(BucketState):
         return completed(flat)
 
     def _finish(self, each: Approximation, right: torch.Tensor) -> float:
-        """Writes the product to the gradient. Returns the sum of squares of what it drops."""
+        """Writes the product to the gradient. Returns the sum of squares of the dropped part."""
         if right.any():
             self._rights.put(each.name, right)
         product = (each.left @ right.t()).view(each.part.shape).to(each.part.dtype)

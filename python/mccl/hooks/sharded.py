@@ -48,7 +48,7 @@ class Column:
 
 
 class Unit:
-    """Reduces the gradients of one module of fully_shard, as torch's ReduceScatter protocol."""
+    """Implements torch's ReduceScatter for the gradients of one module of fully_shard."""
 
     def __init__(self, state: Sharded, parameters: Any) -> None:
         self.state = state
@@ -170,7 +170,7 @@ class Sharded(State):
         self._end_step(counts)
 
     def _columns(self, unit: Unit, given: torch.Tensor, op: Any) -> list[Column]:
-        """Returns the columns of all gradients; none if they cannot be compressed; records why."""
+        """Returns the gradients' columns, or none, with a recorded reason, if not compressible."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             why = "set_gradient_divide_factor turns them into a sum that no codec supports"
@@ -184,7 +184,7 @@ class Sharded(State):
     def _reduce_rounded(
         self, output: torch.Tensor, rows: torch.Tensor, columns: list[Column], op: Any
     ) -> bool:
-        """Reduces some columns with the codec. Only returns False if that would not save bytes."""
+        """Reduces some columns with the codec. If that would not save bytes, returns False."""
         width = sum(column.width for column in columns)
         packed = torch.empty(self.size, width, dtype=wide(rows.dtype))
         ratio = self._share.at(self.step - self.warm_up)

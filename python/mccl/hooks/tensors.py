@@ -85,7 +85,7 @@ def after(
 
 
 def completed(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-    """Returns a future of a tensor that the current stream has made."""
+    """Returns a completed future of a tensor that the current stream computes."""
     devices = [tensor.device] if tensor.is_cuda else None
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
     future.set_result(tensor)

@@ -142,8 +142,8 @@ def _rounded_means(
     if not averaged or not keeps:
         return averaged
     compression.keep(left_out, finite)
-    # Evaluate the residuals together with the means; otherwise they would keep the memory of the
-    # means alive.
+    # Evaluates the residuals with the means, because unevaluated residuals would keep the memory of
+    # the means alive.
     means = mx.depends(list(averaged.values()), [compression.residuals[n] for n in left_out])
     return dict(zip(averaged, means, strict=True))
 

@@ -186,7 +186,8 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
     if job.backend not in ("mccl", "mpi"):
         return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
     world = shim.group_of(_world_of(job).capsule, job.on_gpu)
-    # Groups must not share the order of their calls, so each name has its own group.
+    # Calls of one group must have the same order on all ranks. With its own group, `mpi` does not
+    # restrict the order of `mccl`.
     return world.split(0) if job.backend == "mpi" else world
 
 

@@ -69,7 +69,8 @@ class TcpLink final : public Link {
   /// The reason why no more bytes can be written; empty while bytes can be written. Bytes that the
   /// peer wrote are still received.
   std::string writing_ended_;
-  bool cut_ = false;  ///< True if the peer did not close the connection; its host may be unreachable.
+  /// True if the connection ended, but the peer did not close it: its host may be unreachable.
+  bool cut_ = false;
   bool has_ended_sending_ = false;
   TcpLinkOptions options_;
   Shortage shortage_;
