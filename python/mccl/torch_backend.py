@@ -79,9 +79,9 @@ def create(options: Any, group_options: Any) -> Any:
     elsewhere = of_torch >= 0 or torch_meeting.meets_elsewhere(options.store)
     if options.global_ranks_in_group and 0 <= of_torch < dist.get_world_size():
         raise RuntimeError(
-            f"only {of_torch} of the job's {dist.get_world_size()} ranks use torch: such a job "
-            "has no torch process group except that of all ranks, because torch makes others "
-            "only if all ranks use it"
+            f"only {of_torch} of the job's {dist.get_world_size()} ranks use torch, so torch can "
+            "make no process group besides the default one; use the default group, or torch on "
+            "all ranks"
         )
     return shim.create(
         store=options.store,

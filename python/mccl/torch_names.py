@@ -66,8 +66,8 @@ def _warn_of(creator: Any) -> None:
     module = getattr(inner, "__module__", None) or type(inner).__module__
     file = getattr(sys.modules.get(module), "__file__", None) or "no file"
     warnings.warn(
-        f'the backend "{BACKEND}" of torch.distributed is that of the module {module} ({file}) in '
-        f'this process, which has registered the name too; this package is "{OWN_BACKEND}": '
+        f'in this process, the backend "{BACKEND}" of torch.distributed is that of the module '
+        f"{module} ({file}), which has registered the same name; to use this package, call "
         f'init_process_group("{OWN_BACKEND}")',
         RuntimeWarning,
         stacklevel=4,

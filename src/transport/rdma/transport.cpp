@@ -222,8 +222,8 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   } else if (now >= begun.deadline) {
     event.reason = begun.connected
                        ? fmt::format(
-                             "no message arrives between {}; is UDP port 4791 (RoCE v2) open in "
-                             "both directions, and are both addresses in one network?",
+                             "no message arrives between {}; check that UDP port 4791 (RoCE v2) is "
+                             "open in both directions, and that both addresses are in one network",
                              begun.path)
                        : "the peer sent no answer to the offer of a queue pair";
   } else {

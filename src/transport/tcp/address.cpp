@@ -164,7 +164,7 @@ HostPort parse_host_port(std::string_view text) {
   }
   if (host.empty()) return fail("it has no host");
   if (host.size() > kMaxHostBytes || host.find('\0') != std::string_view::npos)
-    return fail("the host is not a name");
+    return fail("the host is not a valid name");
   const auto port = parse_integer(digits).value_or(0);
   if (port < 1 || port > 65535 || digits.find_first_not_of("0123456789") != digits.npos)
     return fail("the port must be 1 to 65535");

@@ -257,8 +257,8 @@ Card parse_card(WorldRank rank, std::string_view text) {
     return card;
   } catch (const std::exception&) {
     throw CorruptionError(
-        fmt::format("rank {} published no valid list of RDMA devices; is the store shared with "
-                    "another program?",
+        fmt::format("rank {} published no valid list of RDMA devices; check that no other program "
+                    "uses the store",
                     rank));
   }
 }
