@@ -107,6 +107,7 @@ Engine::Engine(EngineOptions options)
                                                         .size = options_.size})),
       peers_(options_.size),
       heart_(peers_, memory_, silence_before_giving_up(options_.config, ranks_per_core_)),
+      reports_(peers_, [this] { return report(); }),
       links_(
           WorldRank(options_.rank), std::move(met_.transports),
           seconds_to_duration(options_.config.connect_timeout), peers_,
@@ -153,7 +154,9 @@ Engine::Engine(EngineOptions options)
   }
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
   if (size() == 1) return;
-  status_server_.emplace(options_.config, *recorder_, log_, [this] { return status_json(); });
+  status_server_.emplace(options_.config, *recorder_, log_,
+                         StatusServer::Sources{[this] { return status_json(); },
+                                               [this] { return status_of_others_json(); }});
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
   // From here on, this rank is connected to all ranks that write to the store. A wait for a value
   // in the store fails once one of them is lost.

@@ -26,6 +26,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +46,7 @@
 #include "engine/links/link_maker.h"
 #include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
+#include "engine/peers/reports.h"
 #include "engine/status_server.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -83,6 +85,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const FlightRecorder& recorder() const { return *recorder_; }
   /// The state of this rank's groups and peers as JSON, for `mccl status` (docs/inspect.md).
   std::string status_json();
+  /// The states of the other ranks as JSON, as they report them over their control connections.
+  std::string status_of_others_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
   /// The store. Weak, because shutdown() may release the store while its users still exist.
@@ -203,6 +207,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
 
+  // engine_status.cpp
+  nlohmann::ordered_json identity() const;
+  nlohmann::ordered_json status();  // under the progress lock
+  std::string report();             // under the progress lock
+
   // engine_pass.cpp: the driver's work, under the progress lock.
   static void progress_loop(const std::weak_ptr<Engine>& engine);
   bool pass() override;
@@ -248,6 +257,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   // Guarded by the progress lock:
   Peers peers_;
   Heartbeats heart_;
+  Reports reports_;
   LinkMaker links_;
   Staging staging_;
   Completions completions_;

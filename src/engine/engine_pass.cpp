@@ -112,7 +112,10 @@ void Engine::hear_and_connect(Clock::time_point now) {
 
 void Engine::hear(WorldRank peer, const ControlMessage& message) {
   heart_.heard(peer);
-  if (message.kind != ControlKind::heartbeat) groups_.hear(peer, message);
+  if (message.kind == ControlKind::heartbeat) return;
+  if (message.kind == ControlKind::describe || message.kind == ControlKind::description)
+    return reports_.hear(peer, message);
+  groups_.hear(peer, message);
 }
 
 void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {

@@ -1,6 +1,7 @@
 // The part of Engine that describes this rank to `mccl status`.
 #include <unistd.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
@@ -14,6 +15,13 @@ using Json = nlohmann::ordered_json;
 /// Time within which the driving thread must release the progress lock. After that, the status
 /// contains `"answers": false` and no groups or peers.
 constexpr std::chrono::milliseconds kForTheDriver{500};
+/// Time within which the other ranks must answer. The client waits for two seconds in all.
+constexpr std::chrono::milliseconds kForTheOthers{800};
+
+/// Texts of the operating system and of other ranks may not be valid UTF-8.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json json_of(const GroupState::Status& status) {
   Json calls = Json::array();
@@ -42,42 +50,104 @@ Json json_of(const Membership& membership) {
           {"members", std::move(members)}};
 }
 
+/// Bytes that passed through the links to each rank of the job, in the groups that exist.
+struct LinkBytes {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+void add_bytes(const GroupState& group, ByRank<WorldRank, LinkBytes>& bytes) {
+  group.channels().for_each_lane([&](const Lane& lane) {
+    LinkBytes& of_peer = bytes[group.membership().members[lane.peer()]];
+    of_peer.sent += lane.bytes_sent();
+    of_peer.received += lane.bytes_received();
+  });
+}
+
 }  // namespace
 
-/// Called on the status server's thread.
-std::string Engine::status_json() {
+/// The part of the status that needs no lock.
+Json Engine::identity() const {
   const FlightOrigin& origin = recorder_->origin();
   const MetricsSummary counted = options_.metrics->summary();
-  Json status = {{"format", "mccl status"},    {"version", 1},
-                 {"mccl", version()},          {"job", origin.job},
-                 {"rank", origin.rank},        {"size", origin.size},
-                 {"host", origin.host},        {"pid", ::getpid()},
-                 {"calls", counted.total_ops}, {"errors", counted.total_errors}};
+  return {{"format", "mccl status"},
+          {"version", 1},
+          {"mccl", version()},
+          {"job", origin.job},
+          {"rank", origin.rank},
+          {"size", origin.size},
+          {"host", origin.host},
+          {"pid", ::getpid()},
+          {"calls", counted.total_ops},
+          {"errors", counted.total_errors},
+          {"bytes_sent", counted.total_bytes_sent},
+          {"bytes_received", counted.total_bytes_recv},
+          {"answers", false},
+          {"groups", Json::array()},
+          {"peers", Json::array()}};
+}
+
+Json Engine::status() {
+  Json status = identity();
+  status["answers"] = true;
+  const Clock::time_point now = Clock::now();
+  ByRank<WorldRank, LinkBytes> bytes(static_cast<std::size_t>(size()));
+  groups_.for_each([&](const GroupState& group) {
+    Json shown = json_of(group.membership());
+    shown.update(json_of(group.status(now, heart_)));
+    status["groups"].push_back(std::move(shown));
+    add_bytes(group, bytes);
+  });
+  for (WorldRank peer(0); peer.number() < size(); ++peer) {
+    if (peer.number() == rank()) continue;
+    const bool silent = peers_.connected(peer) && heart_.has_fallen_silent(peer);
+    status["peers"].push_back({{"rank", peer.number()},
+                               {"transport", links_.transport_to(peer)},
+                               {"state", peers_.has_left(peer)     ? "left"
+                                         : !peers_.connected(peer) ? "lost"
+                                         : silent                  ? "silent"
+                                                                   : "connected"},
+                               {"reason", peers_.lost(peer)},
+                               {"bytes_sent", bytes[peer].sent},
+                               {"bytes_received", bytes[peer].received}});
+  }
+  return status;
+}
+
+std::string Engine::status_json() {
   const bool answers = driver_.try_make_way(Clock::now() + kForTheDriver);
-  status["answers"] = answers;
-  status["groups"] = Json::array();
-  status["peers"] = Json::array();
-  if (answers) {
-    const Clock::time_point now = Clock::now();
-    groups_.for_each([&](const GroupState& group) {
-      Json shown = json_of(group.membership());
-      shown.update(json_of(group.status(now, heart_)));
-      status["groups"].push_back(std::move(shown));
-    });
-    for (WorldRank peer(0); peer.number() < size(); ++peer) {
-      if (peer.number() == rank()) continue;
-      const bool silent = peers_.connected(peer) && heart_.has_fallen_silent(peer);
-      status["peers"].push_back({{"rank", peer.number()},
-                                 {"transport", links_.transport_to(peer)},
-                                 {"state", peers_.has_left(peer)     ? "left"
-                                           : !peers_.connected(peer) ? "lost"
-                                           : silent                  ? "silent"
-                                                                     : "connected"},
-                                 {"reason", peers_.lost(peer)}});
-    }
+  const Json shown = answers ? status() : identity();
+  if (answers) driver_.go_on();
+  return text_of(shown);
+}
+
+/// The report for other ranks. It leaves out what the rank that asks knows or can do without, if
+/// the text would be too long.
+std::string Engine::report() {
+  Json shown = status();
+  std::string text = text_of(shown);
+  for (const char* part : {"peers", "groups"}) {
+    if (text.size() < Reports::kMostBytes) break;
+    shown[part] = Json::array();
+    text = text_of(shown);
+  }
+  return text;
+}
+
+std::string Engine::status_of_others_json() {
+  const Clock::time_point deadline = Clock::now() + kForTheDriver;
+  Json ranks = Json::array();
+  if (driver_.try_make_way(deadline)) {
+    const std::future<void> complete = reports_.request();
+    driver_.go_on();
+    complete.wait_for(kForTheOthers);
+  }
+  if (driver_.try_make_way(deadline + kForTheOthers)) {
+    for (auto& [peer, text] : reports_.take())
+      ranks.push_back({{"rank", peer.number()}, {"report", std::move(text)}});
     driver_.go_on();
   }
-  return status.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text_of({{"format", "mccl others"}, {"version", 1}, {"ranks", std::move(ranks)}});
 }
 
 }  // namespace mccl::engine

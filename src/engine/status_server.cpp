@@ -97,11 +97,11 @@ std::string flight_record_path(std::string_view setting, const FlightOrigin& ori
 }
 
 StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
-                           Status status)
+                           Sources sources)
     : setting_(config.flight_recorder_file),
       recorder_(recorder),
       log_(log),
-      status_(std::move(status)) {
+      sources_(std::move(sources)) {
   try {
     listen();
   } catch (const std::exception& error) {
@@ -181,7 +181,10 @@ void StatusServer::answer() {
     const std::string_view asked(request.data(), request.size());
     if (asked == node::kRequestRecord)
       return send_all(client.descriptor(), recorder_.to_json("asked"));
-    if (asked == node::kRequestStatus && status_) return send_all(client.descriptor(), status_());
+    if (asked == node::kRequestStatus && sources_.status)
+      return send_all(client.descriptor(), sources_.status());
+    if (asked == node::kRequestOthers && sources_.others)
+      return send_all(client.descriptor(), sources_.others());
     send_all(client.descriptor(),
              R"({"error": "this rank uses another version of MCCL than the program mccl"})");
   } catch (const std::exception& error) {

@@ -26,13 +26,17 @@ std::string flight_record_path(std::string_view setting, const FlightOrigin& ori
 /// Owns one thread, which sleeps until a request, a signal or write_record() wakes it.
 class StatusServer {
  public:
-  /// Returns the status of the rank as JSON. Called on the server's thread.
-  using Status = std::function<std::string()>;
+  /// The answers to requests, as JSON. Called on the server's thread. Unset ones are refused.
+  struct Sources {
+    std::function<std::string()> status = {};  ///< The status of this rank.
+    std::function<std::string()> others = {};  ///< The statuses of the other ranks.
+  };
 
   /// If the socket or the thread cannot be created, for example because the folder belongs to
   /// another user, logs the reason, and the rank runs without it. `recorder` and `log` must outlive
   /// this object.
-  StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log, Status status);
+  StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
+               Sources sources);
   /// Ends the thread, after it has written a record that write_record() requested.
   ~StatusServer() { stop(); }
   StatusServer(const StatusServer&) = delete;
@@ -54,7 +58,7 @@ class StatusServer {
   const std::string setting_;
   const FlightRecorder& recorder_;
   const Log& log_;
-  const Status status_;
+  const Sources sources_;
   std::optional<node::LocalListener> listener_;
   WakePipe wake_pipe_;
   std::atomic<bool> stopping_{false};

@@ -26,6 +26,7 @@ std::string make_status_folder();
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";
+inline constexpr std::string_view kRequestOthers = "others1\n";
 
 /// Thrown if this process, or the system, has no descriptors left.
 class OutOfDescriptors : public Error {

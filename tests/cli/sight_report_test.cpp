@@ -4,6 +4,7 @@
 
 #include "cli/sight/attach.h"
 #include "cli/sight/report.h"
+#include "cli/sight/survey.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::sight {
@@ -15,13 +16,15 @@ using ::testing::IsEmpty;
 
 constexpr const char* kStatus = R"json({"format": "mccl status", "version": 1, "mccl": "0.1.0",
  "job": "j", "rank": 0, "size": 3, "host": "desk", "pid": 40, "calls": 12, "errors": 1,
- "answers": true,
+ "bytes_sent": 5, "bytes_received": 6, "answers": true,
  "groups": [{"name": "pair", "id": "ab", "rank": 1, "members": [2, 0], "last": "barrier #4",
    "failure": "", "more_pending": 0,
    "pending": [{"call": "all_reduce #5 (sum of 2 f32)", "sequence": 5, "state": "running",
      "waited_s": 20.5, "waits_for": [0], "why": ", waiting for rank 0"}]}],
- "peers": [{"rank": 1, "transport": "shm", "state": "connected", "reason": ""},
-           {"rank": 2, "transport": "tcp", "state": "connected", "reason": ""}]})json";
+ "peers": [{"rank": 1, "transport": "shm", "state": "connected", "reason": "",
+            "bytes_sent": 7, "bytes_received": 8},
+           {"rank": 2, "transport": "tcp", "state": "connected", "reason": "",
+            "bytes_sent": 9, "bytes_received": 10}]})json";
 
 std::string with(std::string text, const std::string& old, const std::string& now) {
   const std::size_t at = text.find(old);
@@ -46,6 +49,7 @@ TEST(SightReport, ReadsAStatus) {
   EXPECT_THAT(rank.groups[0].members, ElementsAre(2, 0));
   EXPECT_EQ(rank.groups[0].pending[0].waited_s, 20.5);
   EXPECT_EQ(rank.peers[1].transport, "tcp");
+  EXPECT_EQ(rank.peers[1].bytes_received, 10);
 }
 
 TEST(SightReport, RefusesADamagedStatus) {
@@ -72,7 +76,7 @@ TEST(SightReport, AShortWaitIsHealthy) {
   EXPECT_THAT(jobs[0].findings, IsEmpty());
   const std::string text = to_text(jobs[0]);
   EXPECT_THAT(text, HasSubstr("20.5 s for rank 2"));
-  EXPECT_THAT(text, HasSubstr("not on this host; connected over tcp, as rank 0 sees it"));
+  EXPECT_THAT(text, HasSubstr("connected, as rank 0 sees it"));
   EXPECT_THAT(text, HasSubstr("\nhealthy\n"));
 }
 
@@ -85,7 +89,34 @@ TEST(SightReport, ALongWaitNamesTheRankThatIsLateAndItsProcess) {
                           "#4)"));
 }
 
-TEST(SightReport, DescribesARankElsewhereAsTheRankThatWaitsSeesIt) {
+TEST(SightReport, NamesTheHostOfARankElsewhere) {
+  RankReport far = rank_of(2);
+  far.host = "mac";
+  const std::vector<JobReport> jobs = assess({far, parse_status(kStatus, "rank 0")}, 20);
+  EXPECT_THAT(jobs[0].findings.front(), HasSubstr("for rank 2 (process 42 on mac has made"));
+  EXPECT_THAT(to_text(jobs[0]), HasSubstr("3 ranks on 2 hosts"));
+}
+
+TEST(SightSurvey, ReadsWhatARankSaysOfTheOthers) {
+  const auto others = [](const std::string& ranks) {
+    return read_others(R"({"format": "mccl others", "version": 1, "ranks": [)" + ranks + "]}",
+                       "rank 9", std::vector<int>{7});
+  };
+  const std::string report = nlohmann::json(kStatus).dump();
+  EXPECT_TRUE(others(R"({"rank": 7, "report": ""})").empty());
+  EXPECT_THAT(others(R"({"rank": 1, "report": ""})")[0].report.trouble,
+              HasSubstr("does not answer"));
+  EXPECT_EQ(others(R"({"rank": 0, "report": )" + report + "}")[0].report.pid, 40);
+  EXPECT_THAT(others(R"({"rank": 1, "report": )" + report + "}")[0].report.trouble,
+              HasSubstr("reports that it is rank 0"));
+  EXPECT_THAT(others(R"({"rank": 1, "report": "{[["})")[0].report.trouble,
+              HasSubstr("cannot be read"));
+  for (const char* damaged : {"7", R"({"rank": 1})", R"({"rank": 1, "report": 3})",
+                              R"({"rank": -1, "report": ""})", R"({"report": ""})"})
+    EXPECT_THROW(others(damaged), InvalidArgument) << damaged;
+}
+
+TEST(SightReport, DescribesARankThatSentNoReportAsTheRankThatWaitsSeesIt) {
   const std::vector<JobReport> jobs = assess({parse_status(kStatus, "rank 0")}, 20);
   EXPECT_THAT(jobs[0].findings.front(), HasSubstr("for rank 2, waiting for rank 0"));
 }

@@ -70,9 +70,12 @@ TEST(FlightRecordPath, StandsForEachRank) {
 TEST(StatusServer, AnswersWithTheRecordAndTheStatus) {
   Rank3 scene;
   scene.recorder.write({});
-  StatusServer server(scene.config, scene.recorder, scene.log, [] { return R"({"fine": 1})"; });
+  StatusServer server(
+      scene.config, scene.recorder, scene.log,
+      {.status = [] { return R"({"fine": 1})"; }, .others = [] { return R"({"ranks": []})"; }});
   EXPECT_EQ(Json::parse(answer_to(node::kRequestRecord))["calls"].size(), 1U);
   EXPECT_EQ(answer_to(node::kRequestStatus), R"({"fine": 1})");
+  EXPECT_EQ(answer_to(node::kRequestOthers), R"({"ranks": []})");
   EXPECT_THAT(answer_to("record9\n"), ::testing::HasSubstr("another version"));
   server.stop();
   EXPECT_EQ(socket_path(), "");

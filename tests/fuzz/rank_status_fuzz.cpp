@@ -1,12 +1,24 @@
-// The status of a rank is either refused, or can be assessed and shown.
+// The status of a rank, and what a rank passes on about others, is either refused, or can be
+// assessed and shown.
 #include "cli/sight/report.h"
+#include "cli/sight/survey.h"
 #include "input.h"
 #include "mccl/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mccl::cli::sight;
+  const std::string text(mccl::fuzz::Input(data, size).text());
   try {
-    const RankReport rank = parse_status(mccl::fuzz::Input(data, size).text(), "the fuzzer");
+    std::vector<RankReport> reports;
+    for (Answer& each : read_others(text, "the fuzzer", {})) {
+      mccl::fuzz::require(each.raw.is_object(), "an answer without its text");
+      reports.push_back(std::move(each.report));
+    }
+    for (const JobReport& job : assess(std::move(reports), 0)) to_text(job);
+  } catch (const mccl::InvalidArgument&) {
+  }
+  try {
+    const RankReport rank = parse_status(text, "the fuzzer");
     RankReport other = rank;
     other.rank = rank.rank + 1;
     const std::vector<JobReport> jobs = assess({rank, other}, 0);

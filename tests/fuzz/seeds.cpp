@@ -91,9 +91,10 @@ void write_frames(const Corpus& corpus) {
 }
 
 void write_controls(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"open",    "link",   "declined", "closed",    "window",
-                                         "abort",   "probe",  "status",   "goodbye",   "heartbeat",
-                                         "arrived", "ending", "blocked",  "survivors", "agreed"};
+  constexpr std::string_view kNames[] = {
+      "open",    "link",      "declined", "closed",    "window",     "abort",
+      "probe",   "status",    "goodbye",  "heartbeat", "arrived",    "ending",
+      "blocked", "survivors", "agreed",   "describe",  "description"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
@@ -316,12 +317,21 @@ void write_what_people_say(const std::filesystem::path& root) {
   records.add("empty", R"({"format": "mccl flight record", "version": 1, "job": "", "rank": 0,
  "size": 1, "host": "", "pid": 1, "unix_ns": 0, "groups": [], "calls": []})");
   const Corpus statuses(root, "rank_status");
-  statuses.add("waits", R"({"format": "mccl status", "version": 1, "job": "j", "rank": 0,
- "size": 2, "host": "desk", "pid": 40, "calls": 12, "errors": 1, "answers": true,
+  const std::string status = R"({"format": "mccl status", "version": 1, "job": "j", "rank": 0,
+ "size": 2, "host": "desk", "pid": 40, "calls": 12, "errors": 1, "bytes_sent": 9,
+ "bytes_received": 8, "answers": true,
  "groups": [{"name": "w", "id": "ab", "rank": 0, "members": [0, 1], "last": "barrier #4",
    "failure": "it failed", "pending": [{"call": "all_reduce #5", "state": "running",
      "waited_s": 20.5, "waits_for": [1], "why": ", waiting"}]}],
- "peers": [{"rank": 1, "transport": "shm", "state": "silent", "reason": ""}]})");
+ "peers": [{"rank": 1, "transport": "shm", "state": "silent", "reason": "", "bytes_sent": 1,
+   "bytes_received": 2}]})";
+  statuses.add("waits", status);
+  statuses.add("others",
+               nlohmann::json(
+                   {{"format", "mccl others"},
+                    {"version", 1},
+                    {"ranks", {{{"rank", 0}, {"report", status}}, {{"rank", 1}, {"report", ""}}}}})
+                   .dump());
   const Corpus news(root, "cable_news");
   const rendezvous::Sighting sighting{
       2, 7, true, 5100, {{.a = 0, .b = 2, .at_a = "10.0.0.1", .at_b = "10.0.0.2"}}};

@@ -64,6 +64,29 @@ def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     assert json.loads(file.read_text())["pid"] == job[0]
 
 
+def test_status_asks_ranks_that_this_host_cannot_reach_through_a_rank_here(job):
+    folders = [Path(f"/run/user/{os.getuid()}/mccl"), Path(f"/tmp/mccl-{os.getuid()}")]
+    sockets = [path for folder in folders for path in folder.glob(f"{job[1]}-*")]
+    for path in sockets:
+        path.unlink()
+    ranks = json.loads(run("status", job[0], "--json").stdout)["ranks"]
+    assert sockets and sorted(rank["pid"] for rank in ranks) == sorted(job)
+    os.kill(job[1], signal.SIGSTOP)
+    try:
+        assert "does not answer" in run("status", job[0], status=1).stdout
+    finally:
+        os.kill(job[1], signal.SIGCONT)
+
+
+def test_status_follows_a_job(job):
+    words = [program(), "status", "--json", "--follow", "0.1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as status:
+        shown = [json.loads(status.stdout.readline()) for _ in range(3)]
+        status.terminate()
+    calls = [sum(rank["calls"] for rank in each["ranks"]) for each in shown]
+    assert calls[0] < calls[2]
+
+
 def test_a_signal_writes_the_record(job, tmp_path):
     record = record_of(job[0])
     os.kill(job[0], signal.SIGUSR1)

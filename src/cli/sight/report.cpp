@@ -51,20 +51,28 @@ void find(JobReport& job, Health health, std::string finding) {
     job.findings.push_back(std::move(finding));
 }
 
-/// Describes which call of a group a rank of the job is in: "process 12 is in ...". Empty if the
-/// rank does not run on this host.
+/// "process 12", with its host if the ranks run on several hosts.
+std::string process_text(const JobReport& job, const RankReport& rank) {
+  if (rank.pid == 0) return "its process";
+  const bool is_elsewhere = rank.host != job.ranks.front().host && !rank.host.empty();
+  return fmt::format("process {}{}", rank.pid, is_elsewhere ? " on " + rank.host : "");
+}
+
+/// Describes the state of a rank of the job in a group: "process 12 is in ...". Empty if the rank
+/// has sent no report.
 std::string whereabouts(const JobReport& job, int rank, const std::string& group_id) {
   for (const RankReport& each : job.ranks) {
     if (each.rank != rank) continue;
-    if (!each.trouble.empty()) return fmt::format("process {} {}", each.pid, each.trouble);
+    const std::string process = process_text(job, each);
+    if (!each.trouble.empty()) return fmt::format("{} {}", process, each.trouble);
     for (const GroupReport& group : each.groups) {
       if (group.id != group_id) continue;
       if (!group.pending.empty())
-        return fmt::format("process {} is in {}", each.pid, group.pending.front().call);
-      if (group.last.empty()) return fmt::format("process {} has made no call there", each.pid);
-      return fmt::format("process {} has made no call there since {}", each.pid, group.last);
+        return fmt::format("{} is in {}", process, group.pending.front().call);
+      if (group.last.empty()) return fmt::format("{} has made no call there", process);
+      return fmt::format("{} has made no call there since {}", process, group.last);
     }
-    return fmt::format("process {} has not created that group, or has destroyed it", each.pid);
+    return fmt::format("{} has not created that group, or has destroyed it", process);
   }
   return {};
 }
@@ -90,7 +98,7 @@ void assess_call(JobReport& job, const RankReport& rank, const GroupReport& grou
 void assess_rank(JobReport& job, const RankReport& rank, double stuck_after_s) {
   if (!rank.trouble.empty())
     find(job, Health::stuck,
-         fmt::format("rank {} (process {}) {}", rank.rank, rank.pid, rank.trouble));
+         fmt::format("rank {} ({}) {}", rank.rank, process_text(job, rank), rank.trouble));
   for (const GroupReport& group : rank.groups) {
     if (!group.failure.empty())
       find(job, Health::failed,
@@ -122,36 +130,33 @@ std::string waits_text(const GroupReport& group, const PendingCall& call) {
 
 /// Adds a row for each pending call of the rank, or one row if there is none.
 void add_rows(cluster::TableRows& rows, const RankReport& rank) {
-  const std::vector<std::string> begin = {std::to_string(rank.rank), std::to_string(rank.pid),
-                                          std::to_string(rank.calls), std::to_string(rank.errors)};
-  const auto add = [&](std::vector<std::string> rest) {
-    rows.push_back(begin);
-    rows.back().insert(rows.back().end(), rest.begin(), rest.end());
+  const auto add = [&](std::string_view group, std::string_view call, const std::string& waits) {
+    rows.push_back({std::to_string(rank.rank), rank.host,
+                    rank.pid == 0 ? "" : std::to_string(rank.pid), std::to_string(rank.calls),
+                    std::to_string(rank.errors), std::string(group), std::string(call), waits});
   };
-  if (!rank.trouble.empty()) return add({"", rank.trouble, ""});
+  if (!rank.trouble.empty()) return add("", rank.trouble, "");
   bool is_busy = false;
   for (const GroupReport& group : rank.groups) {
     for (const PendingCall& call : group.pending) {
       is_busy = true;
-      add({group.name, call.call, waits_text(group, call)});
+      add(group.name, call.call, waits_text(group, call));
     }
   }
-  if (!is_busy) add({"", "in no call", ""});
+  if (!is_busy) add("", "in no call", "");
 }
 
-/// Adds a row for each rank that is not on this host, as the first rank here sees it.
-void add_far_rows(cluster::TableRows& rows, const JobReport& job) {
-  std::set<int> here;
-  for (const RankReport& rank : job.ranks) here.insert(rank.rank);
+/// Adds a row for each rank that has sent no report, as the first rank that has sees it.
+void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
+  std::set<int> reported;
+  for (const RankReport& rank : job.ranks) reported.insert(rank.rank);
   const auto rank =
       std::ranges::find_if(job.ranks, [](const RankReport& each) { return !each.peers.empty(); });
   if (rank == job.ranks.end()) return;
   for (const PeerReport& peer : rank->peers) {
-    if (here.contains(peer.rank)) continue;
-    rows.push_back({std::to_string(peer.rank), "", "", "", "",
-                    fmt::format("not on this host; {} over {}, as rank {} sees it", peer.state,
-                                peer.transport, rank->rank),
-                    ""});
+    if (reported.contains(peer.rank)) continue;
+    rows.push_back({std::to_string(peer.rank), "", "", "", "", "",
+                    fmt::format("{}, as rank {} sees it", peer.state, rank->rank), ""});
   }
 }
 
@@ -169,6 +174,8 @@ RankReport parse_status(std::string_view text, std::string_view who) {
   rank.pid = static_cast<int>(fields.integer("pid", 1, INT32_MAX));
   rank.calls = fields.integer("calls", 0, INT64_MAX);
   rank.errors = fields.integer("errors", 0, INT64_MAX);
+  rank.bytes_sent = fields.integer("bytes_sent", 0, INT64_MAX);
+  rank.bytes_received = fields.integer("bytes_received", 0, INT64_MAX);
   if (!fields.flag("answers"))
     rank.trouble = "is blocked by a callback, so its calls make no progress";
   for (const json& each : fields.list("groups")) rank.groups.push_back(read_group(each, who));
@@ -177,7 +184,9 @@ RankReport parse_status(std::string_view text, std::string_view who) {
     rank.peers.push_back({.rank = static_cast<int>(peer.integer("rank", 0, rank.size - 1)),
                           .transport = peer.text("transport"),
                           .state = peer.text("state"),
-                          .reason = peer.text("reason")});
+                          .reason = peer.text("reason"),
+                          .bytes_sent = peer.integer("bytes_sent", 0, INT64_MAX),
+                          .bytes_received = peer.integer("bytes_received", 0, INT64_MAX)});
   }
   return rank;
 }
@@ -202,15 +211,19 @@ std::string_view name_of(Health health) {
 }
 
 std::string to_text(const JobReport& job) {
+  std::set<std::string> hosts;
+  for (const RankReport& rank : job.ranks)
+    if (!rank.host.empty()) hosts.insert(rank.host);
   const auto answered = std::ranges::find(job.ranks, "", &RankReport::trouble);
   std::string text =
       answered == job.ranks.end()
           ? fmt::format("job {}: no rank on this host answers\n", job.ranks.front().job)
-          : fmt::format("job {}: {} ranks, {} of them on this host ({})\n", answered->job,
-                        answered->size, job.ranks.size(), answered->host);
-  cluster::TableRows rows = {{"rank", "process", "calls", "errors", "group", "call", "waits"}};
+          : fmt::format("job {}: {} ranks on {} host{}\n", answered->job, answered->size,
+                        hosts.size(), hosts.size() == 1 ? "" : "s");
+  cluster::TableRows rows = {
+      {"rank", "host", "process", "calls", "errors", "group", "call", "waits"}};
   for (const RankReport& rank : job.ranks) add_rows(rows, rank);
-  add_far_rows(rows, job);
+  add_absent_rows(rows, job);
   text += cluster::table_text(rows);
   text += fmt::format("{}\n", name_of(job.health));
   for (const std::string& finding : job.findings) text += fmt::format("  {}\n", finding);

@@ -30,8 +30,10 @@ struct GroupReport {
 struct PeerReport {
   int rank = 0;
   std::string transport;
-  std::string state;   ///< "connected", "silent", "left" or "lost".
-  std::string reason;  ///< The reason why the peer is lost; empty otherwise.
+  std::string state;         ///< "connected", "silent", "left" or "lost".
+  std::string reason;        ///< The reason why the peer is lost; empty otherwise.
+  long long bytes_sent = 0;  ///< Over the links of the groups that exist.
+  long long bytes_received = 0;
 };
 
 struct RankReport {
@@ -42,6 +44,8 @@ struct RankReport {
   int pid = 0;
   long long calls = 0;
   long long errors = 0;
+  long long bytes_sent = 0;
+  long long bytes_received = 0;
   /// Describes why the rank's answer is missing or incomplete; empty if it is complete.
   std::string trouble = {};
   std::vector<GroupReport> groups = {};
@@ -54,7 +58,7 @@ RankReport parse_status(std::string_view text, std::string_view who);
 
 enum class Health { healthy, stuck, failed };
 
-/// The ranks of one job that run on this host, ordered by rank.
+/// The ranks of one job, ordered by rank. Ranks that have left or are lost may be missing.
 struct JobReport {
   std::vector<RankReport> ranks;
   Health health = Health::healthy;

@@ -167,6 +167,7 @@ class GroupState {
   /// correct member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
+  const Channels& channels() const { return channels_; }
 
   // group_control.cpp: the agreement on which members are left
   /// Enters the current agreement on which members are left, or else the next one. The returned

@@ -28,6 +28,9 @@ class Lane {
 
   /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
+  /// Bytes of headers and payloads that passed through this lane.
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
   /// Returns the time for which sent data has not reached the peer although other messages from the
   /// peer still arrive. Called at every beat; `heard` is true if a message from the peer has
   /// arrived recently.
@@ -84,6 +87,8 @@ class Lane {
   const GroupRank peer_;
   const std::size_t payload_limit_;
   const bool crc_;
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
 
   bool sending_ = false;
   FrameBytes header_{};

@@ -47,8 +47,13 @@ enum class ControlKind : std::uint8_t {
   /// for each member (blob)
   survivors,
   agreed,  ///< the decision of a round of votes: the same fields as survivors
+  /// asks for the peer's status report (engine/peers/reports.h): the number of the request
+  /// (call.sequence)
+  describe,
+  /// a piece of this rank's status report (blob), and the number of the request (call.sequence)
+  description,
 };
-inline constexpr int kControlKindCount = 15;
+inline constexpr int kControlKindCount = 17;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;

@@ -1,0 +1,156 @@
+#include "cli/sight/survey.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/json_text.h"
+#include "cli/sight/fields.h"
+#include "mccl/error.h"
+#include "node/local_socket.h"
+
+namespace mccl::cli::sight {
+namespace {
+
+Answer unanswered(RankReport report) {
+  json raw = {{"rank", report.rank}, {"error", report.trouble}};
+  if (report.pid != 0) raw["pid"] = report.pid;
+  return {std::move(report), std::move(raw)};
+}
+
+/// Returns nothing for a rank that has ended. The rank's job is taken from the name of its socket,
+/// so that a rank that does not answer is shown with the others.
+std::optional<Answer> ask_rank(const RankSocket& socket) {
+  const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
+  Answer answer;
+  try {
+    const std::string text = ask(socket, node::kRequestStatus);
+    answer = {parse_status(text, who), json::parse(text)};
+  } catch (const RankGone&) {
+    return std::nullopt;
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    RankReport report;
+    report.rank = socket.rank;
+    report.pid = socket.pid;
+    report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
+    answer = unanswered(std::move(report));
+  }
+  answer.report.job = socket.job;
+  return answer;
+}
+
+/// Asks one of the ranks here for the other ranks of its job. Returns nothing if it does not
+/// answer; its own report then says so.
+std::vector<Answer> ask_for_others(const RankSocket& socket, const std::vector<int>& known) {
+  const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
+  try {
+    std::vector<Answer> others = read_others(ask(socket, node::kRequestOthers), who, known);
+    for (Answer& each : others) each.report.job = socket.job;
+    return others;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Starts one thread for each element, because each rank that does not answer takes seconds.
+template <typename Result, typename Element, typename Ask>
+std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask_one) {
+  std::vector<std::future<Result>> asked;
+  for (const Element& element : elements)
+    asked.push_back(std::async(std::launch::async, ask_one, std::cref(element)));
+  std::vector<Result> answers;
+  for (auto& each : asked) answers.push_back(each.get());
+  return answers;
+}
+
+/// A job that has ranks on other hosts.
+struct SpreadJob {
+  RankSocket contact;      ///< A rank here that answers.
+  std::vector<int> known;  ///< The ranks that have been asked.
+};
+
+std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
+                                   const std::vector<Answer>& answers) {
+  std::map<std::string, SpreadJob> jobs;
+  std::map<std::string, int> sizes;
+  for (const Answer& each : answers) {
+    const RankReport& report = each.report;
+    SpreadJob& job = jobs[report.job];
+    job.known.push_back(report.rank);
+    if (!report.trouble.empty()) continue;
+    sizes[report.job] = report.size;
+    const auto socket = std::ranges::find_if(sockets, [&](const RankSocket& candidate) {
+      return candidate.pid == report.pid && candidate.rank == report.rank;
+    });
+    if (socket != sockets.end()) job.contact = *socket;
+  }
+  std::vector<SpreadJob> spread;
+  for (auto& [name, job] : jobs)
+    if (std::cmp_less(job.known.size(), sizes[name])) spread.push_back(std::move(job));
+  return spread;
+}
+
+/// `text` is empty if the rank did not answer.
+Answer read_other(int rank, const std::string& text) {
+  RankReport report;
+  report.rank = rank;
+  report.trouble = "does not answer: its process is stopped or overloaded, or the network is slow";
+  if (text.empty()) return unanswered(std::move(report));
+  try {
+    Answer answer = {parse_status(text, "its status"), json::parse(text)};
+    if (answer.report.rank == rank) return answer;
+    report.trouble = fmt::format("reports that it is rank {}", answer.report.rank);
+  } catch (const InvalidArgument& error) {
+    report.trouble = fmt::format("sent a status that cannot be read: {}", error.what());
+  }
+  return unanswered(std::move(report));
+}
+
+}  // namespace
+
+std::vector<Answer> read_others(std::string_view text, std::string_view who,
+                                std::span<const int> known) {
+  const json object = parse_json(text, who, "the statuses of other ranks");
+  const Fields fields(object, who);
+  fields.require_format("mccl others");
+  std::vector<Answer> others;
+  for (json each : fields.list("ranks")) {
+    const Fields other(each, who);
+    const int rank = static_cast<int>(other.integer("rank", 0, kMostRanks));
+    const json& report = each["report"];  // not through Fields, which shorten long texts
+    if (!report.is_string()) other.refuse("report");
+    if (std::ranges::find(known, rank) == known.end())
+      others.push_back(read_other(rank, report.get<std::string>()));
+  }
+  return others;
+}
+
+std::vector<Answer> survey(std::optional<int> pid) {
+  std::vector<RankSocket> sockets = find_ranks();
+  if (pid) {
+    std::vector<std::string> jobs;
+    for (const RankSocket& each : ranks_of(*pid)) jobs.push_back(each.job);
+    std::erase_if(sockets, [&](const RankSocket& each) {
+      return std::ranges::find(jobs, each.job) == jobs.end();
+    });
+  }
+  std::vector<Answer> answers;
+  for (auto& each : ask_all<std::optional<Answer>>(sockets, ask_rank))
+    if (each) answers.push_back(*std::move(each));
+  const std::vector<SpreadJob> spread = spread_jobs(sockets, answers);
+  const auto ask_contact = [](const SpreadJob& job) {
+    return ask_for_others(job.contact, job.known);
+  };
+  for (auto& others : ask_all<std::vector<Answer>>(spread, ask_contact))
+    std::ranges::move(others, std::back_inserter(answers));
+  return answers;
+}
+
+}  // namespace mccl::cli::sight

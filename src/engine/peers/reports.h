@@ -1,0 +1,62 @@
+// The status reports of the other ranks, which this rank requests over the control connections when
+// `mccl status` asks it for the whole job. Nothing is sent while no process asks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+
+#include "base/clock.h"
+#include "base/rank.h"
+#include "engine/peers/control.h"
+#include "engine/peers/peers.h"
+
+namespace mccl::engine {
+
+/// One side of the exchange of reports. Used under the engine's progress lock.
+class Reports {
+ public:
+  /// Maximum size of a report.
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
+  /// Time for which a report is sent again instead of being made anew. It bounds the work that a
+  /// peer can cause.
+  static constexpr std::chrono::milliseconds kFresh{20};
+
+  /// `describe` returns this rank's own report of at most kMostBytes. `peers` must outlive this
+  /// object.
+  Reports(Peers& peers, std::function<std::string()> describe);
+
+  /// Asks every connected peer for its report, and drops the reports of earlier requests. Returns a
+  /// future that becomes ready once all of them have arrived. It never does if a peer is lost or
+  /// stopped meanwhile, so the caller must limit its wait, and must not hold the progress lock.
+  std::future<void> request();
+  /// Returns the reports of the ranks that were asked, and ends the request. The text of a peer
+  /// that has not answered is empty. The texts come from other processes and are not checked.
+  std::map<WorldRank, std::string> take();
+
+  /// Handles a request for this rank's report, or a piece of a peer's report. Throws
+  /// CorruptionError if the report of a peer is longer than kMostBytes.
+  void hear(WorldRank peer, const ControlMessage& message);
+
+ private:
+  struct Answer {
+    bool is_complete = false;
+    std::string text;
+  };
+
+  void send(WorldRank peer, std::uint64_t round);
+
+  Peers& peers_;
+  const std::function<std::string()> describe_;
+  std::string own_;
+  Clock::time_point made_;  ///< When `own_` was made.
+  std::uint64_t round_ = 0;
+  std::map<WorldRank, Answer> answers_;  ///< Of the ranks that were asked.
+  std::size_t missing_ = 0;              ///< Number of reports that are not complete.
+  std::promise<void> complete_;          ///< Made ready when `missing_` becomes 0.
+};
+
+}  // namespace mccl::engine

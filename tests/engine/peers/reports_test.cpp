@@ -1,0 +1,117 @@
+// Tests the exchange of status reports between two ranks.
+#include "engine/peers/reports.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mccl/error.h"
+#include "support/memory_link.h"
+
+namespace mccl::engine {
+namespace {
+
+using testing::MemoryLink;
+
+constexpr WorldRank kAsking(0);
+constexpr WorldRank kAsked(1);
+
+ControlMessage piece(std::uint64_t request, std::size_t bytes) {
+  ControlMessage message{.kind = ControlKind::description};
+  message.call.sequence = request;
+  message.blob.assign(bytes, std::byte{'x'});
+  return message;
+}
+
+/// Two ranks, one of which asks.
+struct Scene {
+  Scene() {
+    auto [near, far] = MemoryLink::make(std::size_t{1} << 20);
+    peers_of_asking.connect(kAsked, std::move(near));
+    peers_of_asked.connect(kAsking, std::move(far));
+  }
+
+  static void deliver(Peers& peers, Reports& reports) {
+    const auto hear = [&](WorldRank from, const ControlMessage& message) {
+      reports.hear(from, message);
+    };
+    while (peers.receive(hear, [](WorldRank, const std::string&) {})) {
+    }
+  }
+  void deliver() {
+    deliver(peers_of_asked, asked);
+    deliver(peers_of_asking, asking);
+  }
+
+  std::string report = "rank 1 is well";
+  int made = 0;
+  Peers peers_of_asking{2};
+  Peers peers_of_asked{2};
+  Reports asking{peers_of_asking, [] { return std::string(); }};
+  Reports asked{peers_of_asked, [this] {
+                  ++made;
+                  return report;
+                }};
+};
+
+bool is_ready(const std::future<void>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+TEST(Reports, ArriveWholeWhateverTheirLength) {
+  for (const std::size_t bytes :
+       {std::size_t{1}, transport::kMostBlobBytes - 1, transport::kMostBlobBytes,
+        transport::kMostBlobBytes + 1, Reports::kMostBytes}) {
+    Scene scene;
+    scene.report = std::string(bytes, 'r');
+    const std::future<void> complete = scene.asking.request();
+    EXPECT_FALSE(is_ready(complete));
+    scene.deliver();
+    EXPECT_TRUE(is_ready(complete)) << bytes;
+    EXPECT_EQ(scene.asking.take().at(kAsked), scene.report);
+  }
+}
+
+TEST(Reports, ARankThatDoesNotAnswerHasAnEmptyReport) {
+  Scene scene;
+  (void)scene.asking.request();
+  EXPECT_EQ(scene.asking.take().at(kAsked), "");
+}
+
+TEST(Reports, AnAnswerToAnEarlierRequestIsDropped) {
+  Scene scene;
+  (void)scene.asking.request();
+  (void)scene.asking.take();
+  scene.deliver();
+  const std::future<void> complete = scene.asking.request();
+  scene.asking.hear(kAsked, piece(1, 3));
+  EXPECT_FALSE(is_ready(complete));
+  scene.deliver();
+  EXPECT_TRUE(is_ready(complete));
+}
+
+TEST(Reports, APeerCannotMakeThisRankDescribeItselfWithoutPause) {
+  Scene scene;
+  for (int i = 0; i < 100; ++i) scene.asked.hear(kAsking, {.kind = ControlKind::describe});
+  EXPECT_LT(scene.made, 100);
+}
+
+TEST(Reports, APeerCannotFillTheMemoryOfTheRankThatAsks) {
+  Scene scene;
+  (void)scene.asking.request();
+  const auto send_without_end = [&] {
+    for (std::size_t bytes = 0; bytes <= Reports::kMostBytes; bytes += transport::kMostBlobBytes)
+      scene.asking.hear(kAsked, piece(1, transport::kMostBlobBytes));
+  };
+  EXPECT_THROW(send_without_end(), CorruptionError);
+}
+
+TEST(Reports, NothingIsAwaitedFromAPeerThatIsGone) {
+  Peers peers(2);
+  Reports reports(peers, [] { return std::string(); });
+  EXPECT_TRUE(is_ready(reports.request()));
+  EXPECT_TRUE(reports.take().empty());
+}
+
+}  // namespace
+}  // namespace mccl::engine
