@@ -82,6 +82,10 @@ Command add(CLI::App& program);
 namespace status {
 Command add(CLI::App& program);
 }
+/// Watches the running jobs in a terminal.
+namespace top {
+Command add(CLI::App& program);
+}
 /// Merges and compares the flight records of ranks.
 namespace trace {
 Command add(CLI::App& program);

@@ -26,9 +26,10 @@ namespace mccl::cli {
 namespace {
 
 /// All commands, in the order in which the help lists them.
-constexpr AddCommand kCommands[] = {
-    launch::add, config::add, doctor::add,     bench::add, plan::add,    status::add,
-    dump::add,   trace::add,  completion::add, probe::add, forward::add, completion::add_man};
+constexpr AddCommand kCommands[] = {launch::add,        config::add,     doctor::add, bench::add,
+                                    plan::add,          status::add,     top::add,    dump::add,
+                                    trace::add,         completion::add, probe::add,  forward::add,
+                                    completion::add_man};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);
