@@ -92,7 +92,7 @@ std::string meeting_point(const TextMap& values, const TextMap& environment) {
 }
 
 void log_line(const TextMap& values, int rank, std::string_view text) {
-  log_info(rank, text, config_of(values).log_level);
+  log_info(rank, text, log_options(config_of(values)));
 }
 
 /// True if an RDMA device of this machine has an active port.

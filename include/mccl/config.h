@@ -22,6 +22,15 @@ struct Given {
   friend bool operator==(const Given&, const Given&) { return true; }
 };
 
+/// How and where a rank logs. The fields have the values of the settings log_level, log_format,
+/// log_file and log_file_bytes.
+struct LogOptions {
+  std::string level = "WARN";
+  std::string format = "text";
+  std::string file = {};  ///< Empty: standard error.
+  std::size_t file_bytes = std::size_t{64} << 20;
+};
+
 /// The settings of one process. A plain value: not thread-safe while it is being changed. The
 /// ranges are in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
@@ -37,7 +46,13 @@ struct MCCL_API Config {
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
   /// Path of data between two ranks without a cable in the table of devices: relay or tcp.
   std::string rdma_uncabled = "relay";
-  std::string log_level = "WARN";  ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  std::string log_level = "WARN";   ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  std::string log_format = "text";  ///< text, json
+  /// File to which a rank logs; empty: standard error. %r, %h and %p stand for the rank, the host
+  /// and the process.
+  std::string log_file;
+  /// Size in bytes at which a log file is renamed and a new one begins.
+  std::size_t log_file_bytes = std::size_t{64} << 20;
   std::string listen_addr;   ///< Addresses to listen on, comma-separated; empty: found by routing
   std::string link_profile;  ///< Kind of cable: empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
@@ -142,6 +157,8 @@ MCCL_API std::span<const SettingInfo> settings();
 /// Throws InvalidArgument if `value` is empty and the setting `name` is a secret, because an empty
 /// secret is most likely a mistake. `name` is a name that Config::set() takes.
 MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
+
+MCCL_API LogOptions log_options(const Config& config);
 
 /// "name=value" lines of the settings that must agree across ranks.
 MCCL_API std::string agreement_of(const Config& config);

@@ -28,8 +28,8 @@ MCCL_API std::vector<std::string> own_addresses();
 MCCL_API int check_device_table(const std::string& path, bool ring);
 
 /// Logs each line of `text` at level INFO, in the format in which the library logs for `rank`.
-/// `level` is the least severe level that is shown, such as Config::log_level. Throws
-/// InvalidArgument for an unknown level.
-MCCL_API void log_info(int rank, std::string_view text, std::string_view level = "INFO");
+/// Throws InvalidArgument for an unknown level in `options`.
+MCCL_API void log_info(int rank, std::string_view text,
+                       const LogOptions& options = {.level = "INFO"});
 
 }  // namespace mccl

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "mccl/config.h"
 #include "mccl/export.h"
 
 namespace mccl {
@@ -35,7 +36,7 @@ MCCL_API std::shared_ptr<Store> make_memory_store();
 
 /// Options for logging and counting the connections that rank 0's store refuses.
 struct StoreReport {
-  std::string log_level = "WARN";
+  LogOptions log = {};
   std::shared_ptr<Metrics> metrics;  ///< May be null.
 };
 

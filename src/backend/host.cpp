@@ -39,8 +39,8 @@ int check_device_table(const std::string& path, bool ring) {
   return transport::rdma::check_device_table(path, ring);
 }
 
-void log_info(int rank, std::string_view text, std::string_view level) {
-  Log(rank, log_level_of(level)).write(LogLevel::info, text);
+void log_info(int rank, std::string_view text, const LogOptions& options) {
+  Log(rank, options).write(LogLevel::info, text);
 }
 
 }  // namespace mccl

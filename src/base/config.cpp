@@ -256,6 +256,10 @@ void Config::merge_json(const std::string& text, const std::string& origin) {
   *this = merged;
 }
 
+LogOptions log_options(const Config& config) {
+  return {config.log_level, config.log_format, config.log_file, config.log_file_bytes};
+}
+
 std::size_t chunk_bytes_of(const Config& config) {
   // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;

@@ -1,4 +1,4 @@
-// Writes the log lines of one context to stderr, each with level, time and rank.
+// Writes the log lines of one context to standard error or a file, each with level, time and rank.
 #pragma once
 
 #include <fmt/format.h>
@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "mccl/config.h"
 
 namespace spdlog {
 class logger;
@@ -18,12 +20,20 @@ enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 /// Throws InvalidArgument for an unknown name.
 LogLevel log_level_of(std::string_view name);
 
-/// Cheap to copy. Thread-safe. Two contexts of one process log independently. Never throws: a line
-/// for which there is no memory is dropped. All lines are dropped if the log was made while
+/// Cheap to copy. Thread-safe. Two contexts of one process log independently, except that they
+/// share a file of the same name. Writing never throws: a line for which there is no memory, or no
+/// space on the disk, is dropped. All lines to standard error are dropped if the log was made while
 /// standard error was closed.
 class Log {
  public:
+  /// Throws InvalidArgument for an unknown level. If the file cannot be opened, says so on standard
+  /// error, and logs there.
+  Log(int rank, const LogOptions& options);
+  /// Logs text to standard error.
   Log(int rank, LogLevel level);
+
+  /// Returns a log that adds the name of a group to lines in JSON, which has a field for it.
+  Log about(std::string_view group) const;
 
   template <typename... Args>
   void debug(fmt::format_string<Args...> format, const Args&... args) const noexcept {
@@ -55,6 +65,9 @@ class Log {
                        fmt::format_args args) const noexcept;
 
   LogLevel level_;
+  bool is_json_ = false;
+  int rank_;  ///< Negative: unknown.
+  std::string group_ = {};
   std::shared_ptr<spdlog::logger> logger_;
 };
 

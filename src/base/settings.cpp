@@ -105,6 +105,21 @@ constexpr SettingRow kRows[] = {
      "their origin, the address at which each rank listens, and how it reaches the "
      "others; DEBUG shows every setting",
      {.kind = choice}},
+    {"log_format",
+     &Config::log_format,
+     "text, json",
+     "Format of log lines. json: one JSON object per line, with time, level, rank, group and "
+     "message",
+     {.kind = choice}},
+    {"log_file", &Config::log_file, "a path",
+     "File or folder to which each rank logs. %r stands for the rank, %h for the host, %p for the "
+     "process; without %r, the rank is appended to the name of a file; empty: standard error"},
+    {"log_file_bytes",
+     &Config::log_file_bytes,
+     "4K to 1T",
+     "Size at which a log file is renamed to NAME.1 and a new one begins. Older ones become NAME.2 "
+     "and NAME.3, and the oldest is removed",
+     {.minimum = 4 * kKiB, .maximum = 1024.0 * kGiB}},
     {"listen_addr", &Config::listen_addr, "addresses or host names, comma-separated",
      "Addresses at which this rank listens; several addresses, or one several times, "
      "give several links per pair; empty: found from the routes"},

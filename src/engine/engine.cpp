@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/keep.h"
 #include "base/open_files.h"
+#include "base/rank_path.h"
 #include "base/settings.h"
 #include "base/thread.h"
 #include "base/version.h"
@@ -92,7 +93,7 @@ EngineOptions checked(EngineOptions options) {
 
 Engine::Engine(EngineOptions options)
     : options_(checked(std::move(options))),
-      log_(options_.rank, log_level_of(options_.config.log_level)),
+      log_(options_.rank, log_options(options_.config)),
       between_looks_(kBetweenLooks + options_.size * kLookAtAPeer),
       longest_nap_(kLongestNap * std::max(1, options_.size / kRanksOfANap)),
       facts_(facts_from(options_.config)),
@@ -102,7 +103,7 @@ Engine::Engine(EngineOptions options)
       memory_(met_.shared_memory),
       recorder_(
           std::make_shared<FlightRecorder>(FlightOrigin{.job = met_.store ? met_.store->name() : "",
-                                                        .host = transport::tcp::host_name(),
+                                                        .host = host_name(),
                                                         .rank = options_.rank,
                                                         .size = options_.size})),
       peers_(options_.size),

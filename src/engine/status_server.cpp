@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/no_signal.h"
+#include "base/rank_path.h"
 #include "base/thread.h"
 #include "engine/calls/membership.h"
 #include "engine/record_signal.h"
@@ -65,36 +65,6 @@ void write_whole(const std::string& path, std::string_view text) {
 }
 
 }  // namespace
-
-std::string flight_record_path(std::string_view setting, const FlightOrigin& origin) {
-  std::string path;
-  bool has_rank = false;
-  for (std::size_t i = 0; i < setting.size(); ++i) {
-    const char next = setting[i] == '%' && i + 1 < setting.size() ? setting[++i] : '\0';
-    switch (next) {
-      case 'r':
-        has_rank = true;
-        path += std::to_string(origin.rank);
-        break;
-      case 'h':
-        path += origin.host;
-        break;
-      case 'p':
-        path += std::to_string(::getpid());
-        break;
-      case '\0':
-        path += setting[i];
-        break;
-      default:  // "%%" is a percent sign; any other pair stays as it is
-        path += next == '%' ? "%" : std::string{'%', next};
-    }
-  }
-  std::error_code ignored;
-  const bool is_folder = path.ends_with('/') || std::filesystem::is_directory(path, ignored);
-  if (is_folder && !path.ends_with('/')) path += '/';
-  if (is_folder) return fmt::format("{}mccl-{}-{}.json", path, origin.host, origin.rank);
-  return has_rank ? path : fmt::format("{}.{}", path, origin.rank);
-}
 
 StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
                            Sources sources)
@@ -198,7 +168,8 @@ void StatusServer::answer() {
 
 void StatusServer::write_file(std::string_view reason) {
   try {
-    const std::string path = flight_record_path(setting_, recorder_.origin());
+    const std::string path =
+        path_of_rank(setting_, recorder_.origin().rank, recorder_.origin().host, ".json");
     try {
       write_whole(path, recorder_.to_json(reason));
       log_.warn("the flight record is in {}", path);

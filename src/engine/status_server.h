@@ -20,9 +20,6 @@
 
 namespace mccl::engine {
 
-/// Returns the path of this rank's flight record, from the setting flight_recorder_file.
-std::string flight_record_path(std::string_view setting, const FlightOrigin& origin);
-
 /// Owns one thread, which sleeps until a request, a signal or write_record() wakes it.
 class StatusServer {
  public:

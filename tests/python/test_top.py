@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from launching import program, wait_until
+
 from mccl.top import View, amount
 
 
@@ -61,7 +62,7 @@ def test_ranks_are_sorted_and_filtered():
     silent = {"rank": 3, "error": "does not answer"}
     view.refresh(status(report(0, 5), report(1, 50), report(2, 9), silent), now=1)
     assert [rank.rank for rank in view.sorted_ranks("calls/s", "")] == [1, 2, 0, 3]
-    assert [rank.rank for rank in view.sorted_ranks("waits", "")][0] == 3
+    assert next(rank.rank for rank in view.sorted_ranks("waits", "")) == 3
     assert [rank.rank for rank in view.sorted_ranks("rank", "desk 42")] == [2]
 
 

@@ -103,7 +103,7 @@ void MpiProcess::start(const ContextOptions& options) {
                     library_->identity().describe(), options.config.connect_timeout));
   }
   started.get();
-  Log(rank_, log_level_of(options.config.log_level))
+  Log(rank_, log_options(options.config))
       .info("MPI: {}, {}, {}", library_->identity().describe(), name_of(level_),
             joined_ ? "initialised by the program" : "initialised by MCCL");
   if (!joined_) std::atexit(at_exit);
@@ -175,7 +175,7 @@ void MpiProcess::find_meeting_place(const Config& config) {
         "MCCL_ENCRYPTION is on, but MPI does not encrypt what the backend mpi sends between hosts: "
         "set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off if the network is trusted");
   }
-  const StoreReport report{.log_level = config.log_level, .metrics = nullptr};
+  const StoreReport report{.log = log_options(config), .metrics = nullptr};
   const auto serve_or_connect = [&](const Place& place) {
     store_ = rendezvous::make_tcp_store_for(
         {.job_key = place.key, .encryption = transport::tcp::Encryption::of(config)}, place.root,
@@ -269,7 +269,7 @@ ContextOptions placed(const ContextOptions& options) {
   own.config.port_base = 0;  // any free port, because several jobs may share a host
   own.config.hostfile.clear();
   if (compression_named(own.config.compression).codec != Codec::none) {
-    Log(own.rank, log_level_of(own.config.log_level))
+    Log(own.rank, log_options(own.config))
         .warn("MCCL_COMPRESSION={} has no effect: the backend mpi does not compress",
               own.config.compression);
     own.config.compression = "none";

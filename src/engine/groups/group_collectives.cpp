@@ -123,8 +123,9 @@ void GroupState::record_algorithm(const Task& task, const Plan& plan) {
   around_.metrics.record_algorithm(task.call.collective, algorithm);
   algorithm_ = around_.completions.recorder().index_of(algorithm);
   if (!around_.log.enabled(LogLevel::debug)) return;
-  around_.log.debug("{} of group '{}' uses algorithm {}", describe(task.call), membership_.name,
-                    algorithm);
+  around_.log.about(membership_.name)
+      .debug("{} of group '{}' uses algorithm {}", describe(task.call), membership_.name,
+             algorithm);
 }
 
 /// Releases memory kept for later calls. No call may be running.

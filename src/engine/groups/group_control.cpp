@@ -174,10 +174,12 @@ void GroupState::learn_window() {
   schedule::Facts facts = plans_.facts();
   facts.window_bytes = window_.call_bytes();
   if (facts.window_bytes == 0) {
-    around_.log.warn(
-        "group '{}' has no shared window, because one of its ranks has no memory left for it: its "
-        "collectives use links instead",
-        membership_.name);
+    around_.log.about(membership_.name)
+        .warn(
+            "group '{}' has no shared window, because one of its ranks has no memory left for it: "
+            "its "
+            "collectives use links instead",
+            membership_.name);
     facts.nodes.clear();
   }
   plans_.learn(std::move(facts));

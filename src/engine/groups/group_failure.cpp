@@ -23,7 +23,8 @@ void GroupState::fail(Failure failure) noexcept {
 void GroupState::log_failure() const noexcept {
   if (!around_.log.enabled(LogLevel::info)) return;
   try {
-    around_.log.info("group '{}' failed: {}", membership_.name, describe(failure_));
+    around_.log.about(membership_.name)
+        .info("group '{}' failed: {}", membership_.name, describe(failure_));
   } catch (const std::bad_alloc&) {
     // Memory has run out. The errors of the calls contain the text as well.
   }

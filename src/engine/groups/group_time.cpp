@@ -202,8 +202,9 @@ bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
 void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (failed() || warn_after_ == Clock::duration::zero()) return;
   const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {
-    around_.log.warn("{} of group '{}' has made no progress for {:.3g} s{}", describe(call.call),
-                     membership_.name, seconds_between(wait.since, now), why);
+    around_.log.about(membership_.name)
+        .warn("{} of group '{}' has made no progress for {:.3g} s{}", describe(call.call),
+              membership_.name, seconds_between(wait.since, now), why);
   };
   if (!calls_.empty()) {
     const Operation& call = calls_.front();

@@ -62,7 +62,7 @@ AddressTable reachable(const WiringOptions& options) {
 
 Wiring::Wiring(WiringOptions options)
     : options_(std::move(options)),
-      log_(options_.rank, log_level_of(options_.config.log_level)),
+      log_(options_.rank, log_options(options_.config)),
       liveness_(milliseconds_of(options_.config.liveness_interval)),
       buffer_bytes_(socket_buffer_bytes_of(options_.config)),
       self_(self_of(options_)),

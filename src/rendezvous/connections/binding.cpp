@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/rank_path.h"
 #include "base/settings.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/candidates.h"
@@ -350,9 +351,8 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   }
   std::vector<std::string> places;
   for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
-  log.info("on {}, listens at {}; published to the other ranks, best first: {}",
-           transport::tcp::host_name(), fmt::join(places, ", "),
-           fmt::join(descriptions_of(binding, interfaces), ", "));
+  log.info("on {}, listens at {}; published to the other ranks, best first: {}", host_name(),
+           fmt::join(places, ", "), fmt::join(descriptions_of(binding, interfaces), ", "));
   return binding;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/no_signal.h"
+#include "base/rank_path.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/hostfile.h"
@@ -127,7 +128,7 @@ std::string own_root(bool one_host) {
   using transport::tcp::Address;
   const int port =
       transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
-  return fmt::format("{}:{}", one_host ? "127.0.0.1" : transport::tcp::host_name(), port);
+  return fmt::format("{}:{}", one_host ? "127.0.0.1" : host_name(), port);
 }
 
 std::string exchange_root(int descriptor, int rank, const std::string& root,
@@ -158,7 +159,7 @@ Joined join(const Placement& placement, const Config& config,
   if (placement.size == 1 || meets_by_mpi(config)) return {};
   check_required_key(config, placement.rank, placement.size);
   const auto timeout = milliseconds_of(config.connect_timeout);
-  const StoreReport report{config.log_level, metrics};
+  const StoreReport report{log_options(config), metrics};
   if (auto wiring = wire(placement.rank, placement.size, config, metrics)) {
     auto store = make_wired_store(wiring, placement.rank, party_of(config), timeout, report);
     return {std::move(store), std::move(wiring)};

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/rank_path.h"
 #include "base/value_text.h"
 #include "rendezvous/connections/handshake.h"
 #include "rendezvous/connections/proof.h"
@@ -70,9 +71,7 @@ int number_of(std::string_view text) {
 
 }  // namespace
 
-std::string this_process() {
-  return fmt::format("process {} on {}", ::getpid(), transport::tcp::host_name());
-}
+std::string this_process() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
 
 std::string agreement_of_arrival(const Config& config) {
   return agreement_of(config) + (config.job_key.empty() ? "job_key=not set\n" : "job_key=set\n");

@@ -55,8 +55,7 @@ class ServedStore final : public Store {
               const StoreLimits& limits)
       : limits_(limits),
         acceptor_(
-            std::move(listeners), with_key_file(std::move(access)),
-            Log(0, log_level_of(report.log_level)),
+            std::move(listeners), with_key_file(std::move(access)), Log(0, report.log),
             [metrics = report.metrics] {
               if (metrics) metrics->record_refused_connection();
             },

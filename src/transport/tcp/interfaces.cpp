@@ -28,6 +28,7 @@
 #include <system_error>
 
 #include "base/first_line.h"
+#include "base/rank_path.h"
 #include "mccl/error.h"
 #include "transport/tcp/socket.h"
 
@@ -187,12 +188,6 @@ Medium medium_of(const std::string& name, const std::string& system) {
 }
 
 #endif
-
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
-  return printable(name);
-}
 
 bool InterfaceAddress::reaches(const Address& other) const {
   const auto mine = address.raw();

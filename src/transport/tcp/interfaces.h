@@ -65,7 +65,4 @@ std::optional<Address> route_source(const Address& destination);
 /// Falls back to the host name.
 std::string host_identity();
 
-/// Host name, reduced to printable characters; "unknown" if gethostname fails.
-std::string host_name();
-
 }  // namespace mccl::transport::tcp

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/rank_path.h"
 #include "base/value_text.h"
 #include "transport/rdma/survey/advice.h"
 #include "transport/rdma/survey/device_table.h"
@@ -179,7 +180,7 @@ std::vector<Gid> wanted_gids(std::vector<Gid> gids, const std::string& wanted) {
 
 Card card_without(const std::string& why) {
   Card card;
-  card.host = tcp::host_name();
+  card.host = host_name();
   card.why = why;
   return card;
 }
