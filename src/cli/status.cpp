@@ -52,7 +52,7 @@ struct StatusFlags {
   bool json = false;
 };
 
-/// What one run of the command prints, and the worst health of the jobs.
+/// The text of one survey, and the worst health of the jobs.
 struct Shown {
   std::string text;
   Health health = Health::healthy;

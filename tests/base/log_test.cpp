@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "expect_refusal.h"
+#include "support/folder.h"
 
 namespace mccl {
 namespace {
@@ -60,6 +65,64 @@ TEST(Log, TwoLogsDoNotShareTheirLevel) {
 
 TEST(Log, OmitsTheRankIfThereIsNone) {
   EXPECT_THAT(stderr_of([] { Log(-1, LogLevel::info).info("x"); }), HasSubstr("[mccl] x"));
+}
+
+std::string contents_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(Log, LinesInJsonHaveTimeLevelRankGroupAndMessage) {
+  const std::string text = stderr_of([] {
+    const Log log(3, {.level = "INFO", .format = "json"});
+    log.info("it says \"{}\"\nand \xff", 42);
+    log.about("pair").warn("late");
+  });
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  const auto first = nlohmann::json::parse(line);
+  EXPECT_THAT(first["time"].get<std::string>(),
+              ::testing::MatchesRegex("[0-9-]+T[0-9:]+\\.[0-9][0-9][0-9]Z"));
+  EXPECT_EQ(first["level"], "INFO");
+  EXPECT_EQ(first["rank"], 3);
+  EXPECT_EQ(first["message"], "it says \"42\"");
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line)["message"], "and \xef\xbf\xbd");
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line)["group"], "pair");
+}
+
+TEST(Log, WritesToAFileInsteadOfStandardError) {
+  const testing::Folder folder;
+  const LogOptions options{.level = "INFO", .file = folder.path() + "/%r.log"};
+  EXPECT_THAT(stderr_of([&] {
+                Log(3, options).info("one");
+                Log(3, options).info("two");
+              }),
+              IsEmpty());
+  EXPECT_THAT(contents_of(folder.path() + "/3.log"),
+              ::testing::ContainsRegex("INFO  \\[mccl rank 3\\] one\n.*two\n"));
+}
+
+TEST(Log, AFullFileIsRenamedAndFourFilesRemain) {
+  const testing::Folder folder;
+  const LogOptions options{
+      .level = "INFO", .file = folder.path() + "/%r", .file_bytes = std::size_t{4} << 10};
+  const Log first(0, options);
+  const Log second(0, options);  // the logs of one process share the file
+  for (int i = 0; i < 500; ++i) (i % 2 == 0 ? first : second).info("line {}", i);
+  for (const char* name : {"/0", "/0.1", "/0.2", "/0.3"})
+    EXPECT_LE(std::filesystem::file_size(folder.path() + name), 4096U) << name;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/0.4"));
+  EXPECT_THAT(contents_of(folder.path() + "/0"), HasSubstr("line 499\n"));
+}
+
+TEST(Log, FallsBackToStandardErrorIfTheFileCannotBeOpened) {
+  EXPECT_THAT(
+      stderr_of([] { Log(0, {.level = "INFO", .file = "/proc/none/%r.log"}).info("kept"); }),
+      ::testing::AllOf(HasSubstr("cannot log to the file /proc/none/0.log"), HasSubstr("kept")));
 }
 
 TEST(Log, LinesOfManyThreadsStayWhole) {

@@ -57,16 +57,6 @@ struct Rank3 {
   Config config;
 };
 
-TEST(FlightRecordPath, StandsForEachRank) {
-  const Folder folder;
-  const std::string process = std::to_string(::getpid());
-  EXPECT_EQ(flight_record_path("/a/%h.%r.json", kOrigin), "/a/desk.3.json");
-  EXPECT_EQ(flight_record_path("/a/%p-%%r%x%", kOrigin), "/a/" + process + "-%r%x%.3");
-  EXPECT_EQ(flight_record_path("/a/record", kOrigin), "/a/record.3");
-  EXPECT_EQ(flight_record_path(folder.path(), kOrigin), folder.path() + "/mccl-desk-3.json");
-  EXPECT_EQ(flight_record_path("/a/", kOrigin), "/a/mccl-desk-3.json");
-}
-
 TEST(StatusServer, AnswersWithTheRecordAndTheStatus) {
   Rank3 scene;
   scene.recorder.write({});
