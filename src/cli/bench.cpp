@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
@@ -13,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/kit/file.h"
+#include "cli/kit/program.h"
 #include "cli/kit/quantity.h"
 #include "mccl/mccl.h"
 #include "mccl/meeting.h"
@@ -45,6 +47,8 @@ Examples:
   mccl bench all --ranks 4 --sizes 8,64K,16M   every collective at three sizes
   mccl bench all_reduce --sizes 8:64M:x2 --dtype bf16 --json result.json
   mccl bench broadcast --transport tcp --root 1 --no-bounds
+  mccl bench --json b.json --plot both.svg a.json    compared with an earlier result
+  mccl bench --plot both.svg a.json b.json           pictures of two earlier results
 On several machines (srun, mpirun or torchrun can replace mccl launch):
   mccl launch --hosts a,b mccl bench all_reduce
 To measure a codec on the links between them (sums between ranks that share memory are exact):
@@ -66,6 +70,7 @@ struct BenchFlags {
   std::string compression;
   /// True if `mccl bench` has started this rank.
   bool one_host = false;
+  std::string plot;  ///< Picture to write; empty for none.
   Options rest;
 };
 
@@ -120,7 +125,25 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
   return kGood;
 }
 
-int run_bench(const BenchFlags& flags, const std::vector<std::string>& arguments) {
+/// Removes the names of earlier results from the words that name what to measure, and returns them.
+std::vector<std::string> take_results(BenchFlags& flags) {
+  std::vector<std::string>& words = flags.calls.routines;
+  const auto is_measured = [](const std::string& word) { return !word.ends_with(".json"); };
+  const auto results = std::ranges::stable_partition(words, is_measured);
+  std::vector<std::string> taken(results.begin(), results.end());
+  words.erase(results.begin(), results.end());
+  if (flags.plot.empty() && !taken.empty())
+    throw InvalidArgument(fmt::format("{}: only --plot reads earlier results", taken.front()));
+  return taken;
+}
+
+/// Draws the results, and ends this process.
+[[noreturn]] void draw(const BenchFlags& flags, std::vector<std::string> results) {
+  results.insert(results.begin(), flags.plot);
+  become_python("mccl bench --plot", "mccl.plot", "plot", std::move(results));
+}
+
+int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) {
   if (flags.calls.routines == std::vector<std::string>{"kernels"}) {
     fmt::print("{}", kernels_text(config_of(flags)));
     return kGood;
@@ -144,6 +167,23 @@ int run_bench(const BenchFlags& flags, const std::vector<std::string>& arguments
   }
   check_ranks(options, placement->size, flags.one_host, all_asked);
   return run_as_rank(*placement, config, options, flags.one_host);
+}
+
+int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
+  std::vector<std::string> results = take_results(flags);
+  const bool measures = results.empty() || !flags.calls.routines.empty();
+  check_writable("--plot", flags.plot);
+  if (!flags.plot.empty() && measures && flags.rest.json.empty())
+    throw InvalidArgument("--plot: add --json FILE, for the figures that the picture shows");
+  if (measures) {
+    const int status = measure(flags, arguments);
+    const std::optional<Placement> placement =
+        find_placement(config_of(flags), process_environment());
+    if (status != kGood || flags.plot.empty() || (placement && placement->rank != 0)) return status;
+    if (placement && flags.one_host) return status;  // the process that started the ranks draws
+    results.insert(results.begin(), flags.rest.json);
+  }
+  draw(flags, std::move(results));
 }
 
 void add_what(CLI::App& app, BenchFlags& flags) {
@@ -187,6 +227,9 @@ void add_how(CLI::App& app, BenchFlags& flags) {
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
   add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");
+  add_value(app, "--plot FILE", flags.plot,
+            "Draw bandwidth and time against size, as .svg, .png or .pdf. With --json, draws\n"
+            "this result; beside it, or alone, results given as names that end with .json");
 }
 
 }  // namespace

@@ -2,18 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/environment.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/kit/process.h"
 #include "cli/kit/program.h"
 #include "mccl/error.h"
 
@@ -39,39 +35,18 @@ Examples:
 
 Exit status: 0 when the jobs or the user end the view, 2 no such job, or bad arguments.)";
 
-/// The program that Python runs.
-constexpr const char* kStart = R"(
-import sys
-try:
-    from mccl.top import main
-except ModuleNotFoundError as error:
-    print(f"mccl top: {sys.executable} has no module {error.name}; install it by: "
-          f"{sys.executable} -m pip install 'mccl-engine[top]'", file=sys.stderr)
-    sys.exit(2)
-sys.exit(main())
-)";
-
 struct TopFlags {
   std::optional<int> pid;
   double every = 1;
 };
 
-int run_top(const TopFlags& flags) {
+[[noreturn]] int run_top(const TopFlags& flags) {
   if (::isatty(STDOUT_FILENO) == 0)
     throw InvalidArgument("mccl top needs a terminal; use mccl status --follow for other outputs");
-  const auto environment = process_environment();
-  const std::string python = find_python(path_of(environment));
-  if (python.empty()) throw InvalidArgument("mccl top needs Python 3, which is not in PATH");
-  std::vector<std::string> words = {python,
-                                    "-c",
-                                    kStart,
-                                    "--program",
-                                    this_program().string(),
-                                    "--seconds",
+  std::vector<std::string> words = {"--program", this_program().string(), "--seconds",
                                     fmt::format("{}", flags.every)};
   if (flags.pid) words.push_back(std::to_string(*flags.pid));
-  execute(python, std::move(words), environment);
-  throw Error(fmt::format("cannot run {}: {}", python, std::strerror(errno)));
+  become_python("mccl top", "mccl.top", "top", std::move(words));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "backend/direct/call.h"
 #include "backend/native/group.h"
+#include "backend/native/profiler_range.h"
 #include "device/registry.h"
 #include "mccl/error.h"
 
@@ -24,6 +25,7 @@ Request without_devices(const Request& request) {
 
 Work NativeGroup::begin(const Request& request, const CallOptions& options,
                         const Request* on_device) {
+  const ProfilerRange range(request);
   const bool is_on_device = mccl::on_device(request);
   if (setup_->stages_always && !is_on_device && (request.in.allocation || request.out.allocation))
     return ordered_calls().enqueue(staged::as_the_gpu_sees(request), options);

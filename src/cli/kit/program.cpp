@@ -6,18 +6,24 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #endif
 
+#include "base/environment.h"
 #include "base/value_text.h"
+#include "cli/kit/process.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -96,6 +102,29 @@ std::string find_python(const std::string& path) {
     }
   }
   return {};
+}
+
+void become_python(const std::string& who, const std::string& module, const std::string& extra,
+                   std::vector<std::string> arguments) {
+  const auto environment = process_environment();
+  const std::string python = find_python(path_of(environment));
+  if (python.empty()) throw Error("this needs Python 3, which is not in PATH");
+  std::vector<std::string> words = {
+      python, "-c",
+      fmt::format(R"(
+import sys
+try:
+    from {module} import main
+except ModuleNotFoundError as error:
+    print(f"{who}: {{sys.executable}} has no module {{error.name}}; install it by: "
+          f"{{sys.executable}} -m pip install 'mccl-engine[{extra}]'", file=sys.stderr)
+    sys.exit(2)
+sys.exit(main())
+)",
+                  fmt::arg("who", who), fmt::arg("module", module), fmt::arg("extra", extra))};
+  std::ranges::move(arguments, std::back_inserter(words));
+  execute(python, std::move(words), environment);
+  throw Error(fmt::format("cannot run {}: {}", python, std::strerror(errno)));
 }
 
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices) {

@@ -27,6 +27,13 @@ std::filesystem::path this_program();
 /// environment, or else the first python3 or python on `path`. Empty if there is none.
 std::string find_python(const std::string& path);
 
+/// Replaces this process with `main()` of a Python module of MCCL, such as "mccl.top", in the
+/// Python of find_python(). If the module needs a package that is missing, Python prints how to
+/// install `extra` of MCCL's package, and ends with status 2. `who` begins the messages. Throws
+/// Error if there is no Python.
+[[noreturn]] void become_python(const std::string& who, const std::string& module,
+                                const std::string& extra, std::vector<std::string> arguments);
+
 /// True if this Python has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
 /// which files exist, because importing MLX would take longer than starting a job. `devices` is the
 /// system's folder of devices.

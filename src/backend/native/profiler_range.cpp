@@ -1,0 +1,48 @@
+#include "backend/native/profiler_range.h"
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mccl::native {
+namespace {
+
+/// Null if no profiler runs.
+nvtxDomainHandle_t domain() {
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("mccl");
+  return domain;
+}
+
+}  // namespace
+
+ProfilerRange::ProfilerRange(const engine::Request& request) noexcept
+    : is_shown_(domain() != nullptr) {
+  if (!is_shown_) return;
+  nvtxEventAttributes_t range = {};
+  range.version = NVTX_VERSION;
+  range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  range.message.ascii = name_of(request.call.collective).data();
+  range.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+  range.payload.ullValue = std::max<std::uint64_t>(request.in.bytes(), request.out.bytes());
+  nvtxDomainRangePushEx(domain(), &range);
+}
+
+ProfilerRange::~ProfilerRange() {
+  if (is_shown_) nvtxDomainRangePop(domain());
+}
+
+}  // namespace mccl::native
+
+#else
+
+namespace mccl::native {
+
+ProfilerRange::ProfilerRange(const engine::Request&) noexcept : is_shown_(false) {}
+ProfilerRange::~ProfilerRange() = default;
+
+}  // namespace mccl::native
+
+#endif
