@@ -44,7 +44,7 @@ std::string said(std::vector<const char*> words) {
 TEST(ParseError, NamesTheFlagAndWhatIsWrong) {
   EXPECT_EQ(said({"-n", "0"}),
             "-n: expected an integer from 1 to 4096; found \"0\" (\"mccl launch --help\" explains "
-            "all)");
+            "all flags)");
   EXPECT_THAT(said({"--number=x"}), StartsWith("--number: expected an integer from 1 to 4096"));
   EXPECT_THAT(said({"--seconds", "-1"}),
               StartsWith("--seconds: expected a number from 0.001 to 31536000; found \"-1\""));
