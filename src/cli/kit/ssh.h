@@ -20,7 +20,7 @@ enum class SshRole {
   alone,             ///< Opens a connection for itself only.
 };
 
-/// Default time to connect and to log in.
+/// Default time limit for connecting to a host and logging in there.
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
 /// Returns the argv of an ssh that never prompts. It ends if the server sends nothing for `silence`
@@ -61,8 +61,8 @@ class LoginRetry {
   Clock::time_point next_try() const { return next_try_; }
   bool has_begun() const { return tries_ > 0; }
   void begin() { ++tries_; }
-  /// Called after a login failed with this error text of ssh. Returns true and sets `next_try` if
-  /// the login should be retried.
+  /// Decides whether to retry a login that failed; `complaint` is ssh's error text. Sets next_try()
+  /// and returns true if the login should be retried.
   bool tries_again(std::string_view complaint);
   void give_up() { tries_ = kMostTries; }
 
