@@ -53,11 +53,11 @@ class RunningHost {
   virtual ReachedHost reached() const = 0;
 
   virtual bool has_mccl() const = 0;
-  /// Starts `mccl` on the host with these arguments. They must be those of a command that ends when
-  /// its standard input closes.
+  /// Starts `mccl` on the host with these arguments. The command that they name must end when its
+  /// standard input closes.
   virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
-  /// Returns a function that makes the guardian forget a process. It must be called once a process
-  /// that this object started no longer exists.
+  /// Returns a function that makes the guardian forget a process. The caller must call it once a
+  /// process that this object started has been reaped.
   Dialogue::Reaped forgets() const {
     return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
   }

@@ -130,7 +130,7 @@ std::string ask(const RankSocket& rank, std::string_view request) {
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (!json.is_object()) throw Error(fmt::format("the answer of {} is truncated", who));
   if (const auto error = json.find("error"); error != json.end() && error->is_string()) {
-    throw Error(fmt::format("{}: {}; use the mccl of that job's installation", who,
+    throw Error(fmt::format("{}: {}; run the mccl program of the job's own installation", who,
                             error->get<std::string>()));
   }
   return answer;

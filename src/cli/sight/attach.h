@@ -20,7 +20,7 @@ struct RankSocket {
   std::string path;
 };
 
-/// Reads "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
+/// Parses "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
 
 /// The sockets of all ranks of this user on this host, ordered by process and rank. Removes sockets

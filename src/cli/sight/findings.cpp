@@ -15,7 +15,7 @@
 namespace mccl::cli::sight {
 namespace {
 
-/// Total delay below which a late rank is not mentioned, in nanoseconds.
+/// Smallest total delay for which a late rank is reported, in nanoseconds.
 constexpr double kLeastDelay = 1e6;
 
 /// A recorded call, and the record that contains it.
@@ -232,8 +232,8 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
     if (lateness.total < kLeastDelay) break;
     const Place& place = lateness.worst->places.front();
     found.push_back(fmt::format(
-        "Rank {} came last to {} of {} collectives and delayed the others by {} in all, most by "
-        "{} in call {} of group '{}', {}, at {}.",
+        "Rank {} came last to {} of {} collectives and delayed the others by {} in all; the "
+        "longest delay was {} in call {} of group '{}', {}, at {}.",
         rank, lateness.calls, compared, duration_text(lateness.total),
         duration_text(static_cast<double>(lateness.most)), place.call->sequence,
         lateness.worst->group->name, call_text(*place.call), time_text(place.call->arrived())));
@@ -246,8 +246,8 @@ struct ClockBounds {
   std::int64_t most = INT64_MAX;
 };
 
-/// Returns the bounds of the time that must be added to times of `host`, so that they can be
-/// compared with times of `reference`.
+/// Returns the bounds of the time that must be added to times of `host` to make them comparable
+/// with times of `reference`.
 ClockBounds bounds_of(const Collectives& collectives, const std::string& reference,
                       const std::string& host) {
   ClockBounds bounds;

@@ -41,8 +41,8 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
 }
 
 /// Adds the events of one call. A collective is a bar in its group's row, because a group runs one
-/// collective at a time. Messages, and times in the queue, may overlap, so they are asynchronous
-/// events.
+/// collective at a time. Messages may overlap, and so may the times that calls spend in the queue,
+/// so both are asynchronous events.
 void add_events(Json& events, const FlightRecord& record, const RecordedCall& call,
                 std::int64_t beginning) {
   if (call.arrived() == 0) return;

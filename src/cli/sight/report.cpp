@@ -146,7 +146,8 @@ void add_rows(cluster::TableRows& rows, const RankReport& rank) {
   if (!is_busy) add("", "in no call", "");
 }
 
-/// Adds a row for each rank that has sent no report, as the first rank that has sees it.
+/// Adds a row for each rank that has sent no report. The rank's state is taken from the first
+/// report that lists peers.
 void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
   std::set<int> reported;
   for (const RankReport& rank : job.ranks) reported.insert(rank.rank);

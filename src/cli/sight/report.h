@@ -46,7 +46,8 @@ struct RankReport {
   long long errors = 0;
   long long bytes_sent = 0;
   long long bytes_received = 0;
-  /// Describes why the rank's answer is missing or incomplete; empty if it is complete.
+  /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
+  /// there is no such trouble.
   std::string trouble = {};
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};
