@@ -108,7 +108,7 @@ std::size_t end_of_flags(const CLI::App& command, Words words) {
     const std::string_view word = words[at];
     if (word == "--") return at + 1;
     if (!word.starts_with('-') || word == "-") return at;
-    // The value of -n4 and --number=4 is in the same word.
+    // In -n4 and --number=4, the value is part of the word.
     const bool whole = word.starts_with("--") || word.size() == 2;
     const bool has_more = at + 1 < words.size();
     at += whole && has_more && takes_value(command, std::string(word)) ? 2 : 1;

@@ -26,7 +26,7 @@ using ValueCheck = std::function<std::string(const std::string&)>;
 
 ValueCheck integer_between(std::int64_t least, std::int64_t most);
 ValueCheck number_between(double least, double most);
-/// Returns a check that accepts only these names, which must outlive it.
+/// Returns a check that accepts only `names`, whose characters must outlive the check.
 ValueCheck one_of(std::vector<std::string_view> names);
 
 /// Returns the enumerator for which name_of() returns `text`. `count` is the number of enumerators.

@@ -93,7 +93,7 @@ bool send_from(std::string& waiting, int to) {
 }
 
 /// Returns the user who owns a connection. Searches the kernel's table at `path` for the
-/// connection's two addresses.
+/// connection's two addresses; returns nothing if the table does not contain them.
 std::optional<uid_t> owner_of(const char* path, const std::string& local,
                               const std::string& remote) {
   std::ifstream table(path);

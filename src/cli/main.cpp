@@ -130,7 +130,7 @@ void occupy_standard_streams() {
   }
 }
 
-/// Flushes standard output, since a write may fail only now, for example on a full disk. Returns
+/// Flushes standard output, because an error such as a full disk may appear only then. Returns
 /// `status`, or kFailed if a write failed.
 int with_output_written(int status) {
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();

@@ -37,9 +37,9 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns by how many seconds a host's clock is wrong at least; negative if the clock is behind, 0
-/// if it may be right. The exact offset is unknown, because the host read `shown` from its clock at
-/// some time between `asked_at` and now.
+/// Returns the minimum error of a host's clock in seconds; negative if the clock is behind, 0 if it
+/// may be right. The exact error is unknown, because the host read `shown` from its clock at some
+/// time between `asked_at` and now.
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
@@ -77,7 +77,7 @@ std::string Inquiry::python_of(const Host& host) const {
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Dialogue> session;
-  json request;                 ///< The first request; sent once the probe runs.
+  json request;                 ///< The request for the host's facts; sent once the probe runs.
   bool is_missing = false;      ///< True if the host has no mccl.
   std::string program;          ///< Path of the host's mccl; empty until it is found.
   std::string busy;             ///< The program that the probe last reported as running.
@@ -106,8 +106,8 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, S
 }
 
 Inquiry::~Inquiry() {
-  // Ends the input of all sessions first, so that they end in parallel. Then each destructor waits
-  // for its own session.
+  // Ends the input of all sessions first, so that they end in parallel. Afterwards, the destructor
+  // of each session waits for its end.
   for (const auto& line : lines_)
     if (line->session) line->session->end_input();
 }
@@ -263,7 +263,7 @@ void Inquiry::start_probes() {
     Line& line = *lines_[host];
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
     asked_[host].probe_fault = fmt::format(
-        "{} does not listen: {}", line.program,
+        "{} probe does not listen: {}", line.program,
         line.session && line.session->ended() ? error_text(*line.session) : "it does not answer");
     line.session.reset();
   }

@@ -95,7 +95,7 @@ class Inquiry {
   const std::string key_;
   std::vector<Asked> asked_;
   Signals& signals_;
-  std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
+  std::vector<std::unique_ptr<Line>> lines_;  ///< Indexed by host, like asked_.
 };
 
 // Helpers of Inquiry that asked.cpp implements.

@@ -136,7 +136,7 @@ class Dialogue {
 
 struct Captured {
   std::string output;  ///< The last bytes of standard output, and of standard error if requested.
-  int status = 0;      ///< Exit status, or 128 + the number of the signal that killed it.
+  int status = 0;      ///< Exit status, or 128 + the signal number if the program was killed.
   bool late = false;   ///< True if the program was ended at the time limit.
 };
 

@@ -23,9 +23,9 @@ enum class SshRole {
 /// Default time limit for connecting to a host and logging in there.
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
-/// Returns the argv of an ssh that never prompts. It ends if the server sends nothing for `silence`
-/// and up to four seconds more. `socket` is the path of the shared connection's socket, or "none"
-/// for SshRole::alone. `extra` holds the user's arguments.
+/// Returns the argv of an ssh that never prompts, and that ends if the server sends nothing for
+/// `silence` and up to four seconds more. `socket` is the path of the shared connection's socket,
+/// or "none" for SshRole::alone. `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
@@ -77,8 +77,8 @@ class LoginRetry {
 /// (MaxStartups).
 class Logins {
  public:
-  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins at
-  /// the tenth.
+  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins
+  /// once ten are in progress.
   static constexpr int kMost = 8;
 
   /// Counts a login at each of these machines and returns true. If one of them has reached the

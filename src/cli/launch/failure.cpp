@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Shortest silence that is reported. The host answers every second, but may miss some beats while
-/// busy.
+/// it is busy.
 constexpr auto kNotable = 3s;
 
 /// Returns the local time, such as "14:03:22".

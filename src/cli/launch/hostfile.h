@@ -18,7 +18,7 @@ inline constexpr int kBackendCount = 6;
 const char* name_of(Backend backend);
 
 struct Hostfile {
-  std::string backend;  ///< Empty if the file specifies none.
+  std::string backend;  ///< Empty if the file names no backend.
   std::map<std::string, std::string> environment;
   std::vector<Host> hosts;
   /// Unknown keys, with their positions in the file. MCCL ignores them, as MLX does.
@@ -32,7 +32,7 @@ Hostfile parse_hostfile(std::string_view name, std::string_view text);
 /// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument.
 Hostfile read_hostfile(const std::string& path);
 
-/// Returns a line that warns of ignored keys. Empty if there are none.
+/// Returns a line that warns of ignored keys. Empty if no key is ignored.
 std::string warning_of(const Hostfile& file);
 
 /// Returns the contents of the file as a readable table.

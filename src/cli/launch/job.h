@@ -32,8 +32,8 @@ struct JobRequest {
 
 /// TCP ports of a job: `root` and `master` on the host of rank 0, `ring` on all hosts.
 struct Ports {
-  std::uint16_t root = 0;    ///< MCCL_ROOT
-  std::uint16_t master = 0;  ///< MASTER_PORT
+  std::uint16_t root = 0;    ///< Port in MCCL_ROOT.
+  std::uint16_t master = 0;  ///< Value of MASTER_PORT.
   /// Ports of MLX's ring: one for each address and connection of each rank, in order.
   std::vector<std::uint16_t> ring;
 };
@@ -91,7 +91,7 @@ Job plan_job(const JobRequest& request, std::string key);
 /// the key. Returns a new key if none is set, or if a rank of another job started this launcher.
 std::string key_of(const Variables& inherited);
 
-/// The script that Python runs in this rank. Null if it runs none.
+/// The script that Python runs in this rank. Null if the rank runs no script.
 const std::string* script_of(const RankPlan& rank);
 
 /// True if a host may be unable to reach another host: there are several hosts, and the hostfile
@@ -110,8 +110,8 @@ std::string devices_file(const Job& job);
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 
-/// Variable in the environment of every process of the job. Its value is the job's folder and a
-/// slash. It identifies processes that have left the process group of their rank.
+/// Variable in the environment of every process of the job, whose value is the job's folder and a
+/// slash. The variable identifies processes that have left the process group of their rank.
 inline constexpr const char* kMark = "_MCCL_LAUNCH";
 
 /// File in the job's folder. A program creates it when it imports MLX while MCCL_MLX is set.

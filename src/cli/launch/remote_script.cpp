@@ -226,7 +226,7 @@ std::string files_script(std::span<const NamedText> files) {
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token) {
   std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
-  // The variables may set another PATH, so sh is looked up first.
+  // Looks up sh before the variables are set, because they may set another PATH.
   text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));

@@ -57,8 +57,8 @@ std::string check_script(const std::string& token, const std::vector<const RankP
 
 using NamedText = std::pair<std::string, std::string>;
 
-/// Script that writes the files into the folder, says "ready", or "full PATH" if there is no space,
-/// and then reads the words listed above.
+/// Script that writes the files into the guard's folder and says "ready", or "full PATH" if there
+/// is no space. Then it reads the words that the top of this file lists.
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
@@ -84,7 +84,7 @@ std::string exit_word(std::string_view token, std::string_view status);
 class RankWords {
  public:
   RankWords() = default;
-  /// If `begins` is true, everything before begin_word is output of the host's start-up files and
+  /// If `begins` is true, everything before begin_word() is output of the host's start-up files and
   /// is dropped.
   RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
 
@@ -106,7 +106,7 @@ class RankWords {
   std::optional<int> status_;
   /// Bytes held back because they may begin a line that the script prints.
   std::string held_;
-  std::string dropped_;  ///< Output before the program began; shown if it never does.
+  std::string dropped_;  ///< Output before the program began; shown if the program never begins.
 };
 
 /// Results of the check that a host's guard has reported.
@@ -114,7 +114,7 @@ struct GuardReport {
   ReachedHost reached;
   std::string no_folder;  ///< Folder in which the host could not make the job's folder.
   std::string mccl;       ///< Path of mccl on the host; empty if it was not found.
-  std::string taskset;    ///< Path of taskset, which binds ranks; empty if there is none.
+  std::string taskset;    ///< Path of taskset, which binds ranks; empty if the host has no taskset.
   Processors processors;
   std::vector<std::string> faults;  ///< Reasons why ranks cannot run on the host, with advice.
 

@@ -73,7 +73,7 @@ class RunningHost {
   virtual bool prepared() const = 0;
   /// The processors to which the rank is bound. Valid once prepare() has been called.
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
-  /// Starts the rank. The streams of the returned process are the rank's.
+  /// Starts the rank. The streams of the returned process are the streams of the rank.
   virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, with `connection_lost` set if the connection to
   /// the host was lost. `announced`: the rank's shell wrapper has already printed the exit status,

@@ -66,7 +66,7 @@ class RunningRank {
   }
 
   /// Checks whether the process has ended, or the rank's shell wrapper has reported the end of the
-  /// rank. Returns true only once: at the first call that finds one of these.
+  /// rank. Returns true only once: at the first call that finds either.
   bool collect() {
     if (collected_) return false;
     const std::optional<Exit> end = reap(process_.id);

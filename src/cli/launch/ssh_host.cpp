@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// sshd allows ten sessions per connection by default (MaxSessions). One keeps the connection open,
-/// and one is reserved for the launcher (start_mccl).
+/// sshd allows ten sessions per connection by default (MaxSessions). One session keeps the
+/// connection open, and one is reserved for start_mccl().
 constexpr std::size_t kRanksOfConnection = 8;
 constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
@@ -312,8 +312,8 @@ class SshHost final : public RunningHost {
                                [](const auto& each) { return each->session.ended(); });
   }
 
-  /// Kills the connections once the limit has passed. Restarts the time to become ready as long as
-  /// a connection waits for its turn to log in.
+  /// Kills the connections once the limit has passed. While a connection waits for its turn to log
+  /// in, the time limit for the host to become ready starts again.
   void keep_limit(Watch& watch) {
     const auto waits_for_turn = [](const auto& each) { return each->session.waits_for_turn(); };
     const bool logs_in = state_ == State::checking || state_ == State::preparing;
@@ -361,7 +361,7 @@ class SshHost final : public RunningHost {
   Logins& logins_;
   const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's.
   const std::string token_;
-  /// The "ssh -G" whose output names the machines that a login involves, and that output.
+  /// The process `ssh -G`, and its output, which names the machines that a login involves.
   std::optional<Dialogue> route_;
   std::string route_text_;
   std::vector<std::string> machines_;  ///< Machines that a login involves; empty until known.

@@ -138,7 +138,8 @@ class StoreWays {
     ChildProcess request = {};  ///< The ssh that forwards the socket.
   };
 
-  /// Returns how a request to ssh ended. Returns nothing if it still runs, or if there is none.
+  /// Returns how a request to ssh ended. Returns nothing if the request still runs, or if there is
+  /// none.
   static std::optional<Exit> ended(ChildProcess& request) {
     if (request.id < 0) return {};
     std::optional<Exit> exit = reap(request.id);

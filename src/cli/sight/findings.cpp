@@ -106,7 +106,7 @@ void find_differences(const Collectives& collectives, std::vector<std::string>& 
   }
 }
 
-/// The last collective of a rank in a group; null if its record has none.
+/// The last collective of a rank in a group; null if the rank's record has none.
 const RecordedCall* last_of(const FlightRecord& record, const std::string& group_id) {
   const RecordedCall* last = nullptr;
   for (const RecordedCall& call : record.calls) {
@@ -125,7 +125,7 @@ std::string absence(const FlightRecord& record, const RecordedCall* last) {
                      last->ended == 0 ? "" : ", which ended at " + time_text(last->ended));
 }
 
-/// Describes a collective that all ranks began and that did not end on all of them.
+/// Describes a collective that all ranks began, but that did not end on all ranks.
 std::string unfinished(const MatchedCollective& collective) {
   const RecordedCall& first = *collective.places.front().call;
   std::string text =
@@ -144,8 +144,8 @@ std::string unfinished(const MatchedCollective& collective) {
   return text + ".";
 }
 
-/// Reports collectives that some ranks began and others did not. Reports only the first one of each
-/// group, because the later ones are its consequences.
+/// Reports collectives that some ranks began and others did not, or that did not end on all ranks.
+/// Reports only the first such collective of each group, because the later ones follow from it.
 void find_absences(const Collectives& collectives, const std::vector<FlightRecord>& records,
                    std::vector<std::string>& found) {
   std::set<std::string> groups;

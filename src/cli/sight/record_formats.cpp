@@ -139,8 +139,8 @@ std::string torch_dtype(const std::string& dtype) {
   return found == kNames.end() ? dtype : found->second;
 }
 
-/// Returns the name that torch's analyser expects for the call. It knows only the backends nccl and
-/// xccl, and the name of a message must contain both ranks.
+/// Returns the name that torch's analyser expects for the call. The analyser knows only the
+/// backends nccl and xccl, and expects both ranks in the name of a message.
 std::string torch_name(const RecordedCall& call, const RecordedGroup& group) {
   if (call.call == "barrier") return "nccl:all_reduce_barrier";
   if (call.call == "send") return fmt::format("nccl:send {}->{}", group.rank, call.peer);
