@@ -143,8 +143,8 @@ std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
   if (asked && *asked <= interval) {
     throw InvalidArgument(
         fmt::format("--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
-                    "because ranks "
-                    "survive shorter outages; give a larger value, or lower MCCL_LIVENESS_INTERVAL",
+                    "because ranks survive shorter outages; give a larger value, or lower "
+                    "MCCL_LIVENESS_INTERVAL",
                     *asked, interval));
   }
   const double usual = std::max(2 * interval, interval + kLeastMargin);
