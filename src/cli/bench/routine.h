@@ -64,15 +64,15 @@ double bus_factor(Routine routine, int ranks);
 /// Amount of data that one call moves.
 struct CallSize {
   std::size_t part = 0;  ///< Elements in one rank's part; all elements if the routine has no parts.
-  std::size_t total = 0;  ///< Number of all elements.
-  std::size_t bytes = 0;  ///< Size of all elements, in bytes.
+  std::size_t total = 0;  ///< Number of elements of the whole operation.
+  std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
 };
 
-/// Returns the largest shape of at most `bytes` bytes. However, a shape has at least one element,
-/// or one per rank if the routine has parts.
+/// Returns the largest shape of at most `bytes` bytes. If `bytes` is too small, the shape has one
+/// element, or one per rank if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
-/// Options of a run of `mccl bench`. The same on every rank.
+/// Options of a run of `mccl bench`. They must be equal on all ranks.
 struct Options {
   std::vector<Routine> routines;
   std::vector<std::size_t> sizes;
@@ -98,8 +98,8 @@ struct CallFlags {
   int root = 0;
 };
 
-/// Adds "collective", --sizes, --dtype, --op and --root. `further` follows the names of the
-/// collectives in the help.
+/// Adds the argument "collective" and the flags --sizes, --dtype, --op and --root. `further`
+/// follows the names of the collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
 /// Parses the flags, and stores the calls in `options`. Throws InvalidArgument. `unfit`: see
