@@ -41,7 +41,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
 /// Returns an address of each host on an interface without a discovered cable, or an empty string
-/// if the host has none. Indexed by host.
+/// if the host has no such address. Indexed by host.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 
@@ -50,7 +50,7 @@ struct Exchanged {
   std::vector<cluster::Finding> findings;
 };
 
-/// Tests each link in both directions, and measures latency and rate.
+/// Tests each link in both directions, and measures its latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
                    const cluster::TopologyChoice& choice,
                    std::span<const cluster::Addressed> links);
