@@ -43,7 +43,7 @@ std::optional<schedule::Facts> measure(int ranks);
 /// Parses a JSON list with an object for each cable: {"between": [0, 1], "rate": "10Gbit",
 /// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument if the text is
 /// invalid or the cables do not join all ranks. The message contains `origin`. If the cables do not
-/// join all ranks, the message lists the sets of ranks that are joined.
+/// join all ranks, the message also lists the sets of ranks that cables join.
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
 
 /// Returns comment lines that show the ring and the tree that schedules use.
