@@ -52,7 +52,7 @@ double number_in(const json& request, const char* key, double least, double most
   const auto found = request.find(key);
   if (found == request.end() || !found->is_number()) refuse(key, "number");
   const auto value = found->get<double>();
-  if (!(value >= least && value <= most)) refuse(key, "number in its range");
+  if (!(value >= least && value <= most)) refuse(key, "number in the valid range");
   return value;
 }
 
@@ -62,7 +62,8 @@ Address address_of(const std::string& text, double port) {
   return *address;
 }
 
-/// Listens at the first free port of a range, or at any free port if all of them are taken.
+/// Listens at the first free port of a range, or at any free port if all ports of the range are
+/// taken.
 transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
   for (int port = first; port <= last + 1; ++port) {
     for (const int family : {AF_INET6, AF_INET}) {
@@ -82,7 +83,7 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Parameters of a request that connects: "id", "to", "port", and optionally "from".
+/// Parameters of a request to connect to another probe: "id", "to", "port", and optionally "from".
 struct Target {
   explicit Target(const json& request)
       : id(number_in(request, "id", 0, 1e9)),
@@ -166,8 +167,8 @@ class Agent {
   }
 
   void describe_host(const nlohmann::json& request) {
-    // The clock is read before anything that takes time, because the caller compares it with the
-    // time of its request.
+    // The clock is read before anything that takes time, because the caller compares the clock with
+    // the time of its request.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
     GatherPlan plan;
     plan.python = text_in(request, "python");
@@ -184,8 +185,8 @@ class Agent {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
     const std::string key = text_in(request, "key");
     if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-    // The limit is raised only now, because describe_host() must report the limit with which a job
-    // starts.
+    // The limit of open files is raised only now, because describe_host() must report the limit
+    // with which a job starts.
     raise_open_files_limit();
     secret_.emplace(key);
     std::vector<transport::tcp::Listener> listeners;
@@ -277,7 +278,7 @@ Command add(CLI::App& program) {
   app->footer(kFooter);
   add_value(*app, "--system NAME", *system,
             "How to query this system: linux reads its files; macos runs its\nprograms, "
-            "whose recorded output tests replay. Default: this one",
+            "whose recorded output tests replay. Default: the running system",
             one_of({"linux", "macos"}));
   return {app, [system] { return run_probe(*system == "macos"); }};
 }
