@@ -51,8 +51,8 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds interfaces that have a carrier but exchanged no discovery message, perhaps because a
-/// firewall dropped it. Used when cables appear to be missing. Returns at most one finding, which
-/// lists all these interfaces.
+/// firewall drops such messages. Used when cables appear to be missing. Returns at most one
+/// finding, which lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds cables whose ends have addresses or MTUs that do not match. Needs no results of path

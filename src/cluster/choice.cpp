@@ -51,8 +51,8 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
                                 kMostRingSteps),
       .where = names_of(hosts),
       .why =
-          "MLX's ring and jaccl-ring need one; MCCL works on any cables that join all hosts, and "
-          "is fastest on a ring",
+          "MLX's backends ring and jaccl-ring need a ring; MCCL works on any cables that join all "
+          "hosts, and is fastest on a ring",
       .cure = ""};
   if (!ring.missing.empty())
     finding.cure = fmt::format(
@@ -96,12 +96,12 @@ Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
   return {
       .id = "no-rdma",
       .severity = Severity::problem,
-      .what =
-          fmt::format("not every end of the cables has an RDMA device, which {} needs", backend),
+      .what = fmt::format("some ends of cables have no RDMA device; {} needs one at every end",
+                          backend),
       .where = names_of(hosts),
       .why =
           "RDMA over Thunderbolt needs Thunderbolt 5 and macOS 26.2 or later, and must be enabled",
-      .cure = "run mccl doctor to see which hosts lack it, or use --backend ring"};
+      .cure = "run mccl doctor to see which hosts lack RDMA, or use --backend ring"};
 }
 
 /// True if a and b are adjacent in `order`, where the last and the first are adjacent too.
@@ -151,7 +151,7 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
   return devices.size() == 1 ? devices.front() : devices;
 }
 
-/// Repeats addresses until all entries have the same number of them. MLX's ring needs as many
+/// Repeats addresses until all entries have the same number of addresses. MLX's ring needs as many
 /// connections to the previous host as to the next one. An address that is listed twice makes two
 /// connections along its cable.
 void even_out(std::vector<HostfileEntry>& entries) {
@@ -280,7 +280,7 @@ TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectiv
          .severity = Severity::warning,
          .what = "only Wi-Fi joins all hosts",
          .where = names_of(hosts),
-         .why = "it is 10 to 100 times slower than a cable and loses packets",
+         .why = "Wi-Fi is 10 to 100 times slower than a cable and loses packets",
          .cure = "connect the hosts with cables, then run mccl config again"});
   }
   return choice;

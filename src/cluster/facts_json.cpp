@@ -136,8 +136,8 @@ bool keep_valid(json& value, const json& example, HostFacts& noted) {
   return true;
 }
 
-/// Empties names that are not plain, because they may appear in commands, and adds a finding for
-/// each. Drops list entries that lack an essential field, such as interfaces without a name.
+/// Empties names that are not plain and adds a finding for each, because names may appear in
+/// commands. Drops list entries that lack an essential field, such as interfaces without a name.
 void keep_plain(HostFacts& facts, HostFacts& noted) {
   const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
   for (Interface& each : facts.interfaces) {
@@ -169,7 +169,8 @@ json json_of(const HostFacts& facts) { return facts; }
 
 HostFacts read_facts(const std::string& host, const json& said) {
   static const json kExample = example_of_facts();
-  // Receives the checked values and the findings: first those of this parse, then the host's own.
+  // Receives the checked values and the findings: first the findings of this parse, then those that
+  // the host reported.
   HostFacts noted;
   noted.host = host;
   json valid = said;

@@ -35,8 +35,8 @@ struct Interface {
   std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
-  /// Value of Linux's rp_filter setting. If it is 1, Linux drops packets that arrive on a different
-  /// interface from the one that replies would leave through.
+  /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet that arrives on another
+  /// interface than a reply to the packet would leave through.
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
@@ -47,7 +47,7 @@ struct Interface {
   bool has_ipv4() const { return !ipv4().empty(); }
   /// Returns the first address, without the prefix length; empty if there is none.
   std::string first_address() const;
-  /// True if one of its addresses is `text`, in any spelling.
+  /// True if one of the interface's addresses is `text`, in any spelling.
   bool has_address(const std::string& text) const;
 };
 
@@ -105,7 +105,7 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
-  int ranks = 0;  ///< Number of running ranks that this user may see.
+  int ranks = 0;  ///< Number of running ranks on the host that the user may see.
   bool is_root = false;
   bool has_sudo = false;  ///< True if sudo needs no password.
   Limit open_files;       ///< Soft limit of open files of a process.
@@ -124,7 +124,7 @@ struct HostFacts {
   /// neighbours.
   std::vector<InUse> in_use;
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
-  /// "systemd-networkd" or "networksetup". Empty if it is none of these.
+  /// "systemd-networkd" or "networksetup". Empty if it is another program or none.
   std::string network_manager;
   /// True while a network set-up is active on the host that a guard process will undo, because the
   /// set-up has not been confirmed.

@@ -70,7 +70,8 @@ void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& 
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
 
-/// Union-find over interfaces: groups those that are joined, directly or through others.
+/// Union-find over interfaces: groups interfaces that are joined directly or through other
+/// interfaces.
 class Together {
  public:
   void join(const End& a, const End& b) { root_of(b) = root_of(a); }

@@ -72,7 +72,7 @@ std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
                                          std::vector<Finding>& findings);
 
 /// Derives the links and networks from the discovery messages that were received. Interfaces that
-/// exchanged none count as joined if they have addresses in the same network.
+/// exchanged no messages count as joined if they have addresses in the same network.
 Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
 /// True if the interfaces have different addresses in a common network.

@@ -44,12 +44,12 @@ struct InterfacePath {
 /// routed path to each address of that host.
 std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
-/// Returns one value per path: true if its rate is much lower than that of its hardware or, if the
-/// hardware reports none, than the median of such paths.
+/// Returns one value per path: true if the measured rate is much lower than the hardware's rate. If
+/// the hardware reports no rate, the median of the rates of such paths is used instead.
 std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
-/// Returns a table with one line per path, for people. If there are very many, shows only paths
-/// with a fault and the number of paths left out.
+/// Returns a table with one line per path, for people. If there are very many paths, shows only
+/// paths with a fault, and the number of the other paths.
 std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -62,7 +62,7 @@ std::string profile(const std::string& interface, const Network& address, bool l
       lasting ? "yes" : "no", interface, text_of(address));
 }
 
-/// Returns a command that runs `first`, then writes the lines to the file. The command renames a
+/// Returns a command that runs `first`, then writes the lines to the file. The command copies a
 /// file of an earlier set-up to FILE.before, which network managers do not read; `undo` restores
 /// that file.
 Commands with_file(const std::string& file, const std::vector<std::string>& lines,
@@ -160,7 +160,7 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
     // netplan merges the addresses of all its files; the other managers replace them.
     for (const Network& other : kept.interface.ipv4())
       if (other != kept.address && kept.host.network_manager != "netplan")
-        faults.insert(fmt::format("{} of {} has the address {} as well", kept.interface.name,
+        faults.insert(fmt::format("{} of {} has the address {}, too", kept.interface.name,
                                   kept.host.host, text_of(other)));
   }
   if (faults.empty()) return;
@@ -168,7 +168,7 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
   for (const std::string& fault : faults) text += (text.empty() ? "" : "; ") + fault;
   throw Error(fmt::format(
       "--persist cannot keep the addresses: {}; nothing was changed. Leave --persist out, and make "
-      "them permanent by hand",
+      "the addresses permanent by hand",
       text));
 }
 
@@ -216,7 +216,7 @@ std::vector<Commands> gift_of(const CableEnd& end) {
   if (!end.is_mac())
     return {{fmt::format("ip addr add {} dev {}", text_of(end.address), name),
              command_to_remove(end.host.system, name, text_of(end.address))}};
-  // Without a host route, macOS sends through the first of several interfaces.
+  // Without a host route, macOS sends packets for the peer through the first of several interfaces.
   const std::string peer = text_of(end.peer.address);
   return {{fmt::format("ifconfig {} inet {} netmask {} alias", name, text_of(end.address.address),
                        text_of(mask_of(end.address.prefix_bits))),

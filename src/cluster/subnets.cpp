@@ -27,8 +27,8 @@ class NetworkSet {
     std::string by;
   };
 
-  /// Ignores networks wider than any private one, since they are default routes: a VPN may route
-  /// 0.0.0.0/1 and 128.0.0.0/1.
+  /// Ignores networks wider than any private network, because they are default routes, such as
+  /// 0.0.0.0/1 and 128.0.0.0/1 of a VPN.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
@@ -51,7 +51,7 @@ class NetworkSet {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address.
+  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address of the network.
 };
 
 /// Adds the addresses and routes of a host, and the other addresses that the host uses.
@@ -129,8 +129,8 @@ class FreeNetworks {
   std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
 
-/// True if only one interface of the host has an address that overlaps the network. With several,
-/// routing could not choose between them.
+/// True if only one interface of the host has an address that overlaps the network. With several
+/// such interfaces, routing could not choose between them.
 bool only_one_of(const HostFacts& host, const Network& network) {
   return std::ranges::count_if(host.interfaces, [&](const Interface& interface) {
            return std::ranges::any_of(interface.addresses, [&](const Network& other) {
