@@ -39,8 +39,8 @@ std::size_t element_bytes(const Question& question);
 /// Returns the call as the scheduling problem of `rank`, without a chunk size.
 schedule::Problem problem_of(const Question& question, int rank);
 
-/// Each member except `ranks` is the maximum over the ranks whose schedules were built. Members
-/// other than `steps` and `ranks` are in bytes.
+/// Steps and traffic of the busiest ranks: each member except `ranks` is the maximum over the ranks
+/// whose schedules were built. Members other than `steps` and `ranks` are in bytes.
 struct PlannedTraffic {
   std::size_t steps = 0;
   std::size_t sent = 0;       ///< Sent through links.
