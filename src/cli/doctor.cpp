@@ -200,7 +200,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
                   std::make_move_iterator(more.end()));
 }
 
-/// Returns the findings about each host by itself, and those from a comparison of all hosts.
+/// Returns the findings about each host by itself, and the findings from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   std::vector<HostFacts> reached;
@@ -245,9 +245,9 @@ std::vector<cluster::SetupStep> fixes_of(const Report& report) {
 
 void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
 
-/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input if `sure`
-/// is false, and runs the commands. Either all commands take effect or none. Returns true if
-/// something was changed. Throws Error if a command fails.
+/// Fixes the faults that can be fixed safely: shows the commands, asks the user on standard input
+/// if `sure` is false, and runs the commands. Either all commands take effect or none. Returns true
+/// if something was changed. Throws Error if a command fails.
 bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {

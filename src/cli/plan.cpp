@@ -128,7 +128,7 @@ int ranks_per_node(const PlanFlags& flags) {
   const int per_node = (flags.ranks + nodes - 1) / nodes;
   if ((flags.ranks + per_node - 1) / per_node != nodes) {
     throw InvalidArgument(fmt::format(
-        "--nodes {}: {} ranks do not fill that many nodes with {} each; give --ranks-per-node",
+        "--nodes {0}: {1} ranks, {2} on each node, do not fill {0} nodes; give --ranks-per-node",
         nodes, flags.ranks, per_node));
   }
   return per_node;
@@ -137,7 +137,7 @@ int ranks_per_node(const PlanFlags& flags) {
 struct Basis {
   schedule::Facts facts;
   std::string origin;
-  Cabling cabling = {};  ///< Taken from --links.
+  Cabling cabling = {};  ///< The cables in the file of --links.
 };
 
 /// Combines the measured facts with the nodes that the flags give.

@@ -126,8 +126,8 @@ struct HostFacts {
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
   /// "systemd-networkd" or "networksetup". Empty if it is another program or none.
   std::string network_manager;
-  /// True while a network set-up is active on the host that a guard process will undo, because the
-  /// set-up has not been confirmed.
+  /// True while the host has a network set-up that has not been confirmed. A guard process will
+  /// undo the set-up if it is never confirmed.
   bool setup_unconfirmed = false;
   std::vector<ThunderboltPort> ports;
   std::vector<RdmaDevice> rdma;
@@ -138,12 +138,13 @@ struct HostFacts {
   /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The
   /// magnitude is a lower bound.
   double clock_off_s = 0;
-  std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
+  std::vector<Finding> odd;  ///< Findings about facts that could not be gathered or parsed.
 
-  /// Returns the interface; null if there is none with this name.
+  /// Returns the interface with this name; null if there is none.
   const Interface* interface(std::string_view name) const;
   Interface* interface(std::string_view name);
-  /// Splits a comma-separated setting into its items. Returns an empty vector if it is not set.
+  /// Splits a comma-separated setting into its items. Returns an empty vector if `variable` is not
+  /// set.
   std::vector<std::string> items_of(const std::string& variable) const;
 };
 

@@ -99,8 +99,8 @@ std::string text_of(const CableLink& link, std::span<const HostFacts> hosts);
 /// Returns a table of all links and networks, for people.
 std::string table_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
-/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. It selects the circo layout, which
-/// suits rings.
+/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. The graph selects the circo layout,
+/// which suits rings.
 std::string dot_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

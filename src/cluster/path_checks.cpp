@@ -276,7 +276,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath
   }
   findings.push_back(
       {"hosts-apart", any_tried ? Severity::problem : Severity::warning,
-       fmt::format("the hosts fall into {} parts that no connection joins", parts.size()),
+       fmt::format("the hosts form {} groups that no connection joins", parts.size()),
        fmt::format("{}", fmt::join(texts, " | ")),
        "a job needs a path from every host to every other host, directly or through other hosts",
        "see the findings above this one; mccl config shows the cables and gives them addresses"});

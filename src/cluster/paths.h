@@ -1,4 +1,4 @@
-// Paths from an address of one host to an address of another, and the results of testing them.
+// Paths from an address of one host to an address of another host, and the results of testing them.
 #pragma once
 
 #include <span>
@@ -19,10 +19,10 @@ struct InterfacePath {
   std::string target;
   int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
   int mtu = 0;           ///< The smaller MTU of the two ends, in bytes; 0 if unknown.
-  bool routed = false;   ///< True if the host's routes select interface and source address.
+  bool routed = false;   ///< True if the host's routes select the interface and the source address.
 
   bool tried = false;
-  /// One text per port that was tried: its error, or empty if the port connected.
+  /// One text per port that was tried: the error, or an empty text if the port connected.
   std::vector<std::string> faults;
   /// Size of the largest test packet that arrived, in bytes; 0 if none arrived or none was sent.
   int packet = 0;

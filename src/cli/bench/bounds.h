@@ -29,7 +29,7 @@ struct Loopback {
 /// of the slowest process.
 struct Bounds {
   std::size_t buffer_bytes = 0;
-  double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
+  double copy_one_gbs = 0;  ///< One process copies its buffer while the other processes wait.
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
   /// All processes copy at the same time: each copies its buffer, piece by piece, to a small buffer
   /// and back.
@@ -37,8 +37,8 @@ struct Bounds {
   std::optional<Loopback> loopback;  ///< Set if there are several ranks, all on this machine.
 };
 
-/// Measures the bounds. Every rank must call it. `one_host` is true if all ranks are on this
-/// machine.
+/// Measures the bounds. Every rank must call this function. `one_host` is true if all ranks are on
+/// this machine.
 Bounds measure_bounds(Group& group, bool one_host);
 
 /// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU. Returns

@@ -21,7 +21,7 @@ std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
   return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
 }
 
-/// Returns a limit such that the type represents all integers from 0 to that limit exactly.
+/// Returns a number n such that the type represents all integers from 0 to n exactly.
 std::uint64_t largest_exact(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -69,7 +69,8 @@ void encode(DType dtype, double value, std::byte* to) {
   }
 }
 
-/// Encodes `value(element, component)` for one period. Complex types have two components.
+/// Encodes `value(element, component)` for each element of one period. Complex types have two
+/// components.
 template <typename Value>
 std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
   const std::size_t element_bytes = size_of(dtype);

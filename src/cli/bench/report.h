@@ -20,7 +20,7 @@ struct Measurement {
   Timing timing;
   double algbw_gbs = 0;  ///< Size divided by time, in GB/s; 0 for a barrier.
   double busbw_gbs = 0;  ///< algbw_gbs times bus_factor().
-  /// Number of wrong elements on all ranks; empty if not checked.
+  /// Number of wrong elements on all ranks; empty if the result was not checked.
   std::optional<std::uint64_t> wrong;
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.

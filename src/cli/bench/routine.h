@@ -15,8 +15,8 @@
 
 namespace mccl::cli::bench {
 
-/// `sendrecv`: every rank sends to the next one and, at the same time, receives from the previous
-/// one.
+/// `sendrecv`: every rank sends to the next rank and, at the same time, receives from the previous
+/// rank.
 enum class Routine {
   all_reduce,
   all_gather,
@@ -54,7 +54,7 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
 /// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
-/// of a range double. Keeps the order. Throws InvalidArgument.
+/// of a range double. Keeps the order of the text. Throws InvalidArgument.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
@@ -63,7 +63,8 @@ double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
 struct CallSize {
-  std::size_t part = 0;  ///< Elements in one rank's part; all elements if the routine has no parts.
+  /// Number of elements in one rank's part; equal to `total` if the routine has no parts.
+  std::size_t part = 0;
   std::size_t total = 0;  ///< Number of elements of the whole operation.
   std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
 };

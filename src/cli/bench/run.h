@@ -1,4 +1,4 @@
-// The ranks of a run of `mccl bench`: how they start, and what each does.
+// The ranks of a run of `mccl bench`: how the ranks start, and what each rank does.
 #pragma once
 
 #include <string>

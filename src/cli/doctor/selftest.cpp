@@ -134,7 +134,8 @@ json result_in(std::string& output) {
   return result;
 }
 
-/// Returns the number at `key`; 0 if there is none, such as the rate of a barrier.
+/// Returns the number at `key`; 0 if the value is not a number. For example, the rate of a barrier
+/// is null.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;

@@ -18,7 +18,7 @@ struct SelftestCase {
   std::string name;
   std::vector<std::string> argv;
   /// File to which the program writes its JSON result. Empty if it writes the result to standard
-  /// output, or writes none.
+  /// output, or writes no result.
   std::string result_file;
   double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0 if the JSON result contains it.
 };

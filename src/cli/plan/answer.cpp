@@ -20,8 +20,8 @@ namespace {
 using bench::Routine;
 using schedule::StepKind;
 
-/// Maximum numbers of steps to build, for one rank and in total. Building them takes a fraction of
-/// a second.
+/// Maximum numbers of steps to build, for one rank and in total. Building so many steps takes a
+/// fraction of a second.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 

@@ -40,13 +40,13 @@ std::size_t element_bytes(const Question& question);
 schedule::Problem problem_of(const Question& question, int rank);
 
 /// Steps and traffic of the busiest ranks: each member except `ranks` is the maximum over the ranks
-/// whose schedules were built. Members other than `steps` and `ranks` are in bytes.
+/// whose schedules were built.
 struct PlannedTraffic {
   std::size_t steps = 0;
-  std::size_t sent = 0;       ///< Sent through links.
-  std::size_t received = 0;   ///< Received through links.
-  std::size_t published = 0;  ///< Written into the rank's shared-memory window.
-  std::size_t read = 0;       ///< Read from the windows of other ranks on the node.
+  std::size_t sent = 0;       ///< Bytes sent through links.
+  std::size_t received = 0;   ///< Bytes received through links.
+  std::size_t published = 0;  ///< Bytes written into the rank's shared-memory window.
+  std::size_t read = 0;       ///< Bytes read from the windows of other ranks on the node.
   int ranks = 0;              ///< Number of ranks whose schedules were built.
 };
 
@@ -58,7 +58,7 @@ struct Answer {
   std::optional<PlannedTraffic> traffic;
 
   double chunk_bytes() const;
-  double algbw_gbs() const;  ///< 0 for a barrier.
+  double algbw_gbs() const;  ///< Size divided by predicted time, in GB/s; 0 for a barrier.
   double busbw_gbs() const;
 };
 

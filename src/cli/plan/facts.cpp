@@ -173,7 +173,8 @@ std::optional<schedule::Facts> measure(int ranks) {
   }
   const TemporaryFolder folder("mccl-plan");
   const std::string file = folder.path() + "/bench.json";
-  // A job measures its costs when it starts, and its ranks agree on them in the first collective.
+  // A job measures its costs when it starts, and its ranks agree on them in the first collective,
+  // so one barrier is enough.
   const int status =
       bench::run_here(ranks, "mccl plan",
                       {"bench", "--one-host", "--quiet", "barrier", "--iterations", "1", "--warmup",

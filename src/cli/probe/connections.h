@@ -23,15 +23,15 @@ using transport::tcp::Socket;
 
 class Stream;
 
-/// Accepts and answers connections until it is destroyed. The listener begins with "mccl NONCE".
-/// The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both proofs
-/// cover both nonces and the purpose.
+/// Accepts and answers connections until it is destroyed. The listening side first sends "mccl
+/// NONCE". The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both
+/// proofs cover both nonces and the purpose.
 ///
 /// The number of connections whose other side has not proved that it knows the key is limited, so
 /// that other programs cannot use up all descriptors. Each address may have kMostOfAddress such
 /// connections, which is as many as a probe dials at the same time. All addresses together may have
-/// kMostUnproved. If one more arrives, or no descriptor is left, the oldest such connection is
-/// closed.
+/// kMostUnproved such connections. If one more arrives, or no descriptor is left, the oldest such
+/// connection is closed.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -72,7 +72,7 @@ class Listeners {
 
   const Secret& secret_;
   std::vector<transport::tcp::Listener> listeners_;
-  std::list<Stranger> strangers_;  ///< The oldest first.
+  std::list<Stranger> strangers_;  ///< Ordered by age, the oldest connection first.
   std::list<HeldConnection> conversations_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

@@ -202,7 +202,8 @@ HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)>
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  // Must precede all other additions to `in_use`, which drops addresses once it is full.
+  // This call must precede all other additions to `in_use`, because addresses are dropped once
+  // `in_use` is full.
   note_ssh_peer(facts, programs);
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);

@@ -47,7 +47,7 @@ std::string target_of(const fs::path& link) {
   return fs::read_symlink(link, ignored).filename().string();
 }
 
-/// Returns the folders in alphabetical order.
+/// Returns the folders in `path`, in alphabetical order.
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::error_code ignored;
   std::set<fs::path> folders;

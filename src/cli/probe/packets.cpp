@@ -79,8 +79,8 @@ bool is_port_of_bridge(const std::string& interface) {
   return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
 }
 
-/// Returns the interfaces that are up and have a link-local IPv6 address, even one that is still
-/// being checked.
+/// Returns the interfaces that are up and have a link-local IPv6 address, even if the system is
+/// still checking that the address is unique.
 std::set<std::string> calling_interfaces() {
   std::set<std::string> names;
   for (const transport::tcp::InterfaceAddress& interface : transport::tcp::list_interfaces())
@@ -100,8 +100,8 @@ std::optional<Address> all_on(const std::string& interface) {
 }
 
 /// Returns a UDP socket bound to `port`, or to a free port if `port` is 0. Empty if the system
-/// refuses. An IPv6 socket also receives IPv4, and reports the interface through which a packet
-/// came.
+/// provides no such socket. An IPv6 socket also receives IPv4, and reports the interface through
+/// which a packet came.
 Socket packet_socket(int family, std::uint16_t port) {
   Socket socket(::socket(family, SOCK_DGRAM, 0));
   if (!socket) return socket;
@@ -202,7 +202,8 @@ std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view non
 }
 
 void MulticastProbe::take_call(const Packet& packet, std::span<const std::string_view> words) {
-  // Ignores this host's own call, which the system may deliver, and replays of other calls.
+  // Ignores this host's own calls, which the system may also deliver to this host, and replays of
+  // other calls.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
       !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
