@@ -70,7 +70,7 @@ struct BenchFlags {
   std::string compression;
   /// True if `mccl bench` has started this rank.
   bool one_host = false;
-  std::string plot;  ///< Picture to write; empty for none.
+  std::string plot;  ///< Path of the picture to write; empty for none.
   Options rest;
 };
 
@@ -113,7 +113,7 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-/// Runs as one rank of a job that this command or another launcher has started.
+/// Runs this process as one rank of a job that this command or another launcher has started.
 int run_as_rank(const Placement& placement, const Config& config, const Options& options,
                 bool one_host) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
@@ -181,7 +181,8 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
     const std::optional<Placement> placement =
         find_placement(config_of(flags), process_environment());
     if (status != kGood || flags.plot.empty() || (placement && placement->rank != 0)) return status;
-    if (placement && flags.one_host) return status;  // The process that started the ranks draws.
+    // The process that started the ranks draws the picture.
+    if (placement && flags.one_host) return status;
     results.insert(results.begin(), flags.rest.json);
   }
   draw(flags, std::move(results));

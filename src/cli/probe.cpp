@@ -1,4 +1,4 @@
-// `mccl probe`: answers mccl doctor and mccl config on this host.
+// `mccl probe`: executes the requests of mccl doctor and mccl config on this host.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -98,11 +98,11 @@ struct Target {
   std::optional<Address> source;
 };
 
-/// Executes the requests of `mccl doctor` and `mccl config` on this host.
+/// Executes requests, and writes the answers to standard output.
 class Agent {
  public:
-  /// `as_macos`: gather the facts of this host with macOS's programs. Tests replay their output on
-  /// other systems.
+  /// If `as_macos` is true, the facts of this host are gathered with macOS's programs. Tests replay
+  /// the recorded output of these programs on other systems.
   explicit Agent(bool as_macos) : as_macos_(as_macos) {}
   ~Agent() {
     for (std::thread& thread : threads_) thread.join();
@@ -130,7 +130,7 @@ class Agent {
   }
 
  private:
-  /// Throws InvalidArgument if "listen" has not provided the key yet.
+  /// Throws InvalidArgument if no "listen" request has provided the key yet.
   const Secret& secret() const {
     if (!secret_)
       throw InvalidArgument("mccl probe has no key, because it received no request to listen");
@@ -155,7 +155,7 @@ class Agent {
   }
 
   /// Runs a connection test on a separate thread, and writes its result as an answer named `kind`.
-  /// Throws InvalidArgument if "listen" has not provided the key yet.
+  /// Throws InvalidArgument if no "listen" request has provided the key yet.
   void test(const char* kind, const nlohmann::json& request,
             std::function<nlohmann::json(const Target&)> run) {
     secret();

@@ -13,8 +13,8 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host, after the findings in `facts.odd`, which describe unreadable
-/// facts.
+/// Returns the faults of one host, after the findings in `facts.odd`, which describe facts that
+/// could not be gathered or parsed.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
@@ -26,7 +26,7 @@ std::vector<Finding> check_settings(const HostFacts& facts);
 std::vector<std::vector<std::string>> gpu_matrix(std::string_view text, std::size_t count);
 
 /// Checks the connections between the GPUs of a host, as nvidia-smi reports them. check_machine()
-/// includes this.
+/// includes these findings.
 std::vector<Finding> check_gpus(const HostFacts& facts);
 
 /// Finds hosts that are one machine under two names: the boot ID, the interfaces and their

@@ -128,7 +128,8 @@ bool all_joined(int hosts, std::span<const CableLink> links) {
   return parts_of(hosts, pairs).size() == 1;
 }
 
-/// Returns the first address of the chosen family; empty if the end has none.
+/// Returns the first IPv6 address of the end, or the first IPv4 address if `ipv6` is false. Empty
+/// if the end has no such address.
 std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
   const Interface* interface = interface_of(hosts, end);
   if (interface == nullptr) return {};
@@ -185,8 +186,8 @@ void even_out_devices(std::vector<HostfileEntry>& entries) {
 
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
-/// Returns the addresses of the host at index `place` of `choice.order`: in a ring, those on cables
-/// from the previous host; otherwise, those on all cables of the host.
+/// Returns the addresses of the host at index `place` of `choice.order`: in a ring, the addresses
+/// on cables from the previous host; otherwise, the addresses on all cables of the host.
 std::vector<std::string> ips_of(const TopologyChoice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();

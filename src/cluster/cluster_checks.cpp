@@ -113,7 +113,8 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
   }
 }
 
-/// Returns a text that differs between any two machines; empty if too little is known.
+/// Returns a text that differs between any two machines. Empty if no cabled interface of the host
+/// has a known MAC address.
 std::string identity_of(const HostFacts& host) {
   std::string identity;
   for (const Interface& interface : host.interfaces) {

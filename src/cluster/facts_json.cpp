@@ -107,9 +107,9 @@ bool has_form(const json& value, const json& example) {
   return value.type() == example.type();
 }
 
-/// Makes `value` have the form of `example`. Limits integers to their range. Removes members that
-/// are null or unknown. Also removes members and list entries of another form, and adds a finding
-/// to `noted` for each of these. Returns false if `value` itself has another form.
+/// Makes `value` have the form of `example`. Clamps integers to their valid range. Removes members
+/// that are null or unknown. Also removes members and list entries of another form, and adds a
+/// finding to `noted` for each of these. Returns false if `value` itself has another form.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),

@@ -235,7 +235,7 @@ std::string without_escapes(std::string_view text) {
   return plain;
 }
 
-/// True for words such as "NV18"; false for others such as "NVMe".
+/// True for words such as "NV18"; false for other words such as "NVMe".
 bool is_nvlink(const std::string& cell) {
   return cell.starts_with("NV") && cell.size() > 2 &&
          cell.find_first_not_of("0123456789", 2) == cell.npos;
@@ -253,7 +253,7 @@ std::string meaning_of(const std::string& word) {
   return found == known.end() ? in_quotes(word) : found->second;
 }
 
-/// True if the user can change the cause of the missing access. Missing support in the GPUs
+/// True if the user can change the cause of the missing peer access. Missing support in the GPUs
 /// themselves cannot be changed.
 bool can_be_changed(const std::string& word) {
   return word == "CNS" || word == "TNS" || word == "DR";

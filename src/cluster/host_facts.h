@@ -24,7 +24,8 @@ struct Interface {
   std::string name;
   InterfaceKind kind = InterfaceKind::cable;
   bool up = false;
-  /// True if the cable is connected at its far end; absent if the system does not report it.
+  /// True if the interface detects the other end of its cable; absent if the system does not report
+  /// a carrier.
   std::optional<bool> carrier;
   int mbit_per_s = 0;  ///< 0 if unknown.
   int mtu = 0;         ///< 0 if unknown.
@@ -40,8 +41,8 @@ struct Interface {
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
-  /// False for loopback and for bridges and tunnels. Container bridges have the same addresses on
-  /// every host and lead to no other host.
+  /// False for loopback, and for bridges and tunnels: for example, bridges of containers have the
+  /// same addresses on every host, but lead to no other host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
@@ -53,7 +54,7 @@ struct Interface {
 
 struct Route {
   Network to;
-  std::string interface;  ///< Outgoing interface; empty if there is none or it is unknown.
+  std::string interface;  ///< Outgoing interface; empty if unknown.
 };
 
 /// An address or a network that the host uses. New networks of cables must not overlap it.
@@ -66,8 +67,8 @@ struct InUse {
 struct ThunderboltPort {
   std::string receptacle;
   std::string interface;
-  std::string own;      ///< The UUID of this end.
-  std::string peer_id;  ///< The UUID of the other end; empty if no computer is connected.
+  std::string own;      ///< The UUID of this port or, on Linux, of this host.
+  std::string peer_id;  ///< The `own` UUID of the other end; empty if no computer is connected.
   std::string peer;     ///< The name of the computer at the other end.
   int mbit_per_s = 0;
   bool through_dock = false;

@@ -97,8 +97,8 @@ class Together {
 };
 
 /// Returns the received messages without duplicates. Drops a message if one of its two interfaces
-/// was not reported by the interface's own host, because no host is trusted about another host.
-/// Also drops messages from a host to itself.
+/// was not reported by the interface's own host, because a host is not trusted to name interfaces
+/// of another host. Also drops messages from a host to itself.
 std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   std::set<End> ends;
   for (std::size_t host = 0; host < hosts.size(); ++host)

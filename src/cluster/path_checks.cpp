@@ -17,7 +17,7 @@ namespace {
 /// does not fill a fast link.
 constexpr int kFastLink = 10'000;
 constexpr double kEnough = 0.5;         ///< Minimum share of the nominal rate.
-constexpr double kEnoughOfFast = 0.25;  ///< Minimum share above kFastLink.
+constexpr double kEnoughOfFast = 0.25;  ///< Minimum share of a nominal rate above kFastLink.
 /// A link whose hardware reports no rate is slow if the median of such links is more than this many
 /// times faster.
 constexpr double kFarFromOthers = 6;
@@ -119,9 +119,9 @@ End far_end(const Connectivity& joined, const End& end, const End& otherwise) {
 }
 
 /// Detects packets from `source` to `target` that the receiving host drops because its rp_filter is
-/// 1. Such packets arrive on one interface, but replies to `source` would leave through another.
-/// The packets leave the sender through the interface that its routes select, or through that of
-/// `from` if no route is known.
+/// 1. Such packets arrive on one interface, but replies to `source` would leave through another
+/// interface. The packets leave the sender through the interface that the sender's routes select,
+/// or through the interface of `from` if no route is known.
 std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Connectivity& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
@@ -171,7 +171,7 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Interfa
     if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
     const InterfacePath* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
-      // Report this once for both directions.
+      // This fault is reported once for both directions.
       if (path.from < path.to || back == nullptr)
         findings.push_back(not_joined(hosts, joined, path));
       continue;

@@ -37,7 +37,7 @@ void keep(HostFacts& facts, const Network& network, const std::string& by) {
 }
 
 /// Parses an IPv4 address as /proc/net/tcp prints it: eight hex digits of the value that a
-/// little-endian machine reads from its bytes in network order.
+/// little-endian machine reads from the address's bytes in network order.
 std::optional<IpAddress> ipv4_of_hex(std::string_view text) {
   std::uint32_t bits = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);

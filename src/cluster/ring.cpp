@@ -26,9 +26,10 @@ Graph graph_of(const Capacities& capacities, double least) {
 }
 
 /// Searches for the cyclic order of all hosts that lacks the fewest cables, by bounded
-/// backtracking. To extend the path, tries the neighbours of its end in ascending order of their
-/// number of neighbours off the path, and then hosts without a cable to its end. Backtracks if
-/// least_missing() shows that the path cannot lead to a better order than best_.
+/// backtracking. Extends the path at its end: tries first the hosts with a cable to the end, and
+/// then the other hosts. In both groups, the hosts with the fewest neighbours off the path come
+/// first. Backtracks if least_missing() shows that the path cannot lead to a better order than
+/// best_.
 class Search {
  public:
   /// Finds only orders that lack fewer than `limit` cables.

@@ -157,7 +157,8 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
     if (kept.host.network_manager.empty())
       faults.insert(fmt::format("{} has none of netplan, NetworkManager and systemd-networkd",
                                 kept.host.host));
-    // netplan merges the addresses of all its files; the other managers replace them.
+    // netplan merges the addresses of all its files; the other managers replace the interface's
+    // other addresses.
     for (const Network& other : kept.interface.ipv4())
       if (other != kept.address && kept.host.network_manager != "netplan")
         faults.insert(fmt::format("{} of {} has the address {}, too", kept.interface.name,
@@ -182,7 +183,8 @@ Commands network_manager_commands(const std::string& interface, const Network& a
                             "then ip addr add {1} dev {0}; "
                             "else {2} && nmcli connection up mccl-{0}; fi",
                             interface, own, profile(interface, address, false))),
-          // NetworkManager removes the address with a delay, or not at all, so it is deleted here.
+          // NetworkManager removes the address with a delay, or not at all, so this command deletes
+          // the address itself.
           shell(fmt::format("nmcli connection delete mccl-{0}; ip addr del {1} dev {0}; "
                             "! ip addr show dev {0} | grep -q \" {1} \"",
                             interface, own))};
@@ -210,7 +212,8 @@ std::vector<Commands> preparation_of(const CableEnd& end,
 /// Returns commands that add the address to the interface, which keeps its present addresses.
 std::vector<Commands> gift_of(const CableEnd& end) {
   const std::string& name = end.interface.name;
-  // Use a profile only if the interface has no address, because a profile replaces all addresses.
+  // A profile is used only if the interface has no IPv4 address, because a profile replaces all
+  // addresses.
   if (end.host.network_manager == "NetworkManager" && !end.interface.has_ipv4())
     return {network_manager_commands(name, end.address)};
   if (!end.is_mac())

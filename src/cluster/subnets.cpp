@@ -19,7 +19,7 @@ constexpr int kStep = 4;    ///< Number of addresses in a /30 network.
 constexpr int kWidest = 8;  ///< Prefix length of the widest private network, 10.0.0.0/8.
 
 /// The networks that are in use, each with the reason, such as "10.1.0.3 is a DNS server of a". Two
-/// networks overlap only if one contains the other, so only the widest ones are kept.
+/// networks overlap only if one contains the other, so only the widest networks are kept.
 class NetworkSet {
  public:
   struct Use {
@@ -107,14 +107,14 @@ class FreeNetworks {
 
   struct AddressPool {
     Network network;
-    AddressBits next;  ///< The first address not yet examined.
+    AddressBits next;  ///< The first address that has not been examined yet.
   };
 
   std::optional<Network> take_from(AddressPool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{pool.next}, kPrefixBits};
       const NetworkSet::Use* taken = taken_.overlapping(wanted);
-      // Skip the whole network that is in use.
+      // The search continues after the whole network that is in use.
       const IpAddress end = std::max(taken ? taken->network.last() : IpAddress{}, wanted.last());
       pool.next = (end.bits + kStep) / kStep * kStep;
       if (taken == nullptr) return wanted;

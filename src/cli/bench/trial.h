@@ -61,7 +61,7 @@ class Memory {
 /// One call of a routine at one size, in place or out of place, with its buffers and test data.
 class Trial {
  public:
-  /// `a` and `b` hold at least shape.bytes each. They and `group` must outlive the Trial. If
+  /// `a` and `b` hold at least shape.bytes each. `a`, `b` and `group` must outlive the Trial. If
   /// `rounded` is true, the sum may be rounded, so the data are numbers that every codec can carry.
   Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);

@@ -41,7 +41,8 @@ class Programs {
 struct GatherPlan {
   std::string python = "python3";  ///< The Python interpreter whose packages are listed.
   std::chrono::seconds patience{60};
-  /// True to gather facts with macOS's programs. Tests replay their output on other systems.
+  /// True to gather facts with macOS's programs. Tests replay the recorded output of these programs
+  /// on other systems.
   bool as_macos = false;
 };
 
