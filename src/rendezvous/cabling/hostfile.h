@@ -10,7 +10,8 @@
 
 namespace mccl::rendezvous {
 
-/// Addresses by rank; each rank has at least one, the best first. A host may be a name.
+/// The addresses in the hostfile, indexed by rank. Each rank has at least one address, the best
+/// first. A host may be a name.
 using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 
 /// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:

@@ -24,7 +24,7 @@ namespace mccl::rendezvous {
 class Relaying {
  public:
   /// `congestion_control` is used for relayed connections. Once one side has closed its connection,
-  /// the other has `patience` to receive the remaining bytes.
+  /// the other side has `patience` to receive the remaining bytes.
   Relaying(std::string congestion_control, Clock::duration patience, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),

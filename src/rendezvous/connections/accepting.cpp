@@ -19,15 +19,16 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// Number of guests per address: if an address has more, its guests are closed before those of
-/// others. The ranks of one host share an address, and several of them connect at a time.
+/// If an address has more guests than this, they are closed before the guests of other addresses.
+/// It is greater than 1 because the ranks of one host share an address, and several of them connect
+/// at the same time.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests are served again.
 /// Smaller than kMaxGuests, so that a guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
 /// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener.
-/// All addresses share the queue, so a peer's connection waits behind all earlier ones.
+/// All senders share the queue, so a peer's connection waits behind all earlier connections.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
 /// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
@@ -186,8 +187,8 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
           {Conversation(std::move(accepted.socket), Handshake::acceptor(std::move(self))),
            accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
-      // The guest's hello may have arrived with the connection. A guest whose hello has been read
-      // is kept longer than a silent one.
+      // The guest's hello may have arrived with the connection. It is read now, because make_room()
+      // prefers to close guests without a hello.
       const auto guest = std::prev(guests_.end());
       if (!advance(*guest, now, newcomers)) end_visit(guest);
     }
@@ -269,7 +270,8 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
                          guest.from});
     return;
   }
-  // The peer is a member of the job that meant another rank or has found a better address.
+  // The peer is a member of the job. It meant another rank, or has connected through another
+  // address.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

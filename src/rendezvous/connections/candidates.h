@@ -34,7 +34,7 @@ struct Candidate {
   transport::tcp::Address to;
   /// Local address to bind; if empty, the kernel chooses it.
   std::optional<transport::tcp::Address> from;
-  std::string outcome;  ///< Result of the last attempt; empty before the first.
+  std::string outcome;  ///< Result of the last attempt; empty before the first attempt.
   /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
   /// True if this candidate is as good as the first one, judged by what the system reports, but

@@ -20,7 +20,7 @@ Conversation::State Conversation::advance() {
   for (Bytes input(1); !input.empty();) {
     stream_.queue(handshake_.output());
     handshake_.sent(handshake_.output().size());
-    // Output is sent even if the peer has closed its sending side, because it may still read.
+    // Output is sent even if the peer has closed its sending side, because the peer may still read.
     if (!stream_.flush()) return broken();
     if (stream_.has_output()) return State::waiting;
     input.clear();

@@ -85,7 +85,7 @@ class Conversation {
 
  private:
   State broken();
-  /// Starts or continues to set up the encryption. Called once the handshake is done.
+  /// Starts or continues to set up the encryption. Requires that the handshake is done.
   State encrypt();
   bool is_encrypted() const { return stream_.socket().secure() != nullptr; }
 

@@ -54,7 +54,8 @@ struct DialRequest {
   Clock::time_point not_before{};
   /// True if the dial tries each candidate once, and fails if no attempt succeeds.
   bool once = false;
-  /// True if the system breaks the connection once the peer's host is silent; see limit_silence().
+  /// True if the system must break the connection once the peer's host is silent; see
+  /// limit_silence().
   bool limits_silence = false;
 };
 

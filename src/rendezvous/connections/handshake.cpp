@@ -189,8 +189,8 @@ void Handshake::take_prefix(std::span<const std::byte> message) {
     // A peer of any version can read the prefix, and can then mention both versions in its error.
     if (step_ == Step::hello_prefix) output_ = prefix();
     return refuse(Refusal::version,
-                  fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "
-                              "{}; install the same version of MCCL everywhere",
+                  fmt::format("it speaks version {} of MCCL's protocol, but rank {} speaks "
+                              "version {}; install the same version of MCCL everywhere",
                               version, self_.rank, kProtocolVersion));
   }
   append(transcript_, message);
@@ -223,8 +223,8 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file. If there is none,
-/// refuses the handshake and returns false.
+/// Chooses the dialer's secret, given the name of the acceptor's key file. If the dialer has no
+/// suitable secret, refuses the handshake and returns false.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {

@@ -1,6 +1,6 @@
 // The handshake by which two processes prove to each other that they belong to one job, and which
 // ranks they are, before either trusts any byte of the other. It is a state machine without
-// sockets: the owner of the connection carries the bytes.
+// sockets: the owner of the connection sends and receives the bytes.
 //
 //   dialer                                                acceptor
 //   hello: version, key of the link, ranks, size, nonce ->
@@ -44,7 +44,7 @@ inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.
 enum class Keyless : std::uint8_t {
-  same_user,  ///< Processes of the same user and host, which prove it by a KeyFile.
+  same_user,  ///< Processes of the same user and host, which prove this by a KeyFile.
   anyone,     ///< Also any other process without a key (MCCL_REQUIRE_KEY=0).
 };
 
@@ -110,11 +110,12 @@ class Handshake {
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
-  /// Purpose of the link. For the acceptor, an unproven claim until proven().
+  /// Key of the link. For the acceptor, a claim of the dialer until proven().
   const transport::LinkKey& key() const { return key_; }
 
  private:
-  /// The message expected next. Each side expects four messages, in this order.
+  /// The message expected next. The acceptor expects the first four messages, the dialer the last
+  /// four, each in this order.
   enum class Step : std::uint8_t {
     hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
     hello,
@@ -159,8 +160,8 @@ class Handshake {
 
   Party self_;
   bool is_dialer_;
-  /// Secret that both sides must know: the job key, or, from the challenge on, the one in the key
-  /// file. Stays empty if both sides accept anyone.
+  /// Secret that both sides must know: the job key or, once the challenge has named a key file, a
+  /// secret derived from the key in that file. Empty if both sides accept anyone.
   std::string secret_;
   int peer_ = -1;
   transport::LinkKey key_;
