@@ -276,8 +276,8 @@ class NeighbourSearch {
     for (const auto& [peer, each] : dialled_) ranks.push_back(peer);
     ranks.insert(ranks.end(), expected_.begin(), expected_.end());
     throw TimeoutError(
-        fmt::format("rank {} connected to rank {} on this host, which then sent nothing more "
-                    "before the time limit (MCCL_CONNECT_TIMEOUT): is it stopped?",
+        fmt::format("rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting to set up shared memory with "
+                    "these ranks of this host: {}; are they stopped?",
                     o_.rank, fmt::join(ranks, ", ")));
   }
 
@@ -376,8 +376,8 @@ void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
   }
   if (missing.empty()) return;
   log.warn(
-      "rank {} is on the same host, but shares no memory with this rank (another container or "
-      "user, or no memory left): tcp is used between them",
+      "this rank shares no memory with these ranks of the same host (another container or user, or "
+      "no memory left), and uses another transport instead: {}",
       fmt::join(missing, ", "));
 }
 
