@@ -207,7 +207,7 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
     wait_readable(socket_, deadline);
     Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
     if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
-    if (!accepted) fail("cannot accept a process on this host", errno);
+    if (!accepted) fail("cannot accept a connection from a process on this host", errno);
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
     raise_no_signal(accepted.get());
     return LocalConnection(std::move(accepted));
