@@ -78,7 +78,7 @@ class Arena;
 
 /// A range of this process's own arena. Destroying the object releases the range. Once all readers
 /// have also released it, the memory is reused, or returned to the system if possible. If a reader
-/// dies before that, the memory stays in use.
+/// dies before it has released the range, the memory stays in use.
 class Range {
  public:
   Range() = default;

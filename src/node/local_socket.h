@@ -40,7 +40,7 @@ class LocalConnection {
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// Connects without waiting. `name` is that of a LocalListener. The connection is empty if no
+  /// Connects without waiting. `name` is the name of a LocalListener. The connection is empty if no
   /// process of this machine (or container) listens under the name, or if the listener's queue is
   /// full. If the queue is full, the second value is true, and a retry may succeed. Throws Error if
   /// no socket can be made.

@@ -210,10 +210,11 @@ class Window {
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
   std::uint64_t base_ = 0;                  // this rank's arrivals before this call
-  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 of that call
-  std::uint64_t awaited_ = 0;   // open() waits until all neighbours have arrived in this call
+  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 in that call
+  // Number of the call in which all neighbours must have arrived before open() succeeds.
+  std::uint64_t awaited_ = 0;
   std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
-  std::uint32_t arrived_ = 0;   // number of times that this rank has arrived so far
+  std::uint32_t arrived_ = 0;   // number of times that this rank has arrived in this call so far
   bool open_ = false;
   int stray_ = -1;
 

@@ -116,7 +116,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      // Keep the trunk for one more pass, to send the report to its peer as well.
+      // Keep the trunk for one more pass, to send the report of the fault to the trunk's peer as
+      // well.
       open = !trunk->given_up;
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;

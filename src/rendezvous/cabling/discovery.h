@@ -22,7 +22,7 @@
 
 namespace mccl::rendezvous {
 
-/// Addresses of the two ends of a cable, without ports. Scopes are those of this host.
+/// Addresses of the two ends of a cable, without ports. IPv6 scope ids are those of this host.
 struct CableEnds {
   transport::tcp::Address here;
   transport::tcp::Address there;
@@ -80,7 +80,8 @@ class Discovery {
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    Clock::time_point known_since = kNever;  ///< Time of the peer's first report.
+    /// Time of the Sighting that first showed that the peer runs; kNever if it is not known to run.
+    Clock::time_point known_since = kNever;
     /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
     /// trunk, never had one, or is being probed.
     Clock::time_point gone_since = kNever;
@@ -93,7 +94,7 @@ class Discovery {
   };
 
   /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
-  /// process reconnects sooner. Applies after all ranks have reported, until they agree.
+  /// process reconnects sooner. Applies after all ranks have reported and before they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time for neighbours to read the report of a death.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);

@@ -30,7 +30,7 @@ std::string text_of(const transport::tcp::HostPort& address);
 bool may_be_sparse(const AddressTable& table);
 
 /// True for a job of two ranks if addresses with the same index are in one network of this host.
-/// The ranks then reach each other directly, and listen as the settings specify.
+/// The ranks then reach each other directly, so wire() makes no Wiring.
 bool share_networks(const AddressTable& table, int rank);
 
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name

@@ -178,7 +178,7 @@ bool LinkState::hear_of_itself(const Sighting& reported) {
   return !is_echo;
 }
 
-/// Records cut cables. Ignores those outside the agreed cabling.
+/// Records cut cables. Ignores cables outside the agreed cabling.
 bool LinkState::hear_of_cut(const CableNews& news) {
   if (!decided_) return false;
   bool is_new = false;

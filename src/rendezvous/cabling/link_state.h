@@ -76,7 +76,7 @@ class Trunk {
   Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
 
   int peer() const { return peer_; }
-  /// The cable; equal on both ranks.
+  /// The cable of this connection; equal on both ranks.
   const Cable& cable() const { return cable_; }
   /// The addresses of the two ends, with ports and with the scopes of this host.
   const transport::tcp::Address& here() const { return here_; }
@@ -122,8 +122,9 @@ class LinkState {
   /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
   /// Processes a message from a neighbour. Returns true if the message is new and the caller must
-  /// pass it on to the other neighbours. If it is a sighting of this rank, the caller must send
-  /// own() in its place. Throws CorruptionError if ranks contradict each other.
+  /// pass it on to the other neighbours. If the message is a sighting of this rank, the caller must
+  /// send own() in its place. Throws CorruptionError for a decision that contradicts an earlier
+  /// decision or does not connect all ranks.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
@@ -150,7 +151,7 @@ class LinkState {
   /// Rank 0 only: decides on the cables that both ends see. Returns false, without a decision, if
   /// these cables do not join all ranks.
   bool decide();
-  /// Empty before the decision.
+  /// The cabling on which rank 0 has decided; empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
   /// The reason why the ranks cannot decide; empty if no fault is known. A fault after the decision
   /// is ignored.

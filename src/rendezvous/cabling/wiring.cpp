@@ -103,7 +103,7 @@ void Wiring::listen_at(Listener listener) {
 
 Wiring::~Wiring() {
   if (abandoned_) {
-    thread_.detach();  // The thread exists only in the parent.
+    thread_.detach();  // After a fork, the thread exists only in the parent.
   } else {
     leave();
   }

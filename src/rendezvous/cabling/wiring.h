@@ -1,7 +1,7 @@
 // Lets all ranks connect even if no network joins all of them. First, the ranks find the cables
 // that exist and agree on them (discovery.h). Then each rank relays connections of other ranks
-// (relaying.h), so that every rank can connect to every other rank and both can prove themselves,
-// end to end.
+// (relaying.h), so that every rank can connect to every other rank, and both ends prove their
+// identity to each other.
 //
 // A separate thread accepts and serves these connections, so that relaying continues while the
 // other threads of the process are busy.
@@ -85,7 +85,7 @@ class Wiring {
   };
   Way way_to(int rank, Destination destination) const;
 
-  /// Returns the listener for relayed connections whose final rank is this one. May be called once
+  /// Returns the listener for relayed connections whose final rank is this rank. May be called once
   /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 

@@ -19,16 +19,17 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If an address has more guests than this, they are closed before the guests of other addresses.
-/// It is greater than 1 because the ranks of one host share an address, and several of them connect
-/// at the same time.
+/// If an address has more guests than this, its guests are closed before the guests of other
+/// addresses. The ranks of one host share an address, and several of them may connect at the same
+/// time.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests are served again.
 /// Smaller than kMaxGuests, so that a guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener.
-/// All senders share the queue, so a peer's connection waits behind all earlier connections.
+/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener. A
+/// burst of this size accepts a full queue, in which a peer's connection waits behind all earlier
+/// connections.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
 /// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
@@ -133,7 +134,7 @@ struct Acceptor::Claim {
   bool is_unproven;
   bool is_stranger;  ///< All ranks have joined, and the guest's address is not a peer's.
   bool is_silent;
-  std::size_t crowd;  ///< Number of guests of its address if that exceeds kShare; else 0.
+  std::size_t crowd;  ///< Number of guests of the address if that exceeds kShare; else 0.
 
   friend auto operator<=>(const Claim&, const Claim&) = default;
 };

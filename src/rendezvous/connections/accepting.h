@@ -44,7 +44,7 @@ class Turnstile {
   /// polled before opens_at().
   bool open(Clock::time_point now);
   void admitted();
-  /// End of the pause because of which open() last returned false; max() if it returned true.
+  /// Time until which open() returns false; max() if its last call returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
   /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
@@ -87,7 +87,7 @@ struct Newcomer {
   transport::tcp::Address from;
 };
 
-/// Holds a limited number of guests, each for a limited time. If a connection arrives when that
+/// Holds a limited number of guests, each for a limited time. If a connection arrives while that
 /// number is reached, one guest is closed, chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
@@ -98,7 +98,7 @@ struct Newcomer {
 /// 4. Guests of the address with the most guests, if they are more than kShare.
 ///
 /// Ties are broken at random. A flood of connections that imitate a peer, as far as is possible
-/// without the key, can therefore delay peers, but cannot exclude one forever.
+/// without the key, can therefore delay peers, but cannot exclude a peer forever.
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to

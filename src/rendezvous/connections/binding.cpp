@@ -27,7 +27,7 @@ using transport::tcp::Medium;
 constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
 
-/// The addresses to bind and those to publish.
+/// The addresses that this rank binds, and the addresses that it publishes.
 struct OwnAddresses {
   std::vector<Address> bound;  ///< If empty, the wildcard is bound.
   std::vector<std::string> published;
@@ -81,7 +81,7 @@ bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>
   return !has_another && !each.loopback && (named || is_cable);
 }
 
-/// Returns the addresses under which other ranks may reach a listener on all of `interfaces`, the
+/// Returns the addresses at which other ranks may reach a listener on all of `interfaces`, the
 /// likeliest first.
 std::vector<Address> reachable(const std::vector<InterfaceAddress>& interfaces, int family,
                                bool named = false) {

@@ -36,8 +36,8 @@ Conversation::State Conversation::advance() {
   if (handshake_.state() == Handshake::State::done) return encrypt();
   if (handshake_.state() == Handshake::State::in_progress) return State::waiting;
   trouble_ = handshake_.reason();
-  // Closing a socket with unread bytes resets the connection, and some systems then drop the last
-  // message to the peer.
+  // Read the bytes that have arrived. Closing a socket with unread bytes resets the connection, and
+  // some systems then drop the last message to the peer.
   Bytes discarded;
   stream_.receive(discarded, kMostDiscarded);
   return State::refused;

@@ -25,7 +25,8 @@ class ByteStream {
 
   void queue(std::span<const std::byte> bytes);
   bool has_output() const { return !output_.empty() || socket_.pending() > 0; }
-  /// True if receive() may return bytes that poll(2) does not report.
+  /// True if the encryption holds received bytes, which receive() may return and poll(2) does not
+  /// report.
   bool has_input() const { return socket_.has_input(); }
   /// Sends as much of the queue as the system takes. Returns false if the connection is broken.
   bool flush();

@@ -152,8 +152,8 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     }
   }
   if (now < attempt.deadline) return Progress::waiting;
-  // Keep the outcome of an earlier, complete attempt. It is more informative than that of an
-  // attempt which the deadline cuts short.
+  // Keep the outcome of an earlier, complete attempt. It is more informative than the outcome of an
+  // attempt that the deadline cuts short.
   if (!attempt.conversation && attempt.deadline == request_.deadline &&
       outcome_of(attempt) != kNoAnswer) {
     return Progress::failed;

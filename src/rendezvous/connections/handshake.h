@@ -51,13 +51,14 @@ enum class Keyless : std::uint8_t {
 /// Identity and settings of one side of a handshake.
 struct Party {
   int rank = 0;
-  int size = 0;  ///< Number of ranks of the job; 0 on both sides if unknown (the store).
+  int size = 0;  ///< Number of ranks of the job; 0 on both sides of a connection to the store.
   std::string job_key = {};
   std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
   // The following matter only if there is no job key.
   Keyless keyless = Keyless::same_user;
-  std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's file; null if it accepts anyone.
-  std::uint16_t port = 0;                        ///< Port of the acceptor.
+  /// Key file of an acceptor without a job key; null if the acceptor accepts anyone.
+  std::shared_ptr<const KeyFile> key_file = {};
+  std::uint16_t port = 0;  ///< Port of the acceptor.
   /// How connections are encrypted; null if they are not. Both sides must encrypt in the same way.
   std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };

@@ -200,7 +200,7 @@ class Meeting {
   }
 
   /// The higher rank of a pair dials, as for every link. A rank dials the lower ranks in descending
-  /// order, so that not all ranks begin with the same one.
+  /// order, so that not all ranks begin with the same rank.
   void connect() {
     met_.controls.resize(static_cast<std::size_t>(o_.size));
     missing_ = o_.size - 1;

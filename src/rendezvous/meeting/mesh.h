@@ -40,8 +40,8 @@ struct MeshOptions {
   std::shared_ptr<Wiring> wiring = nullptr;
 };
 
-/// This process's listener, and its dials to other ranks. While the ranks meet, it makes the
-/// control connections of all pairs, which progress() returns like links. Afterwards it is the
+/// This process's listener, and its dials to other ranks. While the ranks meet, the Mesh makes this
+/// rank's control connections, which progress() returns like links. Afterwards it serves as the
 /// transport "tcp". Only the constructor may block (name resolution).
 ///
 /// progress() reports dials that failed, and proven peers whose settings differ. Connections of
@@ -54,7 +54,7 @@ class Mesh final : public transport::Transport {
 
   /// The addresses of this rank; the caller must publish them.
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Sets the endpoints of all ranks, including this one's.
+  /// Sets the endpoints of all ranks, including this rank's endpoint.
   void set_endpoints(std::vector<Endpoint> endpoints);
   /// Must be called once all ranks are connected. From this call on, connections are accepted at a
   /// limited rate, connections from the peers' addresses take precedence, and further control
@@ -68,8 +68,9 @@ class Mesh final : public transport::Transport {
   /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
   /// en0 10 Gbit/s MTU 1500". The interfaces are known once the control connection exists.
   std::string describe(WorldRank peer) const override;
-  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
-  /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
+  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank
+  /// lists addresses. With cables, the number of cables of the pair, limited to 1..64. Equal on
+  /// both ranks.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
   /// Paths to the peer that are equally good by what this host's system reports, such as "eth1, to
   /// 10.0.0.2". Returns one empty string if the pair has several rails, or if the job uses cables.

@@ -282,7 +282,7 @@ class NeighbourSearch {
   }
 
   const NeighbourOptions& o_;
-  /// Lower ranks, in descending order, so that not all ranks begin with the same one.
+  /// Lower ranks, in descending order, so that not all ranks begin with the same rank.
   std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
   std::map<int, int> tries_;  ///< Number of dials that ended without an answer, by rank.

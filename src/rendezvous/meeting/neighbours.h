@@ -47,8 +47,9 @@ struct NeighbourOptions {
 };
 
 /// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
-/// runs as the same user, proves that it knows the key, and both ranks can map each other's memory.
-/// It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError, OutOfDescriptors.
+/// runs as the same user, proves that it knows the key, and if both ranks can map each other's
+/// memory. It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError,
+/// OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this

@@ -63,7 +63,8 @@ void warn_of_unused(const Log& log, const Card& card) {
                   rank, peer, why, transport::rdma::picture_of(o.cards)));
 }
 
-/// Checks all pairs of ranks, so that all ranks fail with the same error.
+/// Throws PeerError if two ranks with a cable cannot use RDMA, or if a rank has no cable. Every
+/// rank checks all ranks, so that all fail with the same error.
 void require_everywhere(const RdmaOptions& o) {
   const WorldRank end(static_cast<int>(o.cards.size()));
   for (WorldRank rank(0); rank < end; ++rank) {

@@ -181,7 +181,7 @@ void Incarnation::register_self() {
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
   set(fmt::format("second/{}", self_.rank), this_process());
-  // Without a name, fail() reports nothing, because the other ranks continue without this process.
+  // Clear the name, so that fail() reports nothing: the other ranks continue without this process.
   name_.clear();
   throw InvalidArgument(
       fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
@@ -199,8 +199,8 @@ void Incarnation::report_second() {
   self_.on_second(*process);
 }
 
-/// Returns which ranks have arrived, indexed by rank: this one, and those with an arrival number in
-/// (after, last].
+/// Returns which ranks have arrived, indexed by rank: this rank, and the ranks with an arrival
+/// number in (after, last].
 std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
   std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
   const auto note = [&](int rank) {

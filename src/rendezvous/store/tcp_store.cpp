@@ -105,7 +105,7 @@ void check_same_host(const std::string& address, int rank) {
   try {
     found = transport::tcp::resolve(where.host, where.port);
   } catch (const InvalidArgument&) {
-    return;  // No error: the name may become resolvable later.
+    return;  // This is no error, because the name may become resolvable later.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   const auto is_here = [&](const Address& each) {
@@ -214,8 +214,8 @@ Socket RemoteStore::connect() {
         throw PeerError(
             fmt::format("rank {} cannot use the store of rank 0: {}", rank_, dial.reason()));
       }
-      // Keep the outcome of an earlier, complete round. It is more informative than that of a round
-      // which the deadline cuts short.
+      // Keep the outcome of an earlier, complete round. It is more informative than the outcome of
+      // a round that the deadline cuts short.
       const bool is_complete = trouble.empty() || Clock::now() < deadline;
       for (const Candidate& each : dial.candidates()) {
         if (!is_complete || each.outcome.empty()) continue;
