@@ -113,7 +113,7 @@ Descriptor make_memory_file(std::size_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(
         fmt::format("shared memory: a file of {} bytes is needed, but files are limited to {} "
-                    "bytes (see ulimit -f)",
+                    "bytes; raise the limit (ulimit -f)",
                     bytes, limit.rlim_cur));  // ftruncate() would raise SIGXFSZ instead of failing
   }
 #ifdef __linux__
@@ -289,7 +289,7 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
     throw Error("shared memory: a peer's memory is too small to be an arena");
   first_page_ = Mapping::of(file_, 0, page_bytes());
   if (header().magic != ArenaHeader::kMagic) {
-    throw Error("shared memory: a peer's memory is not an arena of this version");
+    throw Error("shared memory: a peer's memory is not an arena of this version of MCCL");
   }
 }
 

@@ -44,13 +44,13 @@ constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {
   if (error == ENFILE)
-    return "the limit of the whole system is reached; raise it (sysctl fs.file-max)";
-  if (error != EMFILE) return "end other programs, or give this one more memory";
+    return "the system's limit of open files is reached; raise the limit (sysctl fs.file-max)";
+  if (error != EMFILE) return "end other programs, or give this program more memory";
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
   return fmt::format(
       "this process may have {} files and connections open (ulimit -n); raise the limit, up to {} "
-      "here, or close some",
+      "here, or close files",
       limit.rlim_cur,
       limit.rlim_max == RLIM_INFINITY ? "any number" : fmt::format("{}", limit.rlim_max));
 }
@@ -98,7 +98,7 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (before != 0) return;
   out_of_room_since_ = now;
-  log_.warn("cannot accept connections for now, and keeps trying: {}; {}",
+  log_.warn("this rank cannot accept connections for now, but keeps trying: {}; {}",
             transport::tcp::describe_errno(error), what_to_do(error));
 }
 
@@ -123,7 +123,7 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
   }
   std::string line = fmt::format("refused a connection from {}: {}", from, why);
   if (lines.unsaid > 0) {
-    line += fmt::format(" (and {} more since the last such line)", lines.unsaid);
+    line += fmt::format(" (and {} more connections since the last such message)", lines.unsaid);
   }
   log_.write(level, line);
   lines = {now, 0};

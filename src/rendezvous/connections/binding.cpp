@@ -351,8 +351,9 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   }
   std::vector<std::string> places;
   for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
-  log.info("on {}, listens at {}; published to the other ranks, best first: {}", host_name(),
-           fmt::join(places, ", "), fmt::join(descriptions_of(binding, interfaces), ", "));
+  log.info("runs on {} and listens at {}; addresses published to the other ranks, best first: {}",
+           host_name(), fmt::join(places, ", "),
+           fmt::join(descriptions_of(binding, interfaces), ", "));
   return binding;
 }
 

@@ -232,8 +232,9 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
     }
   }
   if (endpoints.size() != static_cast<std::size_t>(options_.size)) {
-    throw InvalidArgument(fmt::format("rank {} needs the endpoints of {} ranks; it was given {}",
-                                      options_.rank, options_.size, endpoints.size()));
+    throw InvalidArgument(
+        fmt::format("rank {} needs the endpoints of {} ranks, but was given {} endpoints",
+                    options_.rank, options_.size, endpoints.size()));
   }
   endpoints_ = std::move(endpoints);
 }
