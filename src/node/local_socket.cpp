@@ -177,8 +177,9 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
           fail("cannot receive the file descriptors that a process on this host sent", errno);
       }
     }
-    // If this process may not have more descriptors, the system drops some of those passed and sets
-    // MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the sender passed too many.
+    // If this process may not have more descriptors, the system drops some of the passed
+    // descriptors and sets MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the
+    // sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
       fail("cannot receive the file descriptors that a process on this host sent", EMFILE);
     }

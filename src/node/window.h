@@ -110,7 +110,7 @@ class BlockRow {
 
  private:
   std::vector<std::uint64_t> last_use_;  // for each block: the last call that used it
-  std::size_t next_ = 0;                 // index of a block
+  std::size_t next_ = 0;                 // index of the block after the last place taken
 };
 
 /// This rank's view of its group's window: its own memory and that of its neighbours. Used under

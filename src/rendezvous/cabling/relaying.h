@@ -41,8 +41,8 @@ class Relaying {
   /// Closes the relayed connections that use `cable`, which has been cut.
   void drop(const Cable& cable);
 
-  /// Returns the ranks whose connections this rank relays. A connection counts once the connection
-  /// to the next rank is established.
+  /// Returns the ranks whose connections this rank relays. A relayed connection counts only once
+  /// its connection to the next rank is established.
   std::set<int> users() const;
 
  private:

@@ -25,7 +25,8 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// Time for which a departing rank waits for the others before it logs that it is waiting.
+/// Time for which a departing rank waits for the ranks whose connections it relays before it logs
+/// that it is waiting.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;

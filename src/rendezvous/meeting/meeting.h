@@ -55,7 +55,7 @@ struct MeetingOptions {
 struct Met {
   std::shared_ptr<Incarnation> store;
   std::vector<std::unique_ptr<transport::Link>> controls;  ///< Indexed by rank; null for this rank.
-  /// Transports for links, the preferred ones first.
+  /// Transports for links, in order of preference.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
