@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kPatience{2};
 /// Pause after a connection that failed, in milliseconds.
 constexpr int kAfterError = 100;
 
-/// Throws Error if the text cannot be sent within kPatience.
+/// Sends the whole text. Throws Error if the connection fails or this takes longer than kPatience.
 void send_all(int socket, std::string_view text) {
   const Clock::time_point deadline = Clock::now() + kPatience;
   ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
