@@ -21,7 +21,7 @@ enum class FrameKind : std::uint8_t {
   request,     ///< announces a message that needs a grant: same fields as eager, without payload
   grant,       ///< asks for an announced message: sequence = the sender's message number
   data,        ///< piece of a granted message: same fields as eager, and message = piece number
-  credit,      ///< returns the credit of received eager messages: count = their cost
+  credit,      ///< returns credit for received eager messages: count = bytes of credit
 };
 inline constexpr int kFrameKindCount = 6;
 
