@@ -12,13 +12,14 @@
 //
 // A rank whose frames wait for space in a link also reads from every peer. Otherwise two ranks that
 // both send before they receive would wait forever for space in each other's links. A rank without
-// pending messages does not read on its own. A peer whose messages wait for space in a link asks it
-// to read (ask_for_room). The rank then takes these messages in: it reads them before a receive is
-// posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead for each message, before
-// any receive is posted.
+// pending messages does not read on its own. A peer whose messages wait for space in a link asks
+// that rank to read (ask_for_room). The asked rank then takes these messages in, that is, reads
+// them before a receive is posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead
+// for each message, before any receive is posted.
 //
 // Every message is in pending_ from its call to its end; all other structures only refer to it.
-// Finding the partner of a message, a grant or a piece takes little time, however many are pending.
+// These structures keep the time to find the operation for an arriving frame short, however many
+// operations are pending.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +57,7 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 inline constexpr std::size_t kEagerOverhead = 256;
 /// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
-/// Bytes that each frame counts in addition to its payload, for the limit kPassBytes.
+/// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
 /// Time for which a link may be full before the peer is asked to take in messages.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
@@ -110,8 +111,9 @@ class Messages {
   bool advance();
   /// True if frames wait for space in a link.
   bool blocked() const { return blocked_; }
-  /// Calls `ask` for each peer whose link has been too full for pending messages for the time
-  /// kAskAfter. Passes the number of the last message to the peer. Asks once for each number.
+  /// Calls `ask(peer, number)` for each peer whose link has had no space for pending messages for
+  /// the time kAskAfter. `number` is that of the last message to the peer. Called once for each
+  /// number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
   /// Removes and returns the operations finished since the last call, including those of a pass
@@ -172,18 +174,18 @@ class Messages {
   struct Peer {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
-    std::list<Operation*> granted;       ///< Sends with pieces to start; the first is next.
+    std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
-    std::size_t writing = 0;           ///< Lanes with a frame being sent.
+    std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
     std::uint64_t next_number = 1;     ///< Number of this rank's next message.
     std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
-    std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from it.
+    std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
     std::size_t credit_owed = 0;       ///< Part of credit_lent to return to the peer.
-    std::uint64_t taken = 0;   ///< Messages read from the peer: requests, and eager ones in full.
-    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this.
+    std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
+    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
@@ -231,7 +233,7 @@ class Messages {
   bool unpost(Operation& receive);
   void grant(GroupRank source, const Frame& request, Operation& receive);
   void deliver(const Unexpected& message, Operation& receive);
-  /// Copies the payload of an eager message to its receive.
+  /// Copies the payload of an eager message to the memory of its receive.
   void deliver(GroupRank source, std::span<const std::byte> payload, Task& receive);
   void return_credit(GroupRank source, std::size_t cost);
   void finish(Operation& operation) noexcept;
@@ -246,8 +248,8 @@ class Messages {
   ByRank<GroupRank, Peer> peers_;
   Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
   Matches<Unexpected> unexpected_;  ///< Keyed by the sender's rank and the tag.
-  std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
-  std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
+  std::size_t posted_for_any_ = 0;  ///< Number of posted receives that match any source.
+  std::size_t reading_ahead_ = 0;   ///< Number of peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< True if frames wait for space in a link.
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
