@@ -68,7 +68,7 @@ class Peers {
     bool is_relayed = false;
     bool has_ended = false;  ///< Connection closed by the peer's system, without goodbye.
     bool has_arrived = false;
-    std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
+    std::string farewell;  ///< Why the peer said goodbye; empty until its goodbye arrives.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
   static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);
