@@ -81,8 +81,8 @@ void GroupState::suspect(const std::exception& error) {
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // The error of the carrier's library seldom names the cause. A member that made another call
-  // announces this when it is probed.
+  // The error of the carrier's library seldom names the cause. A member that made a different call
+  // announces the mismatch when it is probed.
   if (carrier_) probe(suspected_at_);
 }
 

@@ -93,8 +93,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
   });
 }
 
-/// If the member has destroyed the group in good order, ends only the messages that need it, and
-/// returns true. Messages that it has sent may still be received.
+/// If the member has announced that it destroyed the group, ends only the messages that need this
+/// member, and returns true. Messages that the member has sent may still be received.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());

@@ -73,8 +73,8 @@ inline constexpr std::chrono::milliseconds kDeathGrace{10};
 /// otherwise.
 class GroupState {
  public:
-  /// `facts` contains the nodes of the members. `compression` applies to sums whose call does not
-  /// set its own.
+  /// `facts` contains the nodes of the members. `compression` applies to sums whose call sets no
+  /// compression.
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
@@ -169,9 +169,9 @@ class GroupState {
   Channels& channels() { return channels_; }
   const Channels& channels() const { return channels_; }
 
-  // group_control.cpp: the agreement on which members are left
-  /// Enters the current agreement on which members are left, or else the next one. The returned
-  /// object completes once the members have agreed.
+  // group_control.cpp: the agreement on which members survive
+  /// Joins the agreement on the surviving members that is in progress, or starts the next one. The
+  /// returned object completes once the members have agreed.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return plans_.facts(); }
@@ -184,12 +184,12 @@ class GroupState {
   /// heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
-  /// messages. Called at every beat.
+  /// messages. Called at every heartbeat.
   void watch_delivery(Clock::time_point now, const Heartbeats& heart);
   /// Logs a warning when the first collective or the oldest message has made no progress for
   /// MCCL_WARN_AFTER, and again whenever that time has doubled.
   void warn_of_waits(Clock::time_point now, const Heartbeats& heart);
-  /// Records a member that the first collective waits for, if it makes no progress.
+  /// Records a member that the first collective waits for, if that collective makes no progress.
   void note_waits(Clock::time_point now);
 
   /// The group's calls, as `mccl status` shows them.
@@ -302,17 +302,19 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
-  std::uint8_t algorithm_ = 0;        ///< Index in the recorder of the algorithm recorded last.
+  std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
   bool in_messages_ = false;  // true if advance_calls() last worked on messages
   bool failure_announced_ = false;
-  bool failure_recorded_ = false;  ///< True once on_failure() was called, and after a regular end.
-  bool failure_heard_ = false;     ///< True if another member announced the failure.
+  /// True once on_failure() was called, or the group was destroyed without a failure.
+  bool failure_recorded_ = false;
+  bool failure_heard_ = false;  ///< True if another member announced the failure.
   /// Set when a link to a peer has broken or the carrier has failed. The peer may have died, or it
   /// may have closed the link because of a failure that it is about to announce. This rank waits a
-  /// moment for that announcement, which names the cause, and reports this failure if none arrives.
+  /// moment for that announcement, which names the cause, and reports this failure if no
+  /// announcement arrives.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
@@ -322,14 +324,15 @@ class GroupState {
   bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.
   struct Ending {
-    std::uint64_t last;  ///< The number of its last collective.
+    std::uint64_t last;  ///< Number of the last collective that the member started.
     std::string reason;
     Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Agreement agreement_;
   std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank takes part in no agreement.
-  /// When a collective last made progress, or the first one started.
+  /// Time at which a collective last made progress, or at which one was queued while no other was
+  /// pending.
   Clock::time_point collectives_moved_;
   std::int64_t weight_ = 0;            // bytes reported to staging
   std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check

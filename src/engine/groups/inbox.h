@@ -47,11 +47,11 @@ class Inbox {
       content.created.push_back(group);
     });
   }
-  /// Called at most once for each group.
+  /// Submits a group that has been marked failed. Called at most once for each group.
   void abort(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.aborted.push_back(group); });
   }
-  /// Called at most once for each group.
+  /// Submits a group that is to be destroyed. Called at most once for each group.
   void close(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.closed.push_back(group); });
   }
