@@ -1,5 +1,5 @@
-// Ends calls: counts each call in the metrics, records it, and wakes its waiters. Also counts
-// staging memory.
+// Ends calls: counts each call in the metrics and the flight recorder, and wakes the threads that
+// wait for it. Also counts staging memory.
 #pragma once
 
 #include <atomic>
@@ -62,10 +62,11 @@ class Staging {
 class Completions {
  public:
   /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
-  /// its times kTimedEvery times.
+  /// its times kTimedEvery times, in place of the calls that are not timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Messages of fewer bytes are recorded without times if they run on their caller's thread.
+  /// Messages of fewer bytes than this are recorded without times if they run on their caller's
+  /// thread.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.

@@ -40,7 +40,7 @@ struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the recorder.
-  std::int32_t waits_for = -1;                   ///< A member that the call waits for; -1: none.
+  std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
   std::uint8_t algorithm = 0;                    ///< Index of the algorithm's name in the recorder.
 };
 
@@ -104,7 +104,7 @@ struct Operation final : detail::WorkState, Task {
   /// be woken.
   bool caller_waits = false;
   /// True if the call was made after begin_coalescing() and has not been submitted yet. A wait for
-  /// the call would never end.
+  /// it would never end, because the engine does not have the call yet.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;
