@@ -1,5 +1,5 @@
-// Tracks a call whose input arrives and whose output leaves while it runs: which steps may already
-// run, and which pieces of the output are final.
+// Tracks a call whose input arrives, and whose output is fetched, while it runs: which steps may
+// already run, and which pieces of the output are final.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class RunningMemory {
   std::size_t output_bytes_ = 0;
   std::size_t piece_ = 1;
   std::vector<std::uint32_t> writers_;  // for each piece of the output: steps still to write it
-  std::size_t done_ = 0;                // number of final pieces at the beginning
+  std::size_t done_ = 0;                // number of final pieces at the start of the output
 };
 
 }  // namespace mccl::engine
