@@ -11,7 +11,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Reason of the errors of calls that need a member whose links have been given up. It is so short
+/// Reason in the error of a call that needs a member whose links have been given up. It is so short
 /// that assigning it allocates nothing.
 constexpr const char* kGivenUp = "it has left";
 

@@ -83,13 +83,15 @@ class Messages {
   /// `payload_limit` is the maximum payload of a frame, in bytes.
   Messages(Channels& channels, std::size_t payload_limit);
 
-  // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
+  // Defined in messages_at_once.cpp: one small message on the caller's thread, without an
+  // Operation.
+
   /// Sends a small message if no other frame to the peer is pending, the credit suffices, and the
-  /// link is connected. `not_yet`: the link has not accepted all of it. Call go_on_with() next; the
-  /// driver then sends the rest.
+  /// link is connected. `not_yet`: the link has not accepted the whole message. Call go_on_with()
+  /// next; the driver then sends the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
-  /// True if the task may receive the next message from its peer without being posted.
+  /// True if the task may receive the next message from its peer without post_receive().
   bool may_receive_at_once(const Task& task);
   /// Receives the message for which may_receive_at_once() returned true. `not_yet`: the message has
   /// not arrived in full; call this again, with no other call in between. `no`: another message
@@ -157,7 +159,7 @@ class Messages {
     std::uint64_t order = 0;  ///< Number among all unexpected messages, in order of arrival.
   };
   using Match = std::pair<std::int32_t, std::uint32_t>;  ///< The source (-1: any) and the tag.
-  /// Items by source and tag; each list is in order, oldest first.
+  /// Items by source and tag; each list has the oldest item first.
   template <typename Item>
   using Matches = std::map<Match, std::list<Item>>;
   struct ArrivingPiece {
@@ -175,7 +177,7 @@ class Messages {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
     std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Ungranted sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
@@ -189,14 +191,15 @@ class Messages {
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
-    Clock::time_point blocked_since = Clock::time_point::max();  ///< max() if not blocked.
+    /// Time since which frames to the peer wait for space in a link; max() if none waits.
+    Clock::time_point blocked_since = Clock::time_point::max();
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
     /// Drops all frames and operations of the peer. Allocates no memory.
     void clear() noexcept;
   };
 
-  // messages_write.cpp
+  // Defined in messages_write.cpp:
   bool write_to(GroupRank rank, Peer& peer);
   bool write_lanes(Peer& peer, const Channel& channel);
   bool push(Peer& peer, LaneState& state, Lane& lane);
@@ -205,7 +208,7 @@ class Messages {
   void has_gone(const Outgoing& sent);
   void give_up_writing(GroupRank rank, Peer& peer, const std::string& reason);
 
-  // messages_read.cpp
+  // Defined in messages_read.cpp:
   bool needs(const Peer& peer) const;
   bool wants_to_read(const Peer& peer) const;
   void note_ahead(Peer& peer) noexcept;
@@ -253,8 +256,8 @@ class Messages {
   bool blocked_ = false;            ///< True if frames wait for space in a link.
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
-  OperationList pending_;           ///< Operations posted and not finished.
-  OperationList finished_;          ///< Operations finished and not taken.
+  OperationList pending_;           ///< Operations that are posted and not finished.
+  OperationList finished_;          ///< Finished operations not yet returned by take_finished().
   /// Lower bound of the deadlines of the pending operations.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
