@@ -33,14 +33,14 @@ enum class ControlKind : std::uint8_t {
   /// rank's call with the peer's: key.group, call, and, in a group with a carrier, a digest of this
   /// rank's calls (blob)
   probe,
-  status,  ///< answer to a probe: the last call started here (sequence 0 if none)
+  status,  ///< answer to a probe: key.group, this rank's last collective (call; sequence 0: none)
   /// this process gives up the peer, or, if failure.reason is empty, leaves the job: failure.reason
   goodbye,
-  heartbeat,  ///< this process runs
+  heartbeat,  ///< this process is running
   arrived,    ///< to rank 0: this rank no longer needs rank 0's store
-  /// this rank has destroyed the group: key.group, the last collective started here
-  /// (call.sequence), and why (failure.reason). If key.purpose is point_to_point, messages may be
-  /// in flight.
+  /// this rank has destroyed the group: key.group, the number of its last collective in the group
+  /// (call.sequence), and the reason (failure.reason). If key.purpose is point_to_point, messages
+  /// may be in flight.
   ending,
   /// this rank's messages wait for space in the link to the peer: key.group, the number of the last
   /// message (call.sequence)

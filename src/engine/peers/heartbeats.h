@@ -23,8 +23,9 @@ class Liveness {
   static constexpr int kBeats = 40;
   /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
-  /// Maximum number of periods of silence that one call of beat() adds, even if the call comes
-  /// later. hears() is false for a peer that has been silent for this many periods.
+  /// Maximum number of periods of silence that one call of beat() adds, even if more time has
+  /// passed since the last call. hears() is false for a peer that has been silent for this many
+  /// periods.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -72,8 +73,8 @@ class Liveness {
  private:
   enum class State : std::uint8_t {
     unknown,
-    heard,   ///< Heard since the last beat.
-    silent,  ///< Not heard for `silence`.
+    heard,   ///< Something has arrived since the last call of beat().
+    silent,  ///< Nothing has arrived for the time `silence`.
   };
   struct Peer {
     State state = State::unknown;

@@ -39,8 +39,8 @@ class Peers {
   /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
   bool have_all_arrived() const;
 
-  /// No-op if the peer is gone. If the message cannot be sent, the peer is lost, which receive()
-  /// reports.
+  /// Sends a message; no-op if the peer is gone. If the message cannot be sent, the peer is lost,
+  /// which receive() reports.
   void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
   void flush() noexcept;
