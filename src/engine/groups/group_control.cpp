@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the announced failure, attributed to the rank that detected it. This need not be the
-/// sender: if ranks are joined by cables, members forward announcements.
+/// Returns the announced failure, attributed to the rank that detected it. That rank need not be
+/// the sender: if ranks are joined by cables, members forward announcements.
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {

@@ -119,7 +119,8 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
-  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // not a failure to report
+  // The end of a group is not a failure, so on_failure() must not be called for it.
+  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;
   failure_announced_ = true;  // the end has been announced instead
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);

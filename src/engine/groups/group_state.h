@@ -113,7 +113,8 @@ class GroupState {
 
   bool listed = false;  ///< True if Groups lists this group among the groups with calls.
 
-  // group_calls.cpp: calls, and how they make progress.
+  // Defined in group_calls.cpp: calls, and how they make progress.
+
   /// Starts the call, or queues it behind earlier ones. Ends it immediately if the group has
   /// failed.
   void start(const std::shared_ptr<Operation>& operation);
@@ -147,7 +148,8 @@ class GroupState {
   /// made matching carriers. Returns the links, which are no longer needed.
   DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
-  // group_failure.cpp: how the group ends.
+  // Defined in group_failure.cpp: how the group ends.
+
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
   /// Does what fail() does, for a group that has already been marked failed.
@@ -162,21 +164,24 @@ class GroupState {
   /// keeps no resources of the engine alive.
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
-  // group_control.cpp: control messages between the members.
+  // Defined in group_control.cpp: control messages between the members.
+
   /// Handles a control message about the group. Throws CorruptionError for a message that no
   /// correct member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
   const Channels& channels() const { return channels_; }
 
-  // group_control.cpp: the agreement on which members survive
+  // Defined in group_control.cpp: the agreement on which members survive.
+
   /// Joins the agreement on the surviving members that is in progress, or starts the next one. The
   /// returned object completes once the members have agreed.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return plans_.facts(); }
 
-  // group_time.cpp
+  // Defined in group_time.cpp:
+
   /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
   void watch_time(Clock::time_point now);
   /// Releases memory kept for later calls if the group has made no call for some seconds. With a
@@ -228,7 +233,7 @@ class GroupState {
   void announce_end(std::string_view reason) noexcept;
   Call call_under_way() const;
 
-  // group_collectives.cpp
+  // Defined in group_collectives.cpp:
   bool advance_collectives(Clock::time_point now);
   void begin_first();
   void begin_carried(Task& task);
@@ -319,7 +324,7 @@ class GroupState {
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
-  Clock::time_point lost_at_;  ///< When this rank learned of the death.
+  Clock::time_point lost_at_;  ///< Time at which this rank learned of that death.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.
@@ -334,7 +339,7 @@ class GroupState {
   /// Time at which a collective last made progress, or at which one was queued while no other was
   /// pending.
   Clock::time_point collectives_moved_;
-  std::int64_t weight_ = 0;            // bytes reported to staging
+  std::int64_t weight_ = 0;            // bytes reported to Staging
   std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check
   std::uint64_t compared_ = 0;  // number of the last call sent to the next member for comparison
   Clock::time_point idle_since_;

@@ -85,7 +85,7 @@ class Inbox {
   }
 
   std::mutex mutex_;
-  // The following three are guarded by mutex_.
+  // The following three members are guarded by mutex_.
   Content content_;  // Submitted and not taken. Its lists have capacity for `groups_` groups.
   // Empty lists with capacity for `groups_` groups. take() uses them if `taken` has less capacity.
   Content spare_;
