@@ -17,7 +17,7 @@ struct Call {
   Collective collective = Collective::barrier;
   DType dtype = DType::u8;
   ReduceKind kind = ReduceKind::sum;
-  /// The root of a rooted collective, else -1.
+  /// Rank of the root of a rooted collective; -1 for all other calls.
   std::int32_t root = -1;
   /// Number of elements, defined such that it is equal on all ranks: all parts together for
   /// gathers, scatters and an even all_to_all, 0 for an all_to_all with counts, and otherwise the
@@ -31,7 +31,7 @@ struct Call {
   /// How the count is divided among the ranks: hash_of() of the counts of all ranks, or kOwnCounts
   /// if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
-  /// How a sum is encoded on the wire; empty if it is exact.
+  /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
 
   /// True if `other`, another rank's call with the same sequence number, agrees with this call in

@@ -74,7 +74,7 @@ class Completions {
               const Log& log);
 
   FlightRecorder& recorder() const { return recorder_; }
-  /// Records the state of a call that has not ended.
+  /// Writes the state of a pending call to the flight recorder.
   void note(Operation& operation, FlightEntry::State state) noexcept;
 
   /// Ends the call, with an error if `error` is set. No-op if the call has ended already. run()
@@ -84,7 +84,7 @@ class Completions {
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
   /// default time_point if the metrics do not time the call.
   Clock::time_point begin_at_once();
-  /// cycle_count() when a call began and ended; both 0 if its record has no times.
+  /// cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;
     std::int64_t ended = 0;
