@@ -67,7 +67,8 @@ class Executor {
   bool receive_from(PeerProgress& peer);
   void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
-  // executor_steps.cpp: steps that use the node's window, which run in the order of the schedule.
+  // Defined in executor_steps.cpp: steps that use the node's window, which run in the order of the
+  // schedule.
   bool advance_in_order();
   bool run_window_steps();
   bool run_window_step(const schedule::Step& step);
@@ -86,7 +87,7 @@ class Executor {
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
   void fold(const schedule::Step& step);
-  // executor_steps.cpp: steps of compressed sums, which are encoded on the wire.
+  // Defined in executor_steps.cpp: steps of compressed sums, which are encoded on the wire.
   void run_coded(const schedule::Step& step);
   void list_blocks(const schedule::Step& step);
   GroupRank maker_of(const schedule::Step& fold, int operand) const;
@@ -111,8 +112,8 @@ class Executor {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
-  std::vector<std::uint32_t> early_;  // ready steps whose input has not arrived
+  std::vector<std::uint32_t> local_;  // ready steps that are neither messages nor window steps
+  std::vector<std::uint32_t> early_;  // steps of local_ whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // offset of encoded contributions in scratch_

@@ -1,7 +1,7 @@
-// Sets up the shared window of a group. Each rank allocates memory and announces its size to all
-// members. All members use the smallest offer, so that they choose the same schedules. The exchange
-// starts with the first collective, so groups without collectives allocate nothing. That collective
-// waits until every offer has arrived.
+// Sets up the shared window of a group. Each rank allocates memory and announces the size of that
+// memory to all members. All members use the smallest offer, so that they choose the same
+// schedules. The exchange starts with the first collective, so groups without collectives allocate
+// nothing. That collective waits until every offer has arrived.
 #pragma once
 
 #include <cstddef>

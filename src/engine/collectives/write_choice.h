@@ -80,7 +80,7 @@ class WriteChoice {
   int trials_left_ = 0;
   Clock::time_point next_trial_{};
   Clock::time_point least_next_trial_{};
-  double usual_ = 0;  // seconds per byte of the current way
+  double usual_ = 0;  // seconds per byte of the writes by `way_` in the last trial
   int slow_writes_ = 0;
   std::size_t fresh_left_;
   std::array<Samples, 2> samples_;  // writes of the trial in progress
