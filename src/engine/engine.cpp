@@ -282,7 +282,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
+  Engine::run_callbacks(lock);  // runs these calls' callbacks before links can fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();

@@ -118,8 +118,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// New links use the first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
-  /// The costs from which `group` chooses its schedules. The window size is known only after the
-  /// group's first collective.
+  /// The costs from which `group` chooses its schedules. They contain the size of the group's
+  /// window only after its first collective.
   schedule::Facts facts_of(GroupState& group);
   /// Sets whether the metrics count calls and new links; true at first.
   void count_calls(bool count) { completions_.count_calls(count); }
@@ -190,20 +190,20 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
  private:
   explicit Engine(EngineOptions options);
 
-  // engine.cpp
+  // Defined in engine.cpp:
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
   void see_links_off(std::unique_lock<std::mutex>& lock) noexcept;
 
-  // engine_groups.cpp
+  // Defined in engine_groups.cpp:
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
 
-  // engine.cpp
+  // Defined in engine.cpp:
   void refuse_in_child() const;
 
-  // engine_at_once.cpp
+  // Defined in engine_at_once.cpp:
   AtOnce try_at_once(GroupState& group, Task& task);
   void continue_later(const std::shared_ptr<Operation>& call);
   [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
@@ -211,12 +211,12 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
 
-  // engine_status.cpp
+  // Defined in engine_status.cpp:
   nlohmann::ordered_json identity() const;
   nlohmann::ordered_json status();  // under the progress lock
   std::string report();             // under the progress lock
 
-  // engine_pass.cpp: the driver's work, under the progress lock.
+  // Defined in engine_pass.cpp: the work of the driver, which holds the progress lock.
   static void progress_loop(const std::weak_ptr<Engine>& engine);
   bool pass() override;
   bool move();

@@ -30,7 +30,7 @@ void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
 }
 
 /// An exception on this rank fails its groups, which announce the failure to their other members.
-/// It does not end the process.
+/// The exception does not end the process.
 bool Engine::pass() {
   try {
     return move();

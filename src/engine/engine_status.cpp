@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the driving thread must release the progress lock. After that, the status
+/// Time within which the driving thread must release the progress lock. Otherwise the status
 /// contains `"answers": false` and no groups or peers.
 constexpr std::chrono::milliseconds kForTheDriver{500};
 /// Time within which the other ranks must answer. The client waits for two seconds in all.

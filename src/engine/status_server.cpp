@@ -41,10 +41,10 @@ void send_all(int socket, std::string_view text) {
       continue;
     }
     if (sent < 0 && errno != EAGAIN && errno != EINTR)
-      throw Error(fmt::format("cannot send: {}", std::strerror(errno)));
+      throw Error(fmt::format("cannot send the answer: {}", std::strerror(errno)));
     pollfd ready = {socket, POLLOUT, 0};
     ::poll(&ready, 1, milliseconds_until(deadline));
-    if (Clock::now() >= deadline) throw Error("the client does not read the answer");
+    if (Clock::now() >= deadline) throw Error("the process does not read the answer");
   }
 }
 
