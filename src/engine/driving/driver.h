@@ -86,8 +86,8 @@ class Driver {
   /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
   /// sleeps instead.
   void help(detail::WorkState& work, Clock::time_point deadline);
-  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. May return
-  /// without the lock.
+  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. Returns
+  /// without the lock if another thread took it while callbacks ran.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
   /// Called by the progress thread. Drives until no call makes progress, then fills `sleep` for a

@@ -124,8 +124,8 @@ class Messages {
 
   void watch(Sleep& sleep);
 
-  /// An operation whose deadline has passed; null if there is none. Returns immediately if no
-  /// deadline can have passed.
+  /// Returns an operation whose deadline has passed, or null. Searches only if a deadline may have
+  /// passed.
   Operation* find_late(Clock::time_point now);
   /// Returns a clause for the error of a late operation, which says what the operation waits for.
   std::string why_late(const Operation& late) const;

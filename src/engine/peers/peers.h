@@ -17,8 +17,8 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Maximum number of messages from one peer that are handled before the other peers' messages and
-  /// the data.
+  /// Maximum number of messages that are handled from one peer before those of the next peer, and
+  /// before data is moved again.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
