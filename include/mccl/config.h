@@ -40,7 +40,8 @@ struct MCCL_API Config {
   /// port.
   std::string rdma_device;
   int rdma_port = 1;
-  /// GID of the ports to use: an address or a kind, such as roce_v2; empty: the best common kind.
+  /// GID of the RDMA ports to use: an address, or a kind such as roce_v2; empty: the best kind that
+  /// both ranks of a pair have.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
@@ -63,7 +64,7 @@ struct MCCL_API Config {
   std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
   bool transport_crc = false;               ///< Check every message with a CRC-32C
   bool fast_math = true;             ///< GPU kernels may fuse multiply and add, and relax NaN
-  std::size_t gpu_threshold = 4096;  ///< Fewer 16-bit floats are reduced on the CPU
+  std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
   std::string reduce_on = "auto";    ///< auto, cpu, gpu: where Macs reduce 16-bit floats
   bool accelerate = false;           ///< Sum f32 with macOS's Accelerate
   bool force_staging = false;        ///< Copy memory to the host even if a Mac's GPU shares it
@@ -96,17 +97,19 @@ struct MCCL_API Config {
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;             ///< Secret that every rank of the job shares
   std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
-  std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
-  std::string tls_key;   ///< Path of the certificate's private key
-  std::string tls_ca;    ///< Path of the authorities that signed the ranks' certificates
-  /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: if the ranks run on several
-  /// hosts, as several users or in several containers
+  /// Path of this rank's certificate; empty: ranks prove that they know the job key instead
+  std::string tls_cert;
+  std::string tls_key;  ///< Path of the certificate's private key
+  /// Path of the certificates of the authorities that signed the ranks' certificates
+  std::string tls_ca;
+  /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: it does if the ranks run on
+  /// several hosts, as several users or in several containers
   std::string require_key = "auto";
   int rank = -1;        ///< Rank of this process, for Context::from_environment(); -1: not set
   int world_size = -1;  ///< Number of ranks, for Context::from_environment(); -1: not set
   std::string root;     ///< host:port where rank 0 serves the store
-  /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
-  /// the listener of this library must not. Not a setting of this library.
+  /// Value of the environment variable MASTER_PORT; 0 if it is not set. Torch listens on that port,
+  /// so this library must not. MASTER_PORT is not a setting of this library.
   int master_port = 0;
   // True if set(), the environment or a file set the setting. If false, a better value may replace
   // the default.
@@ -117,7 +120,7 @@ struct MCCL_API Config {
   /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
   /// is out of range, or if the file is not a JSON object of known settings.
   static Config from_environment();
-  /// Same, but reads the variables from `environment`; for tests and launchers.
+  /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
 
   /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument if
@@ -126,8 +129,8 @@ struct MCCL_API Config {
   /// The value of one setting as text; secrets are not masked. Throws InvalidArgument if the name
   /// is unknown.
   std::string get(std::string_view name) const;
-  /// Returns every setting by name, as text that set() takes. Leaves out `port_base` and
-  /// `chunk_bytes` if they were not given, because set() would mark them as given.
+  /// Returns the values of all settings, keyed by name, as texts that set() accepts. Leaves out
+  /// `port_base` and `chunk_bytes` if they were not set, because set() would mark them as set.
   std::map<std::string, std::string> texts() const;
   /// Applies a JSON object of settings over the current values. Error messages refer to the object
   /// by `origin`, such as the name of its file. Throws InvalidArgument on failure; nothing changes
@@ -155,7 +158,7 @@ struct SettingInfo {
 MCCL_API std::span<const SettingInfo> settings();
 
 /// Throws InvalidArgument if `value` is empty and the setting `name` is a secret, because an empty
-/// secret is most likely a mistake. `name` is a name that Config::set() takes.
+/// secret is most likely a mistake. `name` is a name that Config::set() accepts.
 MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
 
 MCCL_API LogOptions log_options(const Config& config);

@@ -57,16 +57,16 @@ struct Joined {
 };
 
 /// Connects to the job's store, along the job's cables if the settings name a hostfile. Blocks for
-/// at most the setting connect_timeout. Counts refused connections in `metrics`, which may be
-/// null.
+/// at most the time in the setting connect_timeout. Counts refused connections in `metrics`, which
+/// may be null.
 MCCL_API Joined join(const Placement& placement, const Config& config,
                      const std::shared_ptr<Metrics>& metrics = nullptr);
 
 /// Returns the host:port at which rank 0 serves the store: `placement.root`, or the address that
 /// rank 0 distributes through MPICH's launcher. The launcher answers only once in the lifetime of a
-/// process, and only after all ranks have called this function. Empty if no store is needed (MPI, a
-/// single rank) or no launcher provides the address (a hostfile). Throws Error if the launcher
-/// fails.
+/// process, and only after all ranks have called this function. Returns an empty text if no store
+/// is needed (with MPI, or for a single rank), or if no launcher provides the address (with a
+/// hostfile). Throws Error if the launcher fails.
 MCCL_API std::string meeting_point(const Placement& placement, const Config& config);
 
 }  // namespace rendezvous

@@ -13,8 +13,8 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Only a sample of the calls that take a microsecond or less is timed; each sampled
-/// call also counts for the untimed ones. Times of one call: queue wait = from submission to start;
+/// succeeded. Of the calls that take a microsecond or less, only a sample is timed, and its times
+/// stand for the others, too. Times of one call: queue wait = from submission to start;
 /// execution = from start to end; network = time spent moving bytes; reduce = time spent in
 /// arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
