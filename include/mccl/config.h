@@ -63,7 +63,8 @@ struct MCCL_API Config {
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
   std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
   bool transport_crc = false;               ///< Check every message with a CRC-32C
-  bool fast_math = true;             ///< GPU kernels may fuse multiply and add, and relax NaN
+  /// GPU kernels may fuse a multiplication and an addition, and may not recognise NaN
+  bool fast_math = true;
   std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
   std::string reduce_on = "auto";    ///< auto, cpu, gpu: where Macs reduce 16-bit floats
   bool accelerate = false;           ///< Sum f32 with macOS's Accelerate

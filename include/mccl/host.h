@@ -23,8 +23,8 @@ MCCL_API std::vector<std::string> own_addresses();
 
 /// Reads a table of RDMA devices, in the format of the file named by MLX_IBV_DEVICES, and returns
 /// its number of ranks. The table must connect the ranks as a ring, or, if `ring` is false, as a
-/// ring or a full mesh. Otherwise throws InvalidArgument; the message contains a picture of the
-/// missing connections.
+/// ring or a full mesh. Otherwise throws InvalidArgument; the message shows the table, with missing
+/// devices marked.
 MCCL_API int check_device_table(const std::string& path, bool ring);
 
 /// Logs each line of `text` at level INFO, in the format in which the library logs for `rank`.

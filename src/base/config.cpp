@@ -75,7 +75,8 @@ std::optional<Integer> parse(const Setting& setting, std::string_view text, Inte
                                             : checked(parse_integer(text));
 }
 
-/// Descriptions of a valid value for messages, indexed by SettingKind. `choice` needs none.
+/// Descriptions of a valid value for messages, indexed by SettingKind. There is none for `choice`,
+/// because messages list the words of its range.
 constexpr std::string_view kExpectations[] = {
     "text without control characters, at most 4096 bytes", "an integer", "a number",
     "bytes, as an integer or with a unit of 1024 such as 256K or 4M",
@@ -263,7 +264,7 @@ LogOptions log_options(const Config& config) {
 std::size_t chunk_bytes_of(const Config& config) {
   // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
-  // On a faster cable, messages must be larger for their fixed cost to be negligible.
+  // On a faster cable, messages must be larger to make their fixed cost negligible.
   const bool is_fast = config.link_profile == "thunderbolt";
   return is_fast && !given ? std::size_t{8} << 20 : config.chunk_bytes;
 }

@@ -1,4 +1,4 @@
-// The settings in the forms shown to people and compared between ranks.
+// Formats the settings for display, and for comparison between ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -119,10 +119,10 @@ std::string to_table(const Config& config) {
 std::vector<std::string> warnings_for(const Config& config) {
   std::vector<std::string> warnings;
   if (!config.job_key.empty() && config.job_key.size() < kShortestGoodKey) {
-    warnings.push_back(
-        fmt::format("MCCL_JOB_KEY has {} characters, which can be guessed; give every rank the "
-                    "output of `openssl rand -hex 32`",
-                    config.job_key.size()));
+    warnings.push_back(fmt::format(
+        "MCCL_JOB_KEY has {} characters, so few that it can be guessed; give every rank "
+        "the output of `openssl rand -hex 32`",
+        config.job_key.size()));
   }
   if (config.flight_recorder_signal != "none" && config.flight_recorder_file.empty()) {
     warnings.emplace_back(

@@ -57,7 +57,7 @@ struct FlightGroup {
 
 /// Identifies the process whose calls are recorded.
 struct FlightOrigin {
-  std::string job;  ///< Differs between jobs; the same on all ranks of one.
+  std::string job;  ///< Differs between jobs; the same on all ranks of a job.
   std::string host;
   int rank = 0;
   int size = 1;
@@ -112,8 +112,8 @@ class FlightRecorder {
  private:
   using Words = std::array<std::uint64_t, 7>;
 
-  /// Packs with shifts: the parts then stay in registers, which is twice as fast as storing them
-  /// one by one and copying words.
+  /// Packs the fields with shifts. The fields then stay in registers, which is twice as fast as
+  /// storing them one by one and copying the words.
   static Words pack(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
     return {entry.sequence,

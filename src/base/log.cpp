@@ -69,8 +69,8 @@ LogFiles& log_files() {
   return files;
 }
 
-/// Constructs the logger directly, because spdlog's factories would enter it in a process-wide
-/// registry: contexts are made and destroyed, and several may have the same rank.
+/// Constructs the logger directly. spdlog's factories would register its name, which must be unique
+/// in the process, but several contexts may have the same rank.
 std::shared_ptr<spdlog::logger> make_logger(int rank, spdlog::sink_ptr sink) {
   auto logger = std::make_shared<spdlog::logger>(
       rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank), std::move(sink));

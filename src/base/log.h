@@ -26,8 +26,8 @@ LogLevel log_level_of(std::string_view name);
 /// standard error was closed.
 class Log {
  public:
-  /// Throws InvalidArgument for an unknown level. If the file cannot be opened, says so on standard
-  /// error, and logs there.
+  /// Throws InvalidArgument for an unknown level. If the file cannot be opened, logs a warning and
+  /// all later lines to standard error.
   Log(int rank, const LogOptions& options);
   /// Logs text to standard error.
   Log(int rank, LogLevel level);
@@ -57,7 +57,7 @@ class Log {
   }
 
   bool enabled(LogLevel level) const { return level >= level_; }
-  /// Text of several lines is written line by line.
+  /// Writes each line of `text` as a separate log line.
   void write(LogLevel level, std::string_view text) const noexcept;
 
  private:

@@ -1,4 +1,5 @@
-// Wakes a thread that waits in poll(2). Another process that has the writing end can also wake it.
+// Wakes a thread that waits in poll(2). Another process that has the writing end can also wake the
+// thread.
 // Uses a pair of sockets, because writing to a pipe without a reader raises a signal.
 #pragma once
 

@@ -13,7 +13,7 @@
 
 namespace mccl::device {
 
-/// A position: the number of the window, and the offset in bytes.
+/// A position in the memory of a Pool: the number of the window, and the offset in it in bytes.
 struct InWindow {
   std::size_t window;
   std::size_t offset;

@@ -50,7 +50,8 @@ TEST(ParseError, NamesTheFlagAndWhatIsWrong) {
               StartsWith("--seconds: expected a number from 0.001 to 31536000; found \"-1\""));
   EXPECT_THAT(said({"--kind", "rings"}),
               StartsWith("--kind: \"rings\" is not known; did you mean ring? There are"));
-  EXPECT_THAT(said({"--kind", "star"}), HasSubstr("\"star\" is not known; there are ring, chain"));
+  EXPECT_THAT(said({"--kind", "star"}),
+              HasSubstr("\"star\" is not known; the choices are ring, chain"));
   EXPECT_THAT(said({"--file"}), StartsWith("--file needs a value"));
   EXPECT_THAT(said({"-n"}), StartsWith("-n needs a value"));
   EXPECT_THAT(said({"--slow", "--quick"}), AllOf(HasSubstr("--slow"), HasSubstr("--quick")));

@@ -99,8 +99,8 @@ struct Size {  // MTLSize
   Unsigned depth;
 };
 
-/// The fence passes when the command buffer has run. `what` is its name in messages and must
-/// outlive the fence.
+/// A fence that passes when the command buffer has run. `what` names the command buffer in
+/// messages, and must outlive the fence.
 class CommandBuffer final : public Fence {
  public:
   CommandBuffer(void* buffer, const char* what) : buffer_(Owned::retain(buffer)), what_(what) {}
@@ -128,8 +128,8 @@ std::string text_in(const std::string& path) {
   return text.str();
 }
 
-/// Returns the path of the compiled kernels beside this library, for fast or strict arithmetic.
-/// Empty if the build had no Metal compiler.
+/// Returns the path of the compiled kernels in the folder of this library, for fast or strict
+/// arithmetic. Empty if the build had no Metal compiler.
 std::string compiled_before(bool fast_math) {
   Dl_info here = {};
   if (::dladdr(reinterpret_cast<const void*>(&open_driver), &here) == 0) return {};
