@@ -71,7 +71,8 @@ class ScheduleBuilder {
   /// Appends the step unchanged. Returns its index.
   std::uint32_t append(const Step& step);
 
-  /// Makes step `later` wait for step `earlier`, with which it shares no data.
+  /// Makes step `later` wait for step `earlier`. Needed only if the two steps share no data,
+  /// because finish() finds all other dependencies.
   void after(std::uint32_t earlier, std::uint32_t later);
 
   /// Computes the steps that each step waits for, and returns the schedule.

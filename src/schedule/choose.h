@@ -62,8 +62,8 @@ struct Choice {
 
 struct Estimate {
   double seconds = 0;
-  /// Approximate number of steps of the busiest rank. If only some of the steps use the window,
-  /// only the other steps are counted.
+  /// Approximate number of steps of the busiest rank. If the algorithm also uses links, steps that
+  /// use the window are not counted.
   double steps = 0;
   /// True if some ranks must forward messages, because no cable joins the sender and the receiver.
   bool needs_relays = false;
@@ -79,8 +79,8 @@ class Estimator {
   Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 
-  /// Estimates the call with this chunk in place of the problem's. Builds small schedules, which
-  /// are reused for other chunks if possible.
+  /// Estimates the call with this chunk in place of the problem's chunk. Builds small schedules,
+  /// which are reused for other chunks if possible.
   Estimate at(std::size_t chunk);
 
  private:
@@ -100,7 +100,7 @@ class Estimator {
 /// know each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
-/// True if the coded sum is predicted to take at least a tenth less time than the exact one.
+/// True if the coded sum is predicted to take at least a tenth less time than the exact sum.
 bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// Returns the problem with nodes, window, ring and tree filled in from the facts.

@@ -14,8 +14,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of pieces whose contributions may be in flight while one piece is summed. Several pieces
-/// hide the wait of each piece for the slowest rank.
+/// Number of pieces whose contributions may be in flight while one piece is summed. With several
+/// pieces in flight, a rank waits less for contributions of the slowest rank.
 constexpr std::size_t kLead = 2;
 
 class CodedSums : public ScheduleWriter {

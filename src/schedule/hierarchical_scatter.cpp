@@ -20,7 +20,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of sums of a node that may wait for encoding while the next one is computed.
+/// Number of sums of a node that may wait for encoding while the next sum is computed.
 constexpr std::size_t kSums = 2;
 
 class HierarchicalScatter : public ScheduleWriter {

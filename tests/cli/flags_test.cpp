@@ -49,7 +49,7 @@ TEST(ParseError, NamesTheFlagAndWhatIsWrong) {
   EXPECT_THAT(said({"--seconds", "-1"}),
               StartsWith("--seconds: expected a number from 0.001 to 31536000; found \"-1\""));
   EXPECT_THAT(said({"--kind", "rings"}),
-              StartsWith("--kind: \"rings\" is not known; did you mean ring? There are"));
+              StartsWith("--kind: \"rings\" is not known; did you mean ring? The choices are"));
   EXPECT_THAT(said({"--kind", "star"}),
               HasSubstr("\"star\" is not known; the choices are ring, chain"));
   EXPECT_THAT(said({"--file"}), StartsWith("--file needs a value"));

@@ -176,7 +176,8 @@ struct LineSum {
   }
 };
 
-/// Sums the lines of all ranks in rank order. `lines` is indexed by rank; this rank's is `own`.
+/// Sums the lines of all ranks in rank order. `own` is the line of this rank. `lines` is indexed by
+/// rank and holds the lines of the other ranks.
 template <typename T, int kRanks>
 __device__ __forceinline__ LineSum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
                                                    const Line (&lines)[kRanks]) {
@@ -211,8 +212,8 @@ __device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act)
   }
 }
 
-/// Calls act(peer) for each other rank for which is_wanted(peer), in rank order. Unrolled, so
-/// `peer` can index registers.
+/// Calls act(peer) in rank order for each other rank for which is_wanted(peer) is true. Unrolled,
+/// so `peer` can index registers.
 template <typename Wanted, typename Act>
 __device__ __forceinline__ void for_wanted(const Fabric& fabric, const Wanted& is_wanted,
                                            const Act& act) {

@@ -19,7 +19,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// The parts of a broadcast. Part 0 is that of the rank after the root.
+/// The parts of a broadcast. Part 0 belongs to the rank after the root.
 struct BroadcastParts : LineParts {
   __device__ __forceinline__ BroadcastParts(const Fabric& fabric, const KernelArguments& task)
       : LineParts(task.bytes, fabric.ranks - 1), root(task.root), ranks(fabric.ranks) {}

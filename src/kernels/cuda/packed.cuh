@@ -1,5 +1,5 @@
-// Packed calls send lines of 128 bytes with one flag each and 120 bytes of data. They need little
-// more than the bytes of the data, and no barrier.
+// Packed calls send lines of 128 bytes, each with one flag and 120 bytes of data. So they send few
+// bytes in addition to the data, and need no barrier.
 //
 // A warp writes whole lines at a time. Eight adjacent lanes write each line, and memory handles
 // this as one write. So a reader that sees the flag of a line has read all of the line. This holds
@@ -63,8 +63,8 @@ __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std:
   store_by_warp(to, line_of(words));
 }
 
-/// Must be called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)`.
-/// The loads from all ranks are in flight together. `lines` is indexed by rank.
+/// Must be called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)` is
+/// true. The loads from all ranks are in flight together. `lines` is indexed by rank.
 template <typename Wanted>
 __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std::uint32_t half,
                                                       std::size_t piece, std::uint32_t number,
