@@ -203,8 +203,8 @@ typedef struct mccl_group_options {
   const int32_t* members; /* ranks of the context, ordered by their new rank */
   size_t count;           /* number of members */
   int64_t timeout_ms;     /* timeout of its calls; 0: the setting `timeout`; negative: no limit */
-  /* Codec of sums whose mccl_call_options do not set one, and its topk_ratio. All members must pass
-   * the same values. If `compression` is NULL, the setting `compression` applies. */
+  /* The codec of sums whose mccl_call_options set no codec, and its topk_ratio. All members must
+   * pass the same values. If `compression` is NULL, the setting `compression` applies. */
   const char* compression;
   double topk_ratio;
 } mccl_group_options;

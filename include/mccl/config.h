@@ -45,7 +45,7 @@ struct MCCL_API Config {
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
-  /// Path of data between two ranks without a cable in the table of devices: relay or tcp.
+  /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
   std::string log_level = "WARN";   ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
   std::string log_format = "text";  ///< text, json
@@ -114,7 +114,7 @@ struct MCCL_API Config {
   int master_port = 0;
   // True if set(), the environment or a file set the setting. If false, a better value may replace
   // the default.
-  Given port_base_given;    ///< If false, any free port replaces one that is in use.
+  Given port_base_given;    ///< If false and the port is in use, a rank uses any free port.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
@@ -151,7 +151,8 @@ struct SettingInfo {
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
   bool secret = false;      ///< True if the value must never be printed.
-  /// "name=value" of another setting, without which this one has no effect; else empty.
+  /// "name=value" of another setting that this setting requires to have an effect; empty if it
+  /// requires none.
   std::string_view only_with;
 };
 

@@ -131,10 +131,11 @@ class MCCL_API Group {
   /// Completes once every rank has made this call.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB,
-  /// or MCCL_CHUNK_BYTES if that is less, completes before it is received, as long as the
-  /// unreceived messages to that peer take at most 4 MiB, including 256 bytes of overhead for each.
-  /// Any other message completes after its receive is posted. `peer` must not be this rank.
+  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB
+  /// (or MCCL_CHUNK_BYTES, if that is less) completes before it is received, as long as the
+  /// unreceived messages to that peer take at most 4 MiB in total. Each of them counts 256 bytes of
+  /// overhead. Any other message completes after its receive is posted. `peer` must not be this
+  /// rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// Receives the oldest message from `peer` (or kAnySource) with this tag; its size in bytes must
   /// match. Work::source() returns the sender.
@@ -146,8 +147,8 @@ class MCCL_API Group {
   /// devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
-  /// Sequence number, for has_come_to(), of the group's last collective that devices carry out
-  /// without the host. Empty if there was no such collective.
+  /// Sequence number of the group's last collective that devices carry out without the host, to be
+  /// passed to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
   /// True if the collective with sequence number `number` and all earlier ones have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }

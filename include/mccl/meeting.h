@@ -22,7 +22,8 @@ struct Placement {
   int size = 1;
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
-  /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; -1 if there is
+  /// none.
   int pmi = -1;
   bool one_host = false;  ///< True if all ranks are known to be on this host.
   /// Source of the placement: "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".

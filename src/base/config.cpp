@@ -38,7 +38,7 @@ std::vector<std::string_view> words_of(std::string_view list) {
   return words;
 }
 
-/// The word of the list that equals `text` except for case, in the list's spelling.
+/// Returns the word of the list that equals `text` if case is ignored, in the list's spelling.
 std::optional<std::string> word_of(std::string_view list, std::string_view text) {
   for (const std::string_view word : words_of(list)) {
     if (equal_ignoring_case(word, text)) return std::string(word);
@@ -119,7 +119,7 @@ std::string read_file(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) refuse_file(errno != 0 ? std::strerror(errno) : "cannot be read");
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile) refuse_file("it is larger");
+  if (text.size() > kLargestFile) refuse_file("the file is larger");
   return text;
 }
 

@@ -85,7 +85,7 @@ std::string changed_settings(const Config& config, const Environment& environmen
     changed += fmt::format("{}{}={} ({}", changed.empty() ? "" : ", ", setting.info.name,
                            shown_value(config, setting), origin);
     if (!is_heard(config, setting))
-      changed += fmt::format(", which has no effect without {}", setting.info.only_with);
+      changed += fmt::format("; no effect without {}", setting.info.only_with);
     changed += ")";
   }
   return changed;
@@ -126,8 +126,8 @@ std::vector<std::string> warnings_for(const Config& config) {
   }
   if (config.flight_recorder_signal != "none" && config.flight_recorder_file.empty()) {
     warnings.emplace_back(
-        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect without MCCL_FLIGHT_RECORDER_FILE; set the file "
-        "to write");
+        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect if MCCL_FLIGHT_RECORDER_FILE is not set: set it "
+        "to the path of the file to write");
   }
   return warnings;
 }

@@ -15,8 +15,8 @@ namespace mccl {
 namespace {
 
 [[noreturn]] void refuse(int error) {
-  throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(error) +
-              " (is the limit of open files reached? see ulimit -n)");
+  throw Error(std::string("cannot create a pair of sockets: ") + std::strerror(error) +
+              ". Check the limit of open files (ulimit -n)");
 }
 
 }  // namespace

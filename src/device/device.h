@@ -33,7 +33,7 @@ class Queue {
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void write(Word* word, Word value) = 0;
-  /// Makes later operations wait until the host has set `word` to `value` or past it.
+  /// Makes later operations wait until the host has set `word` to `value` or to a later value.
   virtual void await(const Word* word, Word value) = 0;
   /// Records this position of the queue for lead().
   virtual void mark() = 0;

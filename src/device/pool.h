@@ -34,7 +34,7 @@ class Pool {
   void give_back(void* memory);
 
   struct PoolWindow {
-    void* memory;  ///< Null if it has been freed.
+    void* memory;  ///< Null if the window has been freed.
     std::size_t bytes;
   };
   /// Returns all windows with number `first` or higher, to be announced to other ranks. They are

@@ -37,7 +37,7 @@ struct Facts {
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
-  double ranks_per_core = 1;             ///< Ranks per core on the fullest node; at least 1.
+  double ranks_per_core = 1;  ///< Highest number of ranks per core of a node, at least 1.
   /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s is the time
   /// of a switch to another process, when ranks wait for each other. turn_s is the time that a
   /// shared core adds to a call that waits for no other rank.

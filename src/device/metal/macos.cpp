@@ -83,7 +83,7 @@ std::string reason_of(void* error) {
   return text_of(error ? send<void*>(error, "localizedDescription") : nullptr);
 }
 
-/// An NSString that lives until the enclosing pool ends.
+/// An NSString that lives until the enclosing AutoreleasePool ends.
 void* string_of(const std::string& text) {
   return send<void*>(class_named("NSString"), "stringWithUTF8String:", text.c_str());
 }
@@ -165,9 +165,9 @@ void* load_library(void* device, const KernelOptions& options) {
     library = library_of(device, source, options.fast_math, &error);
   }
   if (library) return library;
-  throw InvalidArgument(fmt::format("the kernels {} cannot be used: {}; reduce_on=cpu needs none",
-                                    path.empty() ? "of this build" : "in " + path,
-                                    reason_of(error)));
+  throw InvalidArgument(
+      fmt::format("the GPU kernels {} cannot be used: {}. Set reduce_on=cpu to use the CPU",
+                  path.empty() ? "of this build" : "in " + path, reason_of(error)));
 }
 
 class KernelsOfMetal final : public Kernels {
