@@ -27,15 +27,15 @@ struct Given {
 struct LogOptions {
   std::string level = "WARN";
   std::string format = "text";
-  std::string file = {};  ///< Empty: standard error.
+  std::string file = {};  ///< Path; empty: standard error.
   std::size_t file_bytes = std::size_t{64} << 20;
 };
 
 /// The settings of one process. A plain value: not thread-safe while it is being changed. The
 /// ranges are in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
-  std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
-  std::string transport = "auto";  ///< auto, tcp, shm, rdma
+  std::string backend = "auto";    ///< Backend of the calls: auto, native, mpi, nccl, cuda
+  std::string transport = "auto";  ///< Transport between ranks: auto, tcp, shm, rdma
   /// Names of RDMA devices, or the path of a JSON table of them; empty: all devices with an active
   /// port.
   std::string rdma_device;
@@ -43,12 +43,13 @@ struct MCCL_API Config {
   /// GID of the RDMA ports to use: an address, or a kind such as roce_v2; empty: the best kind that
   /// both ranks of a pair have.
   std::string rdma_gid;
-  std::string rdma_service = "auto";  ///< auto, rc, uc
+  std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
   /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
-  std::string log_level = "WARN";   ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
-  std::string log_format = "text";  ///< text, json
+  /// Lowest level that is logged: TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  std::string log_level = "WARN";
+  std::string log_format = "text";  ///< Format of log lines: text, json
   /// File to which a rank logs; empty: standard error. %r, %h and %p stand for the rank, the host
   /// and the process.
   std::string log_file;
@@ -66,20 +67,24 @@ struct MCCL_API Config {
   /// GPU kernels may fuse a multiplication and an addition, and may not recognise NaN
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
-  std::string reduce_on = "auto";    ///< auto, cpu, gpu: where Macs reduce 16-bit floats
-  bool accelerate = false;           ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;        ///< Copy memory to the host even if a Mac's GPU shares it
-  std::string test_only_shared_gpu = "no";    ///< no, nvlink, pcie: for tests of the GPU kernels
+  std::string reduce_on =
+      "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
+  bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
+  bool force_staging = false;  ///< Copy memory to the host even if a Mac's GPU shares it
+  std::string test_only_shared_gpu = "no";    ///< For tests of the GPU kernels: no, nvlink, pcie
   std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
   std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
   std::string shader_path;         ///< File of Metal shaders; empty: the shaders of the package
-  std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
+  std::string algorithm = "auto";  ///< Algorithm to use wherever it applies, or auto
   /// Maximum bytes of pinned memory to keep per GPU while no call uses it
   std::size_t pinned_limit_bytes = std::size_t{1} << 30;
-  std::size_t socket_buffer_bytes = 0;  ///< 0: the link profile's value, or the system's default
-  std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
-  double timeout = 1800;                    ///< Seconds; default timeout of a call
+  /// Size of a socket's send and receive buffers; 0: the link profile's value, or the system's
+  /// default
+  std::size_t socket_buffer_bytes = 0;
+  /// Congestion control of TCP links: auto, system, or a name known to the system
+  std::string congestion_control = "auto";
+  double timeout = 1800;  ///< Default timeout of a call, in seconds
   /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
   /// that does not accept the data still to be sent to it
   double connect_timeout = 60;
@@ -90,20 +95,20 @@ struct MCCL_API Config {
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
   std::string flight_recorder_file;
-  /// none, USR1, USR2: signal on which flight_recorder_file is also written
+  /// Signal on which flight_recorder_file is also written: none, USR1, USR2
   std::string flight_recorder_signal = "none";
   int spin_us = 50;                ///< Microseconds to poll for data before sleeping
   bool calibrate = true;           ///< Measure links and memory when a job starts
   double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;             ///< Secret that every rank of the job shares
-  std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
+  std::string encryption = "off";  ///< Whether TCP connections between ranks are encrypted: off, on
   /// Path of this rank's certificate; empty: ranks prove that they know the job key instead
   std::string tls_cert;
   std::string tls_key;  ///< Path of the certificate's private key
   /// Path of the certificates of the authorities that signed the ranks' certificates
   std::string tls_ca;
-  /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: it does if the ranks run on
+  /// Whether a job of several ranks needs a job_key: auto, 1, 0; auto: it does if the ranks run on
   /// several hosts, as several users or in several containers
   std::string require_key = "auto";
   int rank = -1;        ///< Rank of this process, for Context::from_environment(); -1: not set

@@ -27,7 +27,8 @@ struct ContextOptions {
   int size = 1;
   std::shared_ptr<Store> store;  ///< May be null if `size` is 1.
   Config config = {};
-  /// Null: the context creates its own. May be shared between contexts.
+  /// Metrics in which the context records its calls. May be shared between contexts. If null, the
+  /// context creates its own.
   std::shared_ptr<Metrics> metrics;
   /// The cables of the job, as returned by rendezvous::join(). If null and the settings name a
   /// hostfile, create() discovers them.

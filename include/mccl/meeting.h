@@ -50,7 +50,7 @@ namespace rendezvous {
 
 class Wiring;
 
-/// Result of join(): the store and the cables through which a process connects to the others.
+/// Result of join(): the store and the cables through which a process connects to the other ranks.
 struct Joined {
   std::shared_ptr<Store> store;  ///< Null when the job has one rank.
   /// The cables of the job; null if every rank reaches every other directly.

@@ -36,7 +36,7 @@ struct FlightEntry {
   std::int64_t started = 0;
   std::int64_t ended = 0;
   std::uint32_t group = 0;     ///< Index of the group in this recorder.
-  std::uint8_t algorithm = 0;  ///< From FlightRecorder::index_of(); 0 if unknown.
+  std::uint8_t algorithm = 0;  ///< Value of FlightRecorder::index_of(); 0 if unknown.
   Collective collective = Collective::barrier;
   ReduceKind kind = ReduceKind::sum;
   DType dtype = DType::u8;
@@ -48,7 +48,7 @@ struct FlightEntry {
 /// A group whose calls are recorded.
 struct FlightGroup {
   std::string name;
-  std::uint64_t id = 0;           ///< The same on all members.
+  std::uint64_t id = 0;           ///< Identifies the group; the same on all its members.
   int rank = 0;                   ///< This process's rank in the group.
   std::vector<int> members = {};  ///< The rank of each member in the job.
   /// The transport to each member; empty for this rank.

@@ -29,7 +29,7 @@ class Log {
   /// Throws InvalidArgument for an unknown level. If the file cannot be opened, logs a warning and
   /// all later lines to standard error.
   Log(int rank, const LogOptions& options);
-  /// Logs text to standard error.
+  /// Logs to standard error, in the format "text".
   Log(int rank, LogLevel level);
 
   /// Returns a log that adds the name of a group to lines in JSON, which has a field for it.
@@ -66,7 +66,7 @@ class Log {
 
   LogLevel level_;
   bool is_json_ = false;
-  int rank_;  ///< Negative: unknown.
+  int rank_;  ///< Negative if the rank is unknown.
   std::string group_ = {};
   std::shared_ptr<spdlog::logger> logger_;
 };

@@ -37,7 +37,7 @@ struct Rest {
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// A Setting without the members that are derived from the others.
+/// A Setting without the members that setting_of() derives from other members.
 struct SettingRow {
   std::string_view name;
   SettingField field;

@@ -28,7 +28,7 @@ void release_unused(Clock::duration time);
 /// True if this process appears to see devices of a kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
-/// For tests: replaces the maker of a kind. Null restores the original one.
+/// For tests: replaces the maker of a kind. Null restores the original maker.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

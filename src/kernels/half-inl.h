@@ -11,7 +11,7 @@
 
 #include "kernels/fold_loop-inl.h"
 
-// 1 for instruction sets that convert f16 in hardware. On the others, Highway's emulation is not
+// 1 for instruction sets that convert f16 in hardware. On other sets, Highway's emulation is not
 // used, because it truncates.
 #undef MCCL_KERNELS_HARDWARE_F16
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)

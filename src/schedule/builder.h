@@ -96,7 +96,7 @@ class ScheduleWriter {
  protected:
   explicit ScheduleWriter(const Problem& problem) : p_(problem), builder_(problem) {}
 
-  /// The ranks that are `distance` above and below this one.
+  /// The ranks that are `distance` above and below this rank, modulo the size of the group.
   int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
   int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
 

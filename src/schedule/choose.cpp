@@ -178,8 +178,8 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   std::vector<RankedChoice> candidates;
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
-  // If some algorithms send every message over a single cable, only those are considered. A relayed
-  // message occupies another rank and wakes one of its threads.
+  // If some algorithms send every message over a single cable, only these algorithms are
+  // considered. A relayed message occupies another rank and wakes one of its threads.
   const bool some_need_none = !std::ranges::all_of(candidates, &RankedChoice::needs_relays);
   if (some_need_none) std::erase_if(candidates, std::mem_fn(&RankedChoice::needs_relays));
   Choice best = candidates.front().choice;

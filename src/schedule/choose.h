@@ -33,7 +33,7 @@ struct Facts {
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
-  double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds between caches.
+  double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds data between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.

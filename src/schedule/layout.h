@@ -14,9 +14,9 @@
 
 namespace mccl::schedule {
 
-/// Number of pieces of each part in a segment. While one piece is in flight, the others keep the
-/// links busy. They must do so even if one piece takes as long on the slowest link as many pieces
-/// on the other links.
+/// Number of pieces of each part in a segment. While one piece is in flight, the other pieces keep
+/// the links busy. They must do so even if one piece takes as long on the slowest link as many
+/// pieces on the other links.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Numbers of slots of a window; each slot holds one piece. One-shot schedules have 16 slots, and

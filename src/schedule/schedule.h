@@ -68,7 +68,7 @@ enum class StepKind : std::uint8_t {
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
   read,   ///< dst = the data that `peer` published at `window`
   /// dst = op over the ranks of the node in rank order: src of this rank, and the data that the
-  /// others published at `window` (src may equal dst)
+  /// other ranks published at `window` (src may equal dst)
   read_fold,
 };
 
@@ -183,7 +183,7 @@ enum class Algorithm : std::uint8_t {
   pairwise,       ///< size - 1 exchanges, each with a different partner
   dissemination,  ///< a barrier in log2(size) rounds
   one_shot,       ///< through the window: every rank reads all data that it needs
-  two_shot,       ///< through the window: every rank reduces a part and reads the others' results
+  two_shot,       ///< through the window: every rank reduces one part, and reads all other parts
   hierarchical,   ///< reduces inside nodes, exchanges between nodes, distributes inside nodes
   cable_tree,     ///< along a tree of cables, where cables do not join every pair
 };

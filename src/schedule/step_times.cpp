@@ -10,8 +10,8 @@ namespace mccl::schedule {
 namespace {
 
 // Assumptions about links. They were set when schedules first ran over TCP between processes of one
-// machine; those measurements were not kept. Halving or doubling one changes at most 2 % of the
-// choices, and the algorithm then chosen takes at most 10 % longer.
+// machine; those measurements were not kept. Halving or doubling an assumption changes at most 2 %
+// of the choices, and the algorithm then chosen takes at most 10 % longer.
 
 /// If several ranks send to one rank at the same time, their messages take longer: by the fraction
 /// kCrowding for each sender after the first, and by kMostCrowding at most.

@@ -33,7 +33,8 @@ class StepTimes {
   double latency() const { return latency_; }
   /// Time for which a message occupies the sender's outgoing and the receiver's incoming link.
   double message(double bytes) const;
-  /// Factor by which a message takes longer if its receiver receives from `flows` ranks at a time.
+  /// Factor by which a message takes longer if its receiver receives from `flows` ranks at the same
+  /// time.
   double crowding(int flows) const;
   /// Extra time of data that the rank keeps in scratch memory and forwards.
   double keeping(const Schedule& schedule) const;

@@ -19,7 +19,7 @@ struct KernelCall {
   MetalPlace a;
   MetalPlace b;
   MetalPlace out;
-  std::uint32_t count;  ///< In elements.
+  std::uint32_t count;  ///< Number of elements.
 };
 
 /// MCCL's kernels, loaded for this GPU. Thread-safe.

@@ -57,7 +57,7 @@ HWY_INLINE std::uint32_t largest_of(const float* block) {
 }
 
 struct Scaling {
-  float scale;    ///< Sent with the block.
+  float scale;    ///< Factor by which decoding multiplies the elements; sent with the block.
   float inverse;  ///< Factor by which encoding multiplies the elements.
 };
 

@@ -36,7 +36,7 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
   const bool is_power = (bits_of(divisor) & 0x7fffffU) == 0;
-  const float inverse = float_of_bits((254U << 23) - bits_of(divisor));  // if `is_power`
+  const float inverse = float_of_bits((254U << 23) - bits_of(divisor));  // used only if `is_power`
   for (int i = 0; i < Wide<T>::kCount; ++i) {
     elements[i] = T::narrow(is_power ? sum.lanes[i] * inverse : sum.lanes[i] / divisor);
   }

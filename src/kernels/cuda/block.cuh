@@ -59,7 +59,7 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
 
 /// Stores the final count at the end of a kernel. Each block has its own counters, so that blocks
 /// need not synchronise. The counters of blocks that this kernel did not launch are updated too,
-/// because a later kernel may use them.
+/// because a later kernel may launch these blocks.
 template <typename Counter>
 __device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
   __syncthreads();  // all threads have read the counter

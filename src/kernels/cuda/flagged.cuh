@@ -1,5 +1,5 @@
-// In flagged calls, each rank writes its data to all others in lines of 16 bytes. Every second word
-// of a line is the number of the call. A reader loads data and number together, so it needs no
+// In flagged calls, each rank writes its data to all other ranks in lines of 16 bytes. Every second
+// word of a line is the number of the call. A reader loads data and number together, so it needs no
 // other signal. Flagged calls have the lowest latency, but send twice as many bytes as the data
 // has.
 //

@@ -104,7 +104,7 @@ struct Pieces {
   std::size_t end;
 };
 
-/// Loads this lane's share of a piece: 16 bytes on the data lanes, and nothing on the others.
+/// Loads this lane's share of a piece: 16 bytes on the data lanes, and nothing on other lanes.
 __device__ __forceinline__ Line load_piece(const std::byte* from, std::size_t piece,
                                            std::size_t bytes) {
   const int lane = lane_of_thread();
@@ -147,7 +147,7 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const KernelArgumen
   leave(fabric.counters->flagged, number);
 }
 
-/// Computes one part of the sum on each rank, which sends it to all others.
+/// Computes one part of the sum on each rank, which sends the part to all other ranks.
 template <typename T>
 __device__ __forceinline__ void packed_parts(const Fabric& fabric, const KernelArguments& task) {
   // Number of the first piece that holds sums; the pieces before it are for contributions.

@@ -9,10 +9,10 @@
 namespace mccl::kernels::cuda {
 
 inline constexpr int kLanes = 32;
-inline constexpr int kDataLanes = 30;    ///< Lanes that hold data before packing.
-inline constexpr int kWordsOfLine = 15;  ///< Data words per line.
-inline constexpr int kDataOfWarp = 480;  ///< In bytes.
-inline constexpr int kBytesOfWarp = 512;
+inline constexpr int kDataLanes = 30;     ///< Lanes that hold data before packing.
+inline constexpr int kWordsOfLine = 15;   ///< Data words per line.
+inline constexpr int kDataOfWarp = 480;   ///< Bytes of data in the lines that a warp writes.
+inline constexpr int kBytesOfWarp = 512;  ///< Bytes of these lines, with their flags.
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }
 
