@@ -125,7 +125,7 @@ class MCCL_API Group {
   virtual Work all_to_all(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
   /// Like all_to_all, but part j of `in` has in_counts[j] elements and part i of `out` has
   /// out_counts[i]. The number of elements that a rank sends to another must equal the number that
-  /// the other expects.
+  /// the other rank expects.
   virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                            std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
   /// Completes once every rank has made this call.
@@ -143,8 +143,8 @@ class MCCL_API Group {
 
   /// Lets later collectives use memory from allocate_device_memory() in place. Without this call,
   /// collectives copy the data to memory that the other ranks' devices can access. All ranks must
-  /// make this call, with devices of one kind; it may block until all have made it. No-op if the
-  /// devices cannot access each other's memory.
+  /// make this call, with devices of one kind; it may block until all ranks have made it. No-op if
+  /// the devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
   /// Sequence number of the group's last collective that devices carry out without the host, to be

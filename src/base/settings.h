@@ -59,7 +59,7 @@ std::string text_of(const Config& config, const Setting& setting);
 /// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
 /// if there is none. The origin is the variable in `environment`, or the file to which MCCL_CONFIG
 /// refers there, or "program" if neither has the value. The text marks settings that have no effect
-/// without another one.
+/// without another setting.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);
 

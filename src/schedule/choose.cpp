@@ -23,8 +23,8 @@ constexpr std::size_t kLargeSum = std::size_t{8} << 20;
 /// Maximum number of steps of a schedule. In a longer schedule, making and storing the steps costs
 /// more than finer pieces gain.
 constexpr double kMostSteps = 4096;
-/// The same limit for schedules through a window, whose steps per rank grow with the number of
-/// ranks. A schedule of this length takes 60 MB.
+/// Maximum number of steps of a schedule through a window, whose steps per rank grow with the
+/// number of ranks. A schedule of this length takes 60 MB.
 constexpr double kMostWindowSteps = 5e5;
 /// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;

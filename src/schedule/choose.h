@@ -28,8 +28,8 @@ struct Facts {
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
-  /// Part of latency_s and of shared_latency_s during which the rank itself works. During the rest,
-  /// the rank waits and can do other work.
+  /// Part of latency_s and of shared_latency_s during which the rank handles the message. During
+  /// the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
@@ -95,9 +95,9 @@ class Estimator {
 };
 
 /// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
-/// perform the problem. Takes nodes and window from the facts, and ignores the problem's own. For
-/// an all_to_all that is not `even`, only the size of the group decides, because the ranks do not
-/// know each other's counts.
+/// perform the problem. Takes nodes and window from the facts, not from the problem. For an
+/// all_to_all that is not `even`, only the size of the group decides, because the ranks do not know
+/// each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// True if the coded sum is predicted to take at least a tenth less time than the exact sum.

@@ -92,7 +92,7 @@ class HierarchicalScatter : public ScheduleWriter {
     builder_.send(to[place_], out);
   }
 
-  /// Computes the sum through the window: every rank publishes the inputs that the others sum, and
+  /// Computes the sum through the window: every rank publishes the inputs that other ranks sum, and
   /// sums the pieces that belong to its own place.
   Region sum_of_node(std::size_t c, std::span<const int> to, Extent given) {
     const Region sum = scratch({sums_.offset + folds_++ % kSums * room_, given.count});

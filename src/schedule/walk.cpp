@@ -254,8 +254,8 @@ class Walk {
   }
 
   /// Returns the time at which a step that awaits arrivals ends. Ranks that wait for each other's
-  /// latest arrivals meet, which takes each of them the time of a meeting. A rank that waits for
-  /// ranks that do not wait for it only adds the fixed time of a piece.
+  /// latest arrivals meet, which takes each of them the time of a meeting. If the awaited ranks
+  /// do not wait for this rank, the step only takes the fixed time of a piece.
   double await(std::uint32_t number, double time) {
     Rank& rank = ranks_[steps_[number].rank];
     const std::uint32_t mark = step(number).mark;

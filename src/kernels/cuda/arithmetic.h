@@ -30,8 +30,8 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
   for (int i = 0; i < Wide<T>::kCount; ++i) sum.lanes[i] += T::widen(elements[i]);
 }
 
-/// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 unless a mean is
-/// computed. Division by a power of two is replaced by multiplication with its inverse, which is
+/// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 except for an average.
+/// Division by a power of two is replaced by multiplication with its inverse, which is
 /// faster.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {

@@ -3,9 +3,10 @@
 // The barrier is meet(). The threads of a block synchronise. Then thread r writes the number of the
 // barrier to the word for (block, this rank) in rank r's area. This is a release store, which
 // covers all writes of the block. With acquire loads, the thread then waits until rank r has
-// written that number to the word for (block, r) in this rank's area. Numbers only grow, and are
-// compared by their difference, so they may wrap around. If a wait times out or the host stops the
-// kernel, the thread continues, and the host reports that the results are invalid.
+// written that number to the word for (block, r) in this rank's area. The numbers of barriers
+// only grow, and are compared by their difference, so they may wrap around. If a wait times out or
+// the host stops the kernel, the thread continues, and the host reports that the results are
+// invalid.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"

@@ -22,15 +22,15 @@ struct WordPlace {
   bool second;
 };
 
-/// Returns the position in the original data of the first or second word that `lane` writes.
-/// Meaningless for the second word of a lane with a flag.
+/// Returns the position in the original data of the first or second word that `lane` writes. The
+/// result has no meaning for the second word of a lane with a flag.
 MCCL_BOTH WordPlace in_data(int lane, bool second) {
   const int word = lane / 8 * kWordsOfLine + lane % 8 * 2 + (second ? 1 : 0);
   return {word / 2 % kLanes, word % 2 == 1};
 }
 
-/// Returns the position in the lines of the first or second word of original data in `lane`. Valid
-/// for the first kDataLanes lanes only.
+/// Returns the position in the lines of the first or second word of original data in `lane`. Only
+/// the first kDataLanes lanes hold original data.
 MCCL_BOTH WordPlace in_lines(int lane, bool second) {
   const int word = lane * 2 + (second ? 1 : 0);
   const int of_line = word % kWordsOfLine;
