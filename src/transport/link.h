@@ -1,8 +1,8 @@
 // A Link is one ordered, full-duplex stream of bytes to one peer. Every transport implements Link
 // and passes tests/transport/link_conformance.h.
 //
-// Not thread-safe: the engine calls it with the progress lock held. No call blocks. Calls throw
-// LinkClosed once the peer has closed its end or the path is broken. Before that, peek() and read()
+// Not thread-safe: the engine calls a Link only with the progress lock held. No call blocks. Calls
+// throw LinkClosed once the peer has closed its end or the path is broken. peek() and read() first
 // return everything that the peer wrote before its depart() returned true, even if a write by this
 // end has failed.
 #pragma once
@@ -65,8 +65,9 @@ class Link {
   /// before it sleeps.
   virtual int descriptor() const = 0;
 
-  /// When to retry write() while the system is out of memory for sending. poll(2) reports the
-  /// descriptor as writable even then. Clock::time_point::max() if there is no such shortage.
+  /// Time at which to retry write() while the system has no memory for sending; poll(2) reports the
+  /// descriptor as writable even during such a shortage. Clock::time_point::max() if there is no
+  /// shortage.
   virtual Clock::time_point retry_at() const { return Clock::time_point::max(); }
 
   /// Number of the most recently written bytes that must stay unchanged, because the link still
@@ -79,8 +80,8 @@ class Link {
   virtual std::size_t unsent() const = 0;
 
   /// How long the system has been retransmitting without any acknowledgement from the peer's host.
-  /// Empty if it is not retransmitting, or if the transport cannot know. A host whose process does
-  /// not read still acknowledges.
+  /// Empty if it is not retransmitting, or if the transport cannot know. A host acknowledges bytes
+  /// even if its process does not read them.
   virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
 
   /// Ends the use of the link: the caller must not write or read afterwards, and bytes that arrive
@@ -108,8 +109,8 @@ enum class Purpose : std::uint8_t {
   /// about all cables (rendezvous/cabling/).
   cable,
   /// A connection that other ranks forward to a rank without a direct cable. LinkKey::group is the
-  /// target rank. LinkKey::rail selects what accepts it there: the links or the store (Destination
-  /// in rendezvous/cabling/wiring.h).
+  /// target rank. LinkKey::rail selects whether the links or the store of the target rank accept
+  /// the connection (Destination in rendezvous/cabling/wiring.h).
   relay,
 };
 inline constexpr int kPurposeCount = 6;

@@ -61,7 +61,7 @@ class RdmaTransport final : public Transport {
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
-  /// The reason why the peer is not reached over RDMA; empty if it is.
+  /// The reason why the peer cannot be reached over RDMA; empty if it can be reached.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
   /// True if no cable joins the two ranks according to the device tables. A missing link is then
   /// not an error.

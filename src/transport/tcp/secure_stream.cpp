@@ -22,8 +22,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Number of bytes of records that are sent or received together. They stay in the processor's
-/// cache between encryption and the copy into the kernel.
+/// Number of bytes of records that are sent or received together. Small enough for the records to
+/// stay in the processor's cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
@@ -239,7 +239,7 @@ SecureStream::State SecureStream::confirm() {
   if (!std::exchange(is_proof_sent_, true)) {
     const Key proof = proof_of(role_);
     std::span<const std::byte> rest = proof;
-    if (!encrypt(rest) || !rest.empty()) return fail("its proof cannot be sent");
+    if (!encrypt(rest) || !rest.empty()) return fail("this end's proof of the key cannot be sent");
   }
   while (proof_received_ < their_proof_.size()) {
     const auto [bytes, error] = receive(std::span(their_proof_).subspan(proof_received_));

@@ -54,7 +54,7 @@ class Socket {
 
   /// Encrypts all later bytes with `stream`.
   void encrypt(std::unique_ptr<SecureStream> stream) { secure_ = std::move(stream); }
-  /// The encrypted stream; null if bytes are sent as they are.
+  /// The encrypted stream; null if bytes are sent unencrypted.
   SecureStream* secure() const { return secure_.get(); }
 
   /// Addresses of the two ends; an empty Address if the socket has none.

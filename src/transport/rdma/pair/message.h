@@ -4,12 +4,13 @@
 // Flow control ensures that no message ever arrives without a posted receive. A receiver posts a
 // number of receives ("depth") before the two ends are connected. It posts one again after it has
 // processed a message. Every message carries the total number of receives that its sender has
-// posted again ("returned"). A credit message carries only that count, for when no other message is
-// due.
+// posted again ("returned"). A credit message carries only that count; it is sent when no other
+// message is due.
 //
-// The number of messages sent but not yet returned is at most the depth. The last kReserved of the
-// depth are reserved for messages without data. Otherwise both ends could run out of credit without
-// being able to report the receives that they have returned; see owes_credit().
+// The number of messages sent but not yet returned is at most the depth. Messages with data must
+// leave kReserved of the peer's receives to messages without data. Otherwise both ends could run
+// out of credit without being able to report the receives that they have returned; see
+// owes_credit().
 #pragma once
 
 #include <cstddef>

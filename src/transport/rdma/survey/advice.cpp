@@ -71,7 +71,7 @@ std::string port_down(const std::string& device, const Port& port) {
 
 std::string without_address(const std::string& device, int port, const std::string& kind) {
   const std::string interface = interface_of(device, port);
-  return fmt::format("{} has no address{}; give {} one: {}", device,
+  return fmt::format("{} has no address{}; give {} an address: {}", device,
                      kind.empty() ? "" : fmt::format(" of the kind MCCL_RDMA_GID={}", kind),
                      named(interface), command(kAddress, interface));
 }

@@ -53,7 +53,7 @@ bool fit(const DeviceCard& here, const DeviceCard& there);
 /// reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if neither rank's device table has a device to the other. No cable joins the two ranks
+/// True if neither rank's device table has a device to the other rank. No cable joins the two ranks
 /// then, so no device is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
