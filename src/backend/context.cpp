@@ -31,7 +31,7 @@ using native::GroupSetup;
 using native::NativeGroup;
 
 /// A context with an engine, which can pass calls to an installed CUDA, NCCL or MPI library. A
-/// group may outlive its context; all its later calls fail.
+/// group may outlive its context; all later calls of such a group fail.
 class JobContext final : public Context {
  public:
   /// Connects all ranks. `config` is what config() returns.
@@ -58,7 +58,7 @@ class JobContext final : public Context {
     world_ = make_group("world", everyone, milliseconds_of(config_.timeout), {});
   }
 
-  /// Shuts down before `world_` is destroyed, so that pending calls report the shutdown.
+  /// Shuts the engine down before `world_` is destroyed, so that pending calls report the shutdown.
   ~JobContext() override { engine_->shutdown(); }
 
   int rank() const override { return engine_->rank(); }

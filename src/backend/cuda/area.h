@@ -36,9 +36,9 @@ class Area {
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }
-  /// Shares new windows (blocks of device::Pool) of this GPU with the other ranks and opens theirs.
-  /// All ranks must call it. If it fails on any rank, no rank uses the new windows and all ranks
-  /// return the reason. Returns an empty string on success.
+  /// Shares new windows (blocks of device::Pool) of this GPU with the other ranks, and opens the
+  /// other ranks' new windows. All ranks must call it. If it fails on any rank, no rank uses the
+  /// new windows and all ranks return the reason. Returns an empty string on success.
   std::string exchange_windows(Group& group);
   /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }

@@ -17,7 +17,7 @@
 namespace mccl::direct {
 
 /// Returns the `own` values of all ranks, in rank order. All ranks of `group` must call it.
-/// `timeout` defaults to the group's.
+/// `timeout` defaults to the group's timeout.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own,
                       std::optional<std::chrono::milliseconds> timeout = {}) {

@@ -14,15 +14,15 @@
 
 namespace mccl::direct {
 
-/// All ranks of a group use the same subclass, and call its functions in the same order. Threads
-/// may use a path as they may use its group.
+/// All ranks of a group use the same subclass, and call its functions in the same order. The
+/// group's rules for threads apply to its path as well.
 class Path {
  public:
   virtual ~Path() = default;
 
   /// Called before every unbatched collective of the group, on host or device memory. `timeout` is
-  /// the collective's. `may_meet`: true if this function may block until the other ranks call the
-  /// same collective, so that the ranks can connect their devices (see takes()).
+  /// the time limit of the collective. `may_meet`: true if this function may block until the other
+  /// ranks call the same collective, so that the ranks can connect their devices (see takes()).
   virtual void before_collective(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
                                  bool /*may_meet*/) {}
   /// True if the path supports the call; the same on all ranks. During the first such call, the
@@ -48,7 +48,8 @@ class Path {
   /// Offers this path `given`, which split() of the parent group's path has returned. Returns true
   /// if this path keeps `given` for later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
-  /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
+  /// Name of the path among the candidates of AutoPath; empty if the path cannot be inherited (see
+  /// inherits()).
   virtual std::string name() const { return {}; }
   /// The reason why the path has failed; empty if it has not failed.
   virtual std::string failure() = 0;

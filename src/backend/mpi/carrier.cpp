@@ -41,8 +41,8 @@ constexpr int kLooksToTakeBack = 1000;
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 
 /// A large collective that uses MPI's blocking call. All ranks first enter a nonblocking barrier.
-/// When it ends, a thread makes the blocking call. This object is shared with that thread, which
-/// may outlive the group.
+/// When the barrier ends, a thread makes the blocking call. This object is shared with that thread,
+/// which may outlive the group.
 struct Bulk {
   Bulk(const engine::Request& its_request, const CallCommunicator& its_place)
       : request(its_request), kept_counts(request), place(its_place) {}

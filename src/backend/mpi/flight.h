@@ -28,7 +28,7 @@ struct CallCommunicator {
 /// messages, because one MPI call cannot carry them out.
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
-/// Converts the call's tag to MPI's. Throws InvalidArgument if it is too large for MPI.
+/// Converts the call's tag to a tag of MPI. Throws InvalidArgument if the call's tag is too large.
 int tag_of(const CallCommunicator& place, const engine::Call& call);
 
 /// Used by one thread at a time. Must not move or be destroyed before it has ended, because MPI

@@ -32,7 +32,7 @@ struct GroupSetup {
   /// Gives a group a device path, or lets MPI carry its calls. Null if neither is used. The second
   /// argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
-  /// Computes reductions in place of the host's kernels; null if there is none.
+  /// Computes reductions in place of the host's kernels; null if no unit is used.
   std::shared_ptr<kernels::Unit> unit;
   /// True if calls are staged even on memory that a Mac's GPU shares with the host.
   bool stages_always = false;

@@ -27,7 +27,8 @@ constexpr double kLongestOfSize = 0.2;
 /// The action after a trial.
 enum class Next : unsigned char { done, larger, again };
 
-/// Measures one pair: the first rank sends and takes the time, the second answers.
+/// Measures one pair: the first rank sends and measures the time until the second rank has
+/// answered.
 class PairMeasurement {
  public:
   PairMeasurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,

@@ -34,7 +34,7 @@ class StagedCall final : public detail::WorkState, public Returning {
   /// Marks the call as part of an open batch, in which waiting for it throws.
   void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
 
-  /// The call on host memory.
+  /// The request of the call on host memory.
   const Request& request() const { return request_; }
   CallOptions options_now() const;
   /// Fills left_out with zeros if the call has a fence, which must have passed; see

@@ -56,7 +56,7 @@ class Stage final : public engine::Conveyor {
   template <typename Poll>
   bool guarded(const Poll& poll);
 
-  std::shared_ptr<Fence> fence_;  ///< Null if there is none, or once it has passed.
+  std::shared_ptr<Fence> fence_;  ///< Null if the call has no fence, or once the fence has passed.
   std::shared_ptr<device::Depot> depot_;
   device::Block input_;
   device::Block output_;

@@ -152,8 +152,8 @@ class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of those regions that are reserved for loans; none if the device supports fewer than 2
-  /// * kMostLoans regions, or if RegionLimits::lends is false.
+  /// Number of those regions that are reserved for loans; none if the device supports fewer than
+  /// twice this number of regions, or if RegionLimits::lends is false.
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns this process's instance of the device. Opens the device if there is no instance, or if

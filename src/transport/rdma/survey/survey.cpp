@@ -311,8 +311,7 @@ std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Ca
   if (!faults.empty()) throw Error(fmt::format("{}", fmt::join(faults, "; ")));
   throw Error(
       fmt::format("{} and {} have no addresses of the same kind: {} has {}, {} has {}; give the "
-                  "interfaces of both "
-                  "an address of the same kind, such as IPv4",
+                  "interfaces of both an address of the same kind, such as IPv4",
                   here.host, there.host, here.host, kinds_of(here), there.host, kinds_of(there)));
 }
 
