@@ -62,7 +62,7 @@ inline void free_when_received(mx::array& output, const mccl::Work& work) {
 
 /// Requests large pages for the memory of a result. The first access to memory that MLX has just
 /// allocated causes one page fault per page, which takes longer than the call if the result is
-/// large. No-op for less than 4 MiB, or if the system does not support it.
+/// large. No-op for less than 4 MiB, or if the system does not support large pages.
 inline void ask_for_large_pages([[maybe_unused]] const mccl::Buffer& memory) {
 #ifdef MADV_HUGEPAGE
   constexpr std::size_t kWorthwhile = std::size_t{4} << 20;

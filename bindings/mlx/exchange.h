@@ -16,8 +16,8 @@
 namespace mccl_mlx {
 
 /// Kinds of exchange. Each is linear in its input. A tangent therefore passes through the exchange
-/// itself, and a cotangent through its adjoint over all ranks. Gradients are those of the sum of
-/// all ranks' losses.
+/// itself, and a cotangent through its adjoint over all ranks. A gradient is the gradient of the
+/// sum of all ranks' losses.
 enum class ExchangeKind {
   all_sum,
   all_mean,
@@ -66,7 +66,7 @@ mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstB
 std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 
 /// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
-/// InvalidArgument if the shape of `x` does not fit.
+/// InvalidArgument if the shape of `x` does not match `exchange` (see check()).
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 

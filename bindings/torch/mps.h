@@ -15,7 +15,7 @@ namespace mccl_torch {
 /// Creates a fence that passes when torch's stream has finished all work that it has received from
 /// this thread so far. The fence is enqueued in the stream, which starts the pending work there;
 /// nothing blocks. Throws mccl::InvalidArgument if the thread's stream is not the default one,
-/// because torch supports events only for that one.
+/// because torch supports events only on the default stream.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
 /// True if this process holds or held MPS memory, so that the MPS stream may have work.

@@ -82,8 +82,8 @@ class StreamEnd {
 };
 
 /// Work of a call that is complete in its caller's stream when it returns, because the caller waits
-/// immediately and the host has nothing left to do.
-/// Most callers never use it, so the object is small and does nothing until it is used.
+/// immediately and the host has nothing left to do. Most callers never use this Work, so the object
+/// is small and does nothing until it is used.
 class StreamWork final : public c10d::Work {
  public:
   StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10::Stream stream,

@@ -93,8 +93,9 @@ class WorkMCCL final : public c10d::Work {
 
   /// Attaches the engine's handle. Must be called once, before any other code sees this object.
   void start(const mccl::Work& work);
-  /// Device memory only: sets the end of the call. Must be called after the call or its batch has
-  /// started. The results are ready after those of `parts`.
+  /// Device memory only: makes the stream of `end` wait for the call and for the ends of `parts`,
+  /// the calls of a batch, and then copy the results. Must be called after the call or its batch
+  /// has started.
   void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
   /// Device of the call's memory, if that is a device with streams.
