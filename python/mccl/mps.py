@@ -73,7 +73,7 @@ def is_initialized() -> bool:
     return True
 
 
-#: Used by FSDP2 only, and not added to torch.mps, because torch has its own from 2.15 on.
+#: Used by FSDP2 only, and not added to torch.mps, because torch has its own streams from 2.15 on.
 _STREAMS = (Stream, current_stream, stream)
 
 #: Functions that torch's device meshes call; added to torch.mps if torch lacks them.

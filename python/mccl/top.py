@@ -83,7 +83,7 @@ class Rank:
 
 
 class View:
-    """The last refresh, and the rates since the one before. Used by one thread."""
+    """The last refresh, and the rates since the refresh before it. Used by one thread."""
 
     def __init__(self) -> None:
         self.health = "healthy"
@@ -100,7 +100,7 @@ class View:
         return max(0.0, count - before) / (now - then) if now > then else 0.0
 
     def refresh(self, status: dict[str, Any], now: float) -> None:
-        """Takes in one line of ``mccl status --json --follow``; ``now`` is in seconds."""
+        """Applies one line of ``mccl status --json --follow``; ``now`` is in seconds."""
         self.health = status["health"]
         self.findings = status["findings"]
         self.ranks = [self._rank(report, now) for report in status["ranks"]]
@@ -315,7 +315,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mccl.top", description=__doc__)
     parser.add_argument("--program", default="mccl", help="the program mccl")
     parser.add_argument("--seconds", type=float, default=1, help="time between refreshes")
-    parser.add_argument("pid", nargs="?", default="", help="process of a rank on this host")
+    parser.add_argument("pid", nargs="?", default="", help="process id of a rank on this host")
     arguments = parser.parse_args()
     app = Top(arguments.program, arguments.pid, arguments.seconds)
     code = app.run()

@@ -187,7 +187,7 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
         return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
     world = shim.group_of(_world_of(job).capsule, job.on_gpu)
     # Calls of one group must have the same order on all ranks. With its own group, `mpi` does not
-    # restrict the order of `mccl`.
+    # restrict the order of the calls of `mccl`.
     return world.split(0) if job.backend == "mpi" else world
 
 
