@@ -96,7 +96,7 @@ std::string Area::allocate() {
 }
 
 /// Opens the device memory of all other ranks. Returns the reason if this rank cannot access the
-/// memory of one of them; otherwise returns an empty string.
+/// memory of one of these ranks; otherwise returns an empty string.
 std::string Area::open(Group& group) {
   GpuOffer own{};
   std::string objection;

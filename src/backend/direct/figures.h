@@ -26,7 +26,7 @@ inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// Replaces each time by the one in `other` if that is larger, so that the slowest rank counts.
+  /// Replaces each time by the time in `other` if that is larger, so that the slowest rank counts.
   void take_slower(const Figures& other);
 };
 

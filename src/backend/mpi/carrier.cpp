@@ -30,7 +30,8 @@ constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 /// barrier before a blocking call: other ranks may already have left the barrier and entered the
 /// call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
-/// The limit in place of kLastMoment if a thread is in a blocking call, which cannot be cancelled.
+/// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
+/// cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
 /// Maximum number of tests of a collective in one advance(). Several tests pay off, because the
 /// rest of advance() takes as long as one test.

@@ -22,7 +22,7 @@
 namespace mccl::mpi {
 namespace {
 
-/// After a failure: maximum time that an ending process waits for the other ranks to reach the
+/// Maximum time for which an ending process waits, after a failure, until the other ranks reach the
 /// final barrier.
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;

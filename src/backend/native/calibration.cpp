@@ -29,8 +29,8 @@ using schedule::Facts;
 
 /// Sizes in bytes and numbers of calls of the all_reduces to which the model of a window is fitted.
 /// The small size takes one cache line. At the cached size, moving the bytes takes longer than
-/// synchronising, but the data stay in cache. Its warm-up calls fill the window once and complete
-/// the trial that chooses how to write (write_choice.h).
+/// synchronising, but the data stay in cache. The warm-up calls of the cached size fill the window
+/// once and complete the trial that chooses how to write (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
@@ -207,9 +207,9 @@ class Calibration {
     return NativeGroup(engine_, std::move(state));
   }
 
-  /// Returns the seconds of a rank's work per message, or 0 if waiting times hide it. Not called
-  /// for ranks that share a node, because no decision depends on the value there, and the group
-  /// would first set up a window.
+  /// Returns the seconds of a rank's work per message, or 0 if waiting times hide this work. Not
+  /// called for ranks that share a node, because no decision depends on the value there, and the
+  /// group would first set up a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);

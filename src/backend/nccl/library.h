@@ -73,7 +73,7 @@ struct NcclLibrary {
   LibraryFunction<Result()> GroupStart{file, "ncclGroupStart"};
   LibraryFunction<Result()> GroupEnd{file, "ncclGroupEnd"};
 
-  int version = 0;  ///< Such as 22809 for NCCL 2.28.9.
+  int version = 0;  ///< For example, 22809 for NCCL 2.28.9.
 
   /// Returns text such as "NCCL 2.28.9 (/usr/lib/…/libnccl.so.2)".
   std::string described() const;

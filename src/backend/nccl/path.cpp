@@ -24,8 +24,8 @@ namespace {
 constexpr unsigned kMagic = 0xcafebeef;
 constexpr unsigned kConfigVersion = 21800;
 
-/// Representation of elements that are moved without arithmetic: each one as `per_element` elements
-/// of NCCL's `type`. Types that NCCL lacks are sent as bytes.
+/// Representation of elements that are moved without arithmetic: one element is sent as
+/// `per_element` elements of NCCL's `type`. Types that NCCL lacks are sent as bytes.
 struct ElementForm {
   int type;
   std::size_t per_element;

@@ -47,8 +47,8 @@ class RdmaLink final : public Link {
   const Moved& moved() const { return moved_; }
 
  private:
-  /// Maximum number of bytes that peek() copies together from several messages. It returns the
-  /// bytes of one message in place.
+  /// Maximum number of bytes that peek() copies together from several messages. The bytes of a
+  /// single message are returned in place, without a copy.
   static constexpr std::size_t kPeekBytes = 8 << 10;
 
   std::size_t here() const { return seam_end_ - seam_begin_ + pair_->arrived(); }

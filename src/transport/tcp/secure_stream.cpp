@@ -54,7 +54,7 @@ int descriptive_errno(int error) { return error != 0 ? error : EPROTO; }
 }  // namespace
 
 struct SecureStream::Callbacks {
-  /// Copies encrypted bytes from OpenSSL to out_. Accepts none only while out_ is full.
+  /// Copies encrypted bytes from OpenSSL to out_. Accepts no bytes while out_ is full.
   static int write(BIO* bio, const char* bytes, std::size_t count, std::size_t* taken) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -70,7 +70,8 @@ struct SecureStream::Callbacks {
   }
 
   /// Gives received bytes to OpenSSL. During the handshake, receives only the bytes that OpenSSL
-  /// asks for: all others stay in the kernel, so that poll(2) reports them to the next owner.
+  /// asks for: all others stay in the kernel, so that poll(2) reports them to the next owner of the
+  /// socket.
   static int read(BIO* bio, char* to, std::size_t count, std::size_t* got) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);

@@ -21,7 +21,7 @@ class Splice {
  public:
   static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
 
-  /// Takes over two connected, non-blocking sockets. After one end has closed, the other has
+  /// Takes over two connected, non-blocking sockets. After one end has closed, the other end has
   /// `patience` to receive the bytes that the closed end wrote.
   Splice(Socket one, Socket other, Clock::duration patience = Clock::duration::max());
 

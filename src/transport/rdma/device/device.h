@@ -103,7 +103,7 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// Lent bytes that are not sent yet. The next send must begin with the first of them.
+  /// Lent bytes that are not sent yet. The next send must begin with the first of these bytes.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -152,8 +152,8 @@ class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of those regions that are reserved for loans; none if the device supports fewer than
-  /// twice this number of regions, or if RegionLimits::lends is false.
+  /// Number of regions that are reserved for loans instead of slots. None are reserved if the
+  /// device supports fewer than twice this number of regions, or if RegionLimits::lends is false.
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns this process's instance of the device. Opens the device if there is no instance, or if

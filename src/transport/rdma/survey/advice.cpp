@@ -29,8 +29,8 @@ constexpr std::string_view kUp = "ip link set {} up";
 constexpr std::string_view kAddress = "ip addr add ADDRESS/24 dev {}";
 #endif
 
-/// Returns the command `form` with "{}" replaced by the name of the interface, or by IF if it is
-/// unknown.
+/// Returns the command `form` with "{}" replaced by the name of the interface, or by IF if the name
+/// is unknown.
 std::string command(std::string_view form, const std::string& interface) {
   const std::string name = interface.empty() ? "IF" : interface;
   return "sudo " + fmt::format(fmt::runtime(form), name);

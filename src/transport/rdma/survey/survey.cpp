@@ -137,7 +137,7 @@ std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t de
   return leads_to;
 }
 
-/// Maximum number of lines below the table.
+/// Maximum number of reasons that picture_of() lists below its table.
 constexpr std::size_t kMostTold = 12;
 
 /// Returns the devices that lead to the peer, separated by commas. An unusable device is prefixed:
