@@ -45,7 +45,7 @@ void check_place(const ContextOptions& options, const MpiProcess& process) {
   if (options.size > 0 && options.size != process.size()) {
     throw InvalidArgument(
         fmt::format("this job has {} ranks, but the MPI job has {} ({}): start the ranks with the "
-                    "mpirun of that library, as mccl launch --backend mpi does",
+                    "mpirun of this MPI library, as mccl launch --backend mpi does",
                     options.size, process.size(), library));
   }
   if (options.rank >= 0 && options.rank != process.rank()) {
@@ -140,8 +140,9 @@ void MpiProcess::set_up(const Config& config) {
   const Launcher launcher = launcher_of(process_environment());
   if (launcher.ranks > 0 && launcher.ranks != size_) {
     throw InvalidArgument(fmt::format(
-        "{} has started {} ranks, but {} sees {}: the library does not match the launcher; start "
-        "the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching library",
+        "{} has started {} ranks, but {} sees {} ranks: the library does not match the launcher; "
+        "start the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching "
+        "library",
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
         launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
   }

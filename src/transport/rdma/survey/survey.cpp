@@ -289,7 +289,8 @@ bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank 
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer) {
   for (const Card* card : {&here, &there}) {
-    if (!card->why.empty()) throw Error(fmt::format("{} has no RDMA: {}", card->host, card->why));
+    if (!card->why.empty())
+      throw Error(fmt::format("{} cannot use RDMA: {}", card->host, card->why));
   }
   (void)common_service(here, there);
   const std::vector<std::size_t> mine = leading_to(here, peer);
