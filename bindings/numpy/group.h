@@ -69,9 +69,9 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// Makes a call. `start(group, options)` starts it and returns its Work; it runs without the GIL.
-  /// If `manner.wait` is true, returns `kept.result` once the call is done. Otherwise returns a
-  /// Work with that result immediately.
+  /// Makes a call. `start(group, options)`, which runs without the GIL, starts the call and returns
+  /// its Work. If `manner.wait` is true, returns `kept.result` once the call is done. Otherwise
+  /// returns a Work with that result immediately.
   template <typename Start>
   nb::object run(const char* call, const Manner& manner, Kept kept, Start&& start);
 

@@ -49,7 +49,7 @@ class EndStreams {
 class StreamEnd {
  public:
   using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< Destination, source.
-  /// Owner of the stream: the caller, the group (for its collectives), or this end alone.
+  /// Owner of the stream: the caller, the group (for its collectives), or this StreamEnd alone.
   enum class Place { callers, in_order, alone };
 
   StreamEnd(c10::Stream stream, Place place)

@@ -38,8 +38,8 @@ mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op);
 void require_host_memory(const char* call, const at::Tensor& tensor);
 /// Throws ValueError unless the tensor is strided and in memory of the host, a CUDA GPU or MPS.
 void require_dense(const char* call, const at::Tensor& tensor);
-/// Returns the only tensor of the list. Throws ValueError unless it is dense and there is exactly
-/// one.
+/// Returns the only tensor of the list. Throws ValueError unless the list has exactly one tensor
+/// and that tensor is dense.
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role);
 /// Throws ValueError unless all tensors are dense, with the type and device of `like`.
 void require_same_type(const char* call, const at::Tensor& like,
