@@ -54,7 +54,7 @@ class Address:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of "host:port"; port 0 if it is missing or not from 1 to 65535."""
+    """Host and port of "host:port"; port 0 if the port is missing or not from 1 to 65535."""
     host, _, port = text.strip().rpartition(":")
     good = port.isdecimal() and 1 <= int(port) <= 65535
     return host.removeprefix("[").removesuffix("]"), int(port) if good else 0

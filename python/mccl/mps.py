@@ -81,7 +81,7 @@ _DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """Replaces torch.mps in FSDP2: torch.mps with the streams of this module."""
+    """Replaces torch.mps in FSDP2: has the streams of this module, and the rest of torch.mps."""
 
     def __getattr__(self, name: str) -> Any:
         import torch

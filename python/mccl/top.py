@@ -1,7 +1,7 @@
 """A live view of running jobs in a terminal: ``mccl top``.
 
 It shows what ``mccl status --json --follow`` prints: a row for each rank, or for each link. Rates
-are differences between two refreshes. Needs the package ``textual``
+are computed from the counters of two refreshes. Needs the package ``textual``
 (``pip install 'mccl-engine[top]'``).
 """
 
@@ -259,12 +259,12 @@ class Top(App[int]):
             table.add_row(*(Text(cell, style=style) for cell in cells))
 
     def action_sort(self) -> None:
-        """Sorts by the next of ORDERS."""
+        """Sorts by the next entry of ORDERS."""
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self.draw()
 
     def action_links(self) -> None:
-        """Shows the links of all ranks, or the ranks."""
+        """Switches between the table of ranks and the table of links."""
         self.shows_links = not self.shows_links
         self.draw()
 

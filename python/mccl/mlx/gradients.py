@@ -75,8 +75,8 @@ def average_gradients(
         if traced and kept is compression:
             raise ValueError(
                 "average_gradients: a Compression keeps rounding errors across steps, which a "
-                "compiled or transformed function cannot do; call it outside, or pass only the "
-                "name of the codec"
+                "compiled or transformed function cannot do; call average_gradients outside, or "
+                "pass only the name of the codec"
             )
         averaged = _rounded_means(
             dict(enumerate(flat)), group, stream, all_reduce_size, kept, keeps=kept is compression
